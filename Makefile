@@ -1,0 +1,56 @@
+# make setup   the environment: .venv with the package, its extras and the checkers
+# make demo    tools listed, called, refused, paused, approved and finished
+# make test    all checks, then all tests with the coverage gates
+# make check   linters, types and layers only
+# make bench   the figures, beside those of peers
+# make docs    the examples in the documents only
+
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+EXTRAS := dev
+WORKERS ?= 2
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+TYPED := $(wildcard src tests tools bench)
+
+.PHONY: setup demo test check bench docs clean
+.DEFAULT_GOAL := setup
+
+setup: .venv/.installed node_modules/.installed
+
+# The build backend is installed first, so that it too obeys the constraints.
+.venv/.installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with: make setup PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation --editable '.[$(EXTRAS)]'
+	@touch $@
+
+node_modules/.installed: package.json package-lock.json .npmrc
+	npm ci --ignore-scripts --loglevel=error
+	@touch $@
+
+demo: setup
+	$(BIN)/toolpost demo
+
+test: check
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --cov --cov-report=term-missing:skip-covered --cov-report=json
+	@$(BIN)/python -m tools.branch_gate coverage.json 90
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(TYPED)
+	node_modules/.bin/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python -m bench
+
+docs: setup
+	$(BIN)/python -m pytest tests/docs
+
+clean:
+	rm -rf .venv node_modules dist build htmlcov .coverage .coverage.* coverage.json
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""Credentials, and the sealing of what must be kept exactly."""

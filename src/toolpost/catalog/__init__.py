@@ -1,0 +1,1 @@
+"""The typed catalog: tools, their names, and who may be found under which."""

@@ -1,0 +1,88 @@
+"""A tool's place in the catalog: its record, its source, its validators and its counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.catalog.function import FunctionTool, output_of
+from toolpost.contracts.errors import PauseSignal
+from toolpost.schema.validator import compile_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from toolpost.catalog.overrides import Overlay
+    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.tools import Tool, ToolSource
+    from toolpost.schema.validator import Validator
+
+class Entry:
+    """One registered tool. Validators are compiled when the tool is first called, not when it is found."""
+
+    __slots__ = ("_input", "_output", "config", "count", "failures", "invoke", "overlay", "spec", "tool", "total_ms")
+
+    def __init__(
+        self,
+        tool: Tool,
+        *,
+        source: ToolSource | None = None,
+        config: ExternalToolConfig | None = None,
+        overlay: Overlay | None = None,
+    ) -> None:
+        self.tool = tool
+        self.spec: ToolSpec = overlay.spec if overlay is not None else tool.spec
+        self.overlay = overlay
+        self.config = config
+        self.invoke: Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]] = _invoker(tool, source)
+        self.count = 0
+        self.failures = 0
+        self.total_ms = 0.0
+        self._input: Validator | None = None
+        self._output: Validator | None = None
+
+    @property
+    def original(self) -> ToolSpec:
+        """The record as the source gave it, whatever an operator laid over it."""
+        return self.tool.spec
+
+    @property
+    def input_validator(self) -> Validator:
+        """The compiled input schema."""
+        if self._input is None:
+            lenient = self.spec.validate_inputs == "lenient"
+            self._input = compile_validator(self.spec.input_schema, lenient=lenient)
+        return self._input
+
+    @property
+    def output_validator(self) -> Validator | None:
+        """The compiled output schema, if the tool has one."""
+        if self._output is None and self.spec.output_schema is not None:
+            self._output = compile_validator(self.spec.output_schema)
+        return self._output
+
+    def record(self, duration_ms: float, *, success: bool) -> None:
+        """Count one call."""
+        self.count += 1
+        self.total_ms += duration_ms
+        if not success:
+            self.failures += 1
+
+
+def _invoker(tool: Tool, source: ToolSource | None) -> Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]]:
+    if source is not None:
+        return source.invoke
+    if isinstance(tool, FunctionTool):
+        return tool.invoke
+    return _execute_custom
+
+
+async def _execute_custom(call: AuthorizedCall) -> ToolOutput | Question:
+    """Run a tool that someone wrote by hand against the Tool Protocol."""
+    try:
+        result: Any = await call.tool.execute(call.arguments, call.context())
+    except PauseSignal as pause:
+        return pause.question
+    return output_of(result)

@@ -1,0 +1,229 @@
+"""Python functions as tools: the `@tool` decorator and what it makes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from toolpost.catalog.names import check_canonical
+from toolpost.catalog.threads import run_in_thread
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.errors import PauseSignal, ToolError, ToolExecutionError
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.spec import (
+    JsonSchema,
+    ReplayClass,
+    SafetyProfile,
+    SideEffects,
+    ToolCategory,
+    ToolSpec,
+    destructive_of,
+    replay_of,
+)
+from toolpost.schema.bounds import check_schema
+from toolpost.schema.signature import function_schema, to_jsonable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from toolpost.contracts.calls import AuthorizedCall
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.questions import Question
+    from toolpost.schema.signature import FunctionSchema
+
+F = TypeVar("F", bound="Callable[..., Any]")
+_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
+
+
+class FunctionTool:
+    """A Python function with a contract; still callable as the function it was."""
+
+    __slots__ = ("__dict__", "_context_parameter", "_convert", "_is_async", "_render", "fn", "spec")
+
+    def __init__(self, fn: Callable[..., Any], spec: ToolSpec, shape: FunctionSchema) -> None:
+        self.fn = fn
+        self.spec = spec
+        self._convert = shape.convert
+        self._render = shape.render
+        self._context_parameter = shape.context_parameter
+        self._is_async = inspect.iscoroutinefunction(fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the plain function, past the pipeline; for tests and for use inside other functions."""
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"
+
+    def renamed(self, spec: ToolSpec) -> FunctionTool:
+        """The same function under another record."""
+        copy = object.__new__(FunctionTool)
+        for slot in ("fn", "_convert", "_render", "_context_parameter", "_is_async"):
+            setattr(copy, slot, getattr(self, slot))
+        copy.spec = spec
+        return copy
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call."""
+        context = call.context() if self._context_parameter is not None else None
+        try:
+            value = await self._run(call.permitted.validated.arguments, context)
+        except PauseSignal as pause:
+            return pause.question
+        return self._output(value)
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run the function without the pipeline; failures are results."""
+        started = time.time() * 1000
+        try:
+            output = self._output(await self._run(params, context))
+        except Exception as raised:  # noqa: BLE001 - foreign code is called here; the failure is the result
+            error = raised if isinstance(raised, ToolError) else raised_by_tool(raised, self.spec.name)
+            done = time.time() * 1000
+            return ToolResult(
+                success=False,
+                error=str(error),
+                error_info=error.to_dict(),
+                started_at=started,
+                completed_at=done,
+                duration_ms=done - started,
+            )
+        done = time.time() * 1000
+        return ToolResult(
+            success=True,
+            result=output.content,
+            content_text=output.text,
+            started_at=started,
+            completed_at=done,
+            duration_ms=done - started,
+        )
+
+    async def _run(self, arguments: dict[str, Any], context: ToolContext | None) -> Any:
+        kwargs = arguments if self._convert is None else self._convert(arguments)
+        if self._context_parameter is not None:
+            kwargs = {**kwargs, self._context_parameter: context}
+        if self._is_async:
+            return await self.fn(**kwargs)
+        return await run_in_thread(functools.partial(self.fn, **kwargs))
+
+    def _output(self, value: Any) -> ToolOutput:
+        if self._render is not None:
+            return ToolOutput(self._render(value))
+        if type(value) in _PLAIN:
+            return ToolOutput(value)
+        return output_of(value)
+
+
+def output_of(value: Any) -> ToolOutput:
+    """Whatever a Python tool returned, as output: JSON, bytes, or a result that reports a failure."""
+    match value:
+        case ToolOutput():
+            return value
+        case bytes() | bytearray() | memoryview():
+            return ToolOutput(bytes(value), media_type="application/octet-stream")
+        case ToolResult(success=True):
+            return ToolOutput(value.result, text=value.content_text)
+        case ToolResult():
+            raise ToolExecutionError(value.error or "the tool reported a failure without saying why")
+        case _:
+            return ToolOutput(to_jsonable(value))
+
+
+def raised_by_tool(raised: BaseException, tool_name: str) -> ToolExecutionError:
+    """The failure that stands for an exception of the tool's own code."""
+    text = str(raised) or "no message"
+    return ToolExecutionError(f"{type(raised).__name__}: {text}", tool_name=tool_name, cause=raised)
+
+
+@overload
+def tool(fn: F, /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    desc: str | None = None,
+    name: str | None = None,
+    side_effects: SideEffects | None = None,
+    destructive: bool | None = None,
+    idempotent: bool = False,
+    replay: ReplayClass | None = None,
+    tags: Sequence[str] = (),
+    timeout_s: float | None = None,
+    cost_hint: str | None = None,
+    latency_hint_ms: int | None = None,
+    category: ToolCategory = ToolCategory.CUSTOM,
+    version: str = "1",
+    lenient: bool = False,
+    cache_ttl_s: float | None = None,
+    max_concurrency: int | None = None,
+    network: bool | None = None,
+    file: bool = False,
+    open_world: bool | None = None,
+    input_schema: JsonSchema | None = None,
+    output_schema: JsonSchema | None = None,
+    deprecated: bool = False,
+    extra: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    """Make a function a tool.
+
+    Its name, description and schemas come from the function; what it does to the
+    world is declared: `side_effects` is "pure", "read", "write", "external" or
+    "stateful". Undeclared counts as "write": such calls are journaled and never
+    repeated by themselves. `destructive=True` makes a person decide first, and so
+    does "external" unless `destructive=False` is said. `lenient=True` takes "5" for 5.
+    Plain functions run in a worker thread.
+    """
+    if fn is not None:
+        return _make(fn)
+    return functools.partial(_make, **declared)
+
+
+def _make(  # noqa: PLR0913 - the keyword arguments of `tool`
+    fn: Callable[..., Any],
+    *,
+    desc: str | None = None,
+    name: str | None = None,
+    side_effects: SideEffects | None = None,
+    destructive: bool | None = None,
+    idempotent: bool = False,
+    replay: ReplayClass | None = None,
+    network: bool | None = None,
+    file: bool = False,
+    open_world: bool | None = None,
+    lenient: bool = False,
+    input_schema: JsonSchema | None = None,
+    output_schema: JsonSchema | None = None,
+    tags: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> FunctionTool:
+    shape = function_schema(fn)
+    effects: SideEffects = side_effects or "write"
+    external = effects == "external"
+    spec = ToolSpec(
+        name=name or fn.__name__,
+        description=desc if desc is not None else shape.description,
+        input_schema=input_schema or shape.input_schema,
+        output_schema=output_schema or shape.output_schema,
+        side_effects=effects,
+        safety=SafetyProfile(
+            external if network is None else network,
+            file,
+            destructive_of(effects, destructive),
+            external if open_world is None else open_world,
+        ),
+        replay=replay or replay_of(effects, idempotent=idempotent),
+        validate_inputs="lenient" if lenient else "strict",
+        tags=tuple(tags),
+        extra=dict(extra or {}),
+        **fields,
+    )
+    check_canonical(spec.name)
+    check_schema(spec.input_schema, tool_name=spec.name)
+    made = FunctionTool(fn, spec, shape)
+    functools.update_wrapper(made, fn, updated=())
+    return made

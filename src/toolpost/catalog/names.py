@@ -1,0 +1,90 @@
+"""Tool names: the canonical dotted one, and the ones that models accept."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+from toolpost.contracts.errors import ToolCollisionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NamingPolicy = Literal["double_underscore", "dotted", "sanitized"]
+
+MODEL_NAME_LIMIT = 64
+_CANONICAL = re.compile(r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)?$")
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
+_HASH_CHARS = 8
+
+
+def canonical_name(source: str, tool: str) -> str:
+    """`source.tool`, with what names may not hold replaced, and cut so that its model name fits.
+
+    A cut or changed name ends in a hash of the original, so two originals stay apart.
+    """
+    part = _NOT_ALLOWED.sub("_", tool)
+    room = MODEL_NAME_LIMIT - (len(source) + 2 if source else 0)
+    if len(part) > room:
+        digest = hashlib.sha256(tool.encode()).hexdigest()[:_HASH_CHARS]
+        part = f"{part[: room - _HASH_CHARS - 1]}_{digest}"
+    return f"{source}.{part}" if source else part
+
+
+def check_canonical(name: str) -> None:
+    """Refuse a name that is not `tool` or `source.tool`, or that no model would accept."""
+    if not _CANONICAL.match(name):
+        msg = f"{name!r} is not a tool name: use letters, digits, _ and -, with at most one dot after the source"
+        raise ToolCollisionError(msg, tool_name=name, code="name_invalid")
+    if len(model_name(name)) > MODEL_NAME_LIMIT:
+        msg = f"{name!r} is longer than the {MODEL_NAME_LIMIT} characters that models accept"
+        raise ToolCollisionError(msg, tool_name=name, code="name_invalid")
+
+
+def model_name(canonical: str, policy: NamingPolicy = "double_underscore") -> str:
+    """The name that a model sees."""
+    match policy:
+        case "dotted":
+            return canonical
+        case "double_underscore":
+            return canonical.replace(".", "__")
+        case "sanitized":
+            return canonical.replace(".", "_")
+
+
+class ToolNameMap:
+    """The reversible map between canonical names and model names; a name that is taken is refused."""
+
+    def __init__(self, policy: NamingPolicy = "double_underscore") -> None:
+        self._policy: NamingPolicy = policy
+        self._canonical: dict[str, str] = {}
+
+    def add(self, canonical: str) -> str:
+        """Map one more tool and return its model name."""
+        alias = model_name(canonical, self._policy)
+        taken = self._canonical.get(alias)
+        if taken is not None:
+            msg = f"tools {taken!r} and {canonical!r} would both be {alias!r} to a model; rename one of them"
+            raise ToolCollisionError(msg, tool_name=canonical)
+        self._canonical[alias] = canonical
+        return alias
+
+    def remove(self, canonical: str) -> None:
+        """Forget a tool."""
+        self._canonical.pop(model_name(canonical, self._policy), None)
+
+    def to_model(self, canonical: str) -> str:
+        """The model name of a canonical one."""
+        return model_name(canonical, self._policy)
+
+    def to_canonical(self, alias: str) -> str | None:
+        """The canonical name behind a model name; None when no tool has it."""
+        return self._canonical.get(alias)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant."""
+    found = get_close_matches(name, known, n=1, cutoff=0.6)
+    return found[0] if found else None

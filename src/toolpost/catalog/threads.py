@@ -1,0 +1,64 @@
+"""Worker threads for plain functions: daemons, so a function that never returns cannot hold up the program's end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
+_idle: deque[_Worker] = deque()
+
+
+class _Worker:
+    """One thread that waits for jobs and goes back to the idle ones after each."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        threading.Thread(target=self._work, name="toolpost-worker", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            future, fn = self.jobs.get()
+            try:
+                result, error = fn(), None
+            except BaseException as raised:  # noqa: BLE001 - foreign code; handed to whoever awaits it
+                result, error = None, raised
+            _idle.append(self)
+            _deliver(future, result, error)
+            del future, fn, result, error
+
+
+async def run_in_thread(fn: Callable[[], Any]) -> Any:
+    """Run `fn` in a worker thread; when the waiting task is cancelled the thread is left to itself."""
+    future = asyncio.get_running_loop().create_future()
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = _Worker()
+    worker.jobs.put((future, fn))
+    return await future
+
+
+def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    def settle() -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration):  # a future cannot carry it
+            future.set_exception(RuntimeError("the tool raised StopIteration"))
+        else:
+            future.set_exception(error)
+
+    loop = future.get_loop()
+    if not loop.is_closed():
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop closed between the two lines; nobody waits any more
+            return

@@ -1,0 +1,1 @@
+"""Frozen data, errors and Protocols: what every layer speaks. No I/O."""

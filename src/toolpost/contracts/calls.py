@@ -1,0 +1,103 @@
+"""The stages of a call: each is made from the one before, so none can be skipped.
+
+NamedTuples, because five of them are built for every call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.principal import Principal
+    from toolpost.contracts.questions import Answer
+    from toolpost.contracts.tools import Tool
+
+
+class RequestedCall(NamedTuple):
+    """What a caller asked for; nothing about it has been checked."""
+
+    call_id: str
+    run_id: str
+    tool_name: str
+    arguments: Any
+    principal: Principal
+    timeout_s: float | None = None
+    idempotency_key: str | None = None
+    correlation_id: str = ""
+    task_id: str = ""
+    context: ToolContext | None = None
+    answers: Mapping[str, Answer] = {}
+    pending_id: str | None = None
+    started: bool = False
+
+
+class ValidatedCall(NamedTuple):
+    """A call whose tool exists and whose arguments fit its schema.
+
+    `arguments_json` is their canonical text: what events tell, hashes bind and stores keep.
+    """
+
+    request: RequestedCall
+    tool: Tool
+    arguments: dict[str, Any]
+    arguments_json: str
+
+
+class PermittedCall(NamedTuple):
+    """A call that policy let through; `grant` is the answered question, if one was needed."""
+
+    validated: ValidatedCall
+    grant: str | None = None
+
+
+class Credential(NamedTuple):
+    """What a source presents to the other side; `key` tells sessions of different credentials apart."""
+
+    key: str = "none"
+    headers: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Credential(key={self.key!r})"
+
+
+NO_CREDENTIAL = Credential()
+
+
+class AuthorizedCall(NamedTuple):
+    """The only thing that a source accepts: validated, permitted, with its credential."""
+
+    permitted: PermittedCall
+    credential: Credential
+    context: Callable[[], ToolContext]
+
+    @property
+    def tool(self) -> Tool:
+        """The tool to run."""
+        return self.permitted.validated.tool
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The validated arguments."""
+        return self.permitted.validated.arguments
+
+    @property
+    def request(self) -> RequestedCall:
+        """The call as it was asked for."""
+        return self.permitted.validated.request
+
+    @property
+    def replay_key(self) -> str:
+        """A key that stays the same however often this call is tried, for sides that deduplicate by key."""
+        request = self.permitted.validated.request
+        return request.idempotency_key or request.call_id
+
+
+class ToolOutput(NamedTuple):
+    """What a source brought back: JSON content, or bytes with their media type."""
+
+    content: Any
+    text: str | None = None
+    media_type: str = "application/json"

@@ -1,0 +1,131 @@
+"""The configuration of an external tool source, as people write it."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+
+class TransportType(str, Enum):
+    """How a source is reached."""
+
+    MCP = "mcp"
+    HTTP = "http"
+    UTCP = "utcp"
+    CLI = "cli"
+    WEBSOCKET = "websocket"
+    WEBHOOK = "webhook"
+    GRAPHQL = "graphql"
+    WORKFLOW = "workflow"
+    PYTHON = "python"
+
+
+class AuthType(str, Enum):
+    """How a source is told who we are."""
+
+    NONE = "none"
+    API_KEY = "api_key"
+    BEARER = "bearer"
+    COOKIE = "cookie"
+    BASIC = "basic"
+    OAUTH2_USER = "oauth2_user"
+
+
+class UtcpMode(str, Enum):
+    """How the connection of an HTTP or UTCP source is to be read."""
+
+    AUTO = "auto"
+    MANUAL_URL = "manual_url"
+    BASE_URL = "base_url"
+
+
+class ConfigModel(BaseModel):
+    """What all configuration has in common: snake_case or camelCase keys, nothing unknown."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, frozen=True
+    )
+
+
+class RetryPolicy(ConfigModel):
+    """How often and how patiently a failed call is tried again, where that is safe."""
+
+    max_attempts: int = Field(default=3, ge=1, le=10)
+    wait_exponential_min_s: float = Field(default=0.1, ge=0.01)
+    wait_exponential_max_s: float = Field(default=5.0, ge=0.1)
+    retry_on_status: list[int] = Field(default_factory=lambda: [429, 500, 502, 503, 504])
+
+
+class ToolOverride(ConfigModel):
+    """What an operator changes about one tool; the original stays reachable for audit."""
+
+    name: str | None = None
+    description: str | None = None
+    hide: bool = False
+    fix: dict[str, Any] = Field(default_factory=dict)
+    default: dict[str, Any] = Field(default_factory=dict)
+    side_effects: str | None = None
+    destructive: bool | None = None
+    replay: str | None = None
+    timeout_s: float | None = None
+    tags: list[str] | None = None
+
+
+class ExternalToolConfig(ConfigModel):
+    """One external tool source.
+
+    `tool_filter` and `tool_exclude` are regular expressions that match whole tool
+    names; `overrides` are keyed by the tool's name within the source.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", description="Unique namespace of the source's tools")
+    description: str = ""
+    transport: TransportType
+    connection: str = Field(min_length=1, description="A command, a URL, a file or a module, as the transport wants")
+    utcp_mode: UtcpMode = UtcpMode.AUTO
+    env: dict[str, str] = Field(default_factory=dict)
+    cwd: str | None = None
+    enabled: bool = True
+    required: bool = False
+    auth_type: AuthType = AuthType.NONE
+    auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
+    timeout_s: float = Field(default=30.0, ge=1.0, le=300.0)
+    retry_policy: RetryPolicy = Field(default_factory=RetryPolicy)
+    max_concurrency: int = Field(default=10, ge=1, le=100)
+    tool_filter: list[str] | None = None
+    tool_exclude: list[str] | None = None
+    overrides: dict[str, ToolOverride] = Field(default_factory=dict)
+
+    @field_validator("tool_filter", "tool_exclude")
+    @classmethod
+    def _patterns_compile(cls, patterns: list[str] | None) -> list[str] | None:
+        for pattern in patterns or []:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                msg = f"{pattern!r} is not a regular expression: {error}"
+                raise ValueError(msg) from error
+        return patterns
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.auth_type is AuthType.BEARER and "token" not in self.auth_config:
+            msg = "auth_type=BEARER requires auth_config.token"
+            raise ValueError(msg)
+        if self.auth_type is AuthType.API_KEY and "api_key" not in self.auth_config:
+            msg = "auth_type=API_KEY requires auth_config.api_key"
+            raise ValueError(msg)
+        if self.transport is TransportType.MCP and self.utcp_mode is not UtcpMode.AUTO:
+            msg = "utcp_mode is only valid for HTTP/UTCP transports"
+            raise ValueError(msg)
+        return self
+
+    def includes(self, tool_name: str) -> bool:
+        """Whether the filters let a tool of this name in."""
+        if any(re.fullmatch(pattern, tool_name) for pattern in self.tool_exclude or []):
+            return False
+        return self.tool_filter is None or any(re.fullmatch(pattern, tool_name) for pattern in self.tool_filter)

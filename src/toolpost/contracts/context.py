@@ -1,0 +1,140 @@
+"""The one context that a running tool sees."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from toolpost.contracts.errors import PauseSignal
+from toolpost.contracts.questions import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import Answer, QuestionKind
+
+T = TypeVar("T")
+
+
+class CallServices(Protocol):
+    """What the runtime lends to a running call."""
+
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+        """Run `fn` the first time, return its recorded result ever after."""
+        ...
+
+    def progress(self, text: str, *, fraction: float | None = None) -> None:
+        """Tell what the call is doing."""
+        ...
+
+    async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
+        """Call another tool as part of the same run, under the same policy."""
+        ...
+
+    async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
+        """Keep bytes as an artifact of this call and return its id."""
+        ...
+
+
+class ToolContext:
+    """Who a call is for, where it may write, and how it can pause.
+
+    `llm_context` is what a model may see and is read-only; `tool_context` is for tools
+    alone. Not for secrets: credentials travel beside the context, never in it.
+    """
+
+    def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
+        self,
+        task_id: str = "",
+        *,
+        user_id: str | None = None,
+        tenant_id: str | None = None,
+        trace_id: str = "",
+        correlation_id: str = "",
+        call_id: str = "",
+        idempotency_key: str | None = None,
+        allowed_paths: Sequence[str] | None = None,
+        memory_dir: str | None = None,
+        session_dir: str | None = None,
+        llm_context: Mapping[str, Any] | None = None,
+        tool_context: dict[str, Any] | None = None,
+        answers: Mapping[str, Answer] | None = None,
+        services: CallServices | None = None,
+    ) -> None:
+        self.task_id = task_id
+        self.tenant_id = tenant_id
+        self.trace_id = trace_id
+        self.correlation_id = correlation_id
+        self.call_id = call_id
+        self.idempotency_key = idempotency_key
+        self.allowed_paths = None if allowed_paths is None else tuple(allowed_paths)
+        self.memory_dir = memory_dir
+        self.session_dir = session_dir
+        self.llm_context: Mapping[str, Any] = MappingProxyType(dict(llm_context or {}))
+        self.tool_context = dict(tool_context or {})
+        self.user_id = self._agreed_user(user_id)
+        self._answers = dict(answers or {})
+        self._services = services
+        self._pauses = 0
+
+    def _agreed_user(self, user_id: str | None) -> str | None:
+        """One user, whether given as attribute or in `tool_context`; two different ones are a mistake."""
+        inner = self.tool_context.get("user_id")
+        if user_id is not None and inner is not None and user_id != inner:
+            msg = f"user_id {user_id!r} and tool_context['user_id'] {inner!r} differ; give one of them"
+            raise ValueError(msg)
+        agreed = user_id if user_id is not None else inner
+        if agreed is not None:
+            self.tool_context["user_id"] = agreed
+        return agreed
+
+    async def pause(
+        self,
+        reason: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        prompt: str | None = None,
+        kind: QuestionKind = "input",
+    ) -> Any:
+        """Ask a person, and return what they answered.
+
+        The first time this ends the attempt; once the question is answered the tool
+        runs again from its top and this returns the answer. Effects before it
+        belong into `once`.
+        """
+        key = f"pause:{self._pauses}"
+        self._pauses += 1
+        answer = self._answers.get(key)
+        if answer is not None:
+            return answer.value
+        text = prompt or (payload or {}).get("prompt") or reason
+        raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=dict(payload or {}), key=key))
+
+    async def once(self, key: str, fn: Callable[[], Awaitable[T]]) -> T:
+        """Run `fn` once in the life of this call, however often the tool runs again."""
+        if self._services is None:
+            return await fn()
+        result: T = await self._services.once(key, fn)
+        return result
+
+    def progress(self, text: str, *, fraction: float | None = None) -> None:
+        """Tell what the tool is doing, as an event."""
+        if self._services is not None:
+            self._services.progress(text, fraction=fraction)
+
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
+        """Call another tool as part of this run."""
+        return await self._lent().call(tool_name, arguments or {})
+
+    async def save_artifact(
+        self, data: bytes, *, media_type: str = "application/octet-stream", name: str = ""
+    ) -> str:
+        """Keep bytes as an artifact of this call and return its id."""
+        return await self._lent().save_artifact(data, media_type=media_type, name=name)
+
+    def _lent(self) -> CallServices:
+        if self._services is None:
+            msg = "this context is not part of a running call; call the tool through a Toolbox"
+            raise RuntimeError(msg)
+        return self._services

@@ -1,0 +1,320 @@
+"""Every error that Toolpost raises or reports, in one tree.
+
+```
+ToolError                       something about one tool or one call
+├── ToolNotFoundError           no such tool; names the nearest one
+├── ToolValidationError         the arguments break the input schema
+├── ToolOutputError             the result breaks the output schema or is not JSON
+├── ToolSchemaError             the schema itself is unusable
+├── ToolCollisionError          two tools would share a name (also a ValueError)
+├── ToolPermissionError         policy, path or address said no
+│   └── ToolApprovalDenied      a person said no, or nobody answered in time
+├── ToolExecutionError          the tool raised something of its own
+├── ToolCancelledError          the call was cancelled
+├── ToolCircuitOpenError        the source's breaker is open
+├── ToolConflictError           an idempotency key or an answer was used before
+├── PendingNotFoundError        no such question for this person (also a KeyError)
+├── StoreError                  the data folder cannot be read or written
+├── ConfigError                 the configuration is wrong (also a ValueError)
+└── ToolNodeError               talking to an external source failed
+    ├── ToolAuthError           401, 403: credentials missing or refused
+    ├── ToolTimeoutError        no answer within the deadline
+    ├── ToolConnectionError     no connection, or it broke
+    ├── ToolRateLimitError      429
+    ├── ToolClientError         other 4xx, or the tool itself reports an error
+    └── ToolServerError         500 to 504
+PauseSignal                     not an error: unwinds a tool that asked a person
+```
+
+A category decides about retries: the explicit one, else the one of the status, else the class's own.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolpost.contracts.questions import Question
+
+
+class ErrorCategory(Enum):
+    """What kind of failure it was, as far as retrying goes."""
+
+    RETRYABLE_SERVER = "retryable_server"
+    RETRYABLE_RATE_LIMIT = "retryable_rate"
+    NON_RETRYABLE_CLIENT = "non_retryable"
+    AUTH_REQUIRED = "auth_required"
+    NETWORK = "network"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+_RETRYABLE = frozenset({ErrorCategory.RETRYABLE_SERVER, ErrorCategory.RETRYABLE_RATE_LIMIT, ErrorCategory.NETWORK})
+
+
+def infer_category(status_code: int | None) -> ErrorCategory:
+    """The category that an HTTP status stands for."""
+    match status_code:
+        case None:
+            return ErrorCategory.UNKNOWN
+        case 429:
+            return ErrorCategory.RETRYABLE_RATE_LIMIT
+        case 401 | 403:
+            return ErrorCategory.AUTH_REQUIRED
+        case code if 500 <= code <= 504:  # noqa: PLR2004 - the statuses that pass by themselves
+            return ErrorCategory.RETRYABLE_SERVER
+        case code if 400 <= code < 500:  # noqa: PLR2004 - the client-error range of RFC 9110
+            return ErrorCategory.NON_RETRYABLE_CLIENT
+        case _:
+            return ErrorCategory.UNKNOWN
+
+
+class ToolError(Exception):
+    """Something went wrong with one tool or one call."""
+
+    category: ErrorCategory = ErrorCategory.UNKNOWN
+    error_code: str = "tool_error"
+
+    def __init__(  # noqa: PLR0913 - keyword-only facts of one failure
+        self,
+        message: str,
+        *,
+        tool_name: str | None = None,
+        category: ErrorCategory | None = None,
+        status_code: int | None = None,
+        cause: BaseException | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.tool_name = tool_name
+        self.status_code = status_code
+        self.retry_after_s = retry_after_s
+        if category is not None:
+            self.category = category
+        elif status_code is not None:
+            self.category = infer_category(status_code)
+        if code is not None:
+            self.error_code = code
+        if cause is not None:
+            self.__cause__ = cause
+
+    def __str__(self) -> str:
+        return self.message
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether trying again could help, the replay class permitting."""
+        return self.category in _RETRYABLE
+
+    @property
+    def retry_after_seconds(self) -> float | None:
+        """How long the other side asked us to wait; one second for a rate limit that did not say."""
+        if self.retry_after_s is not None:
+            return self.retry_after_s
+        return 1.0 if self.category is ErrorCategory.RETRYABLE_RATE_LIMIT else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The failure as plain data, for an event, a model or a surface."""
+        return {
+            "type": type(self).__name__,
+            "message": self.message,
+            "error_code": self.error_code,
+            "tool_name": self.tool_name,
+            "status_code": self.status_code,
+            "category": self.category.value,
+            "is_retryable": self.is_retryable,
+            "retry_after_seconds": self.retry_after_seconds,
+        }
+
+
+class ToolNotFoundError(ToolError):
+    """No tool has this name."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "tool_not_found"
+
+    def __init__(self, tool_name: str, *, suggestion: str | None = None) -> None:
+        hint = f' Did you mean "{suggestion}"?' if suggestion else ""
+        stop = "." if suggestion else ""
+        super().__init__(f'Tool "{tool_name}" not found{stop}{hint}', tool_name=tool_name)
+        self.suggestion = suggestion
+
+
+class ToolValidationError(ToolError):
+    """The arguments do not fit the tool's input schema; `issues` says where."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "validation_failed"
+    prefix: ClassVar[str] = "Parameter validation failed"
+
+    def __init__(self, issues: Sequence[str] | str = (), *, tool_name: str | None = None) -> None:
+        self.issues = [issues] if isinstance(issues, str) else list(issues)
+        detail = f": {'; '.join(self.issues)}" if self.issues else ""
+        super().__init__(f"{self.prefix}{detail}", tool_name=tool_name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The failure as plain data, with every issue on its own."""
+        return {**super().to_dict(), "issues": self.issues}
+
+
+class ToolOutputError(ToolValidationError):
+    """The tool ran, but what it returned is not JSON or breaks its output schema."""
+
+    error_code = "output_invalid"
+    prefix = "Output validation failed"
+
+
+class ToolSchemaError(ToolError, ValueError):
+    """A tool's schema is itself invalid, too deep, too large or points outside."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "schema_invalid"
+
+
+class ToolCollisionError(ToolError, ValueError):
+    """Two tools would answer to the same name."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "name_collision"
+
+
+class ToolPermissionError(ToolError):
+    """Policy, a path rule or the network guard refused."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "permission_denied"
+
+    def __init__(self, message: str, *, tool_name: str | None = None, code: str | None = None) -> None:
+        super().__init__(f"Permission denied: {message}", tool_name=tool_name, code=code)
+
+
+class ToolApprovalDenied(ToolPermissionError):
+    """A person refused the call, or nobody answered before the question expired."""
+
+    error_code = "approval_denied"
+
+
+class ToolExecutionError(ToolError):
+    """The tool's own code raised; the message names the type and what it said."""
+
+    error_code = "tool_raised"
+
+
+class ToolCancelledError(ToolError):
+    """The call was cancelled before it finished."""
+
+    category = ErrorCategory.CANCELLED
+    error_code = "cancelled"
+
+
+class ToolCircuitOpenError(ToolError):
+    """The source failed too often; calls are refused until a probe succeeds."""
+
+    error_code = "circuit_open"
+
+
+class ToolConflictError(ToolError):
+    """The same key or the same question was used for something else before."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "conflict"
+
+
+class PendingNotFoundError(ToolError, KeyError):
+    """There is no such question, or not for this person; the two cannot be told apart."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "pending_not_found"
+
+    def __init__(self, pending_id: str) -> None:
+        super().__init__(
+            f"Pending action {pending_id!r} not found for this user. `toolpost pending list` shows the open ones."
+        )
+
+
+class StoreError(ToolError):
+    """The data folder cannot be read or written; nothing was run without its record."""
+
+    error_code = "store_unavailable"
+
+
+class ConfigError(ToolError, ValueError):
+    """The configuration is wrong; the message names the key and what would be right."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "config_invalid"
+
+
+class ToolNodeError(ToolError):
+    """Talking to an external tool source failed."""
+
+    error_code = "source_failed"
+
+
+class ToolAuthError(ToolNodeError):
+    """Authentication is required, or was refused."""
+
+    category = ErrorCategory.AUTH_REQUIRED
+    error_code = "auth_required"
+
+
+class ToolTimeoutError(ToolNodeError):
+    """The tool did not answer in time."""
+
+    category = ErrorCategory.RETRYABLE_SERVER
+    error_code = "timeout"
+
+    def __init__(self, message: str | None = None, *, timeout_ms: float | None = None, **facts: Any) -> None:
+        default = f"Tool execution timed out after {timeout_ms:g}ms" if timeout_ms is not None else "Tool timed out"
+        super().__init__(message or default, **facts)
+        self.timeout_ms = timeout_ms
+
+
+class ToolConnectionError(ToolNodeError):
+    """No connection could be made, or it broke.
+
+    `sent` says whether any of the call may have reached the other side; only a
+    call that was certainly not sent may be repeated when it has effects.
+    """
+
+    category = ErrorCategory.NETWORK
+    error_code = "connection_failed"
+
+    def __init__(self, message: str, *, sent: bool = True, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.sent = sent
+
+
+class ToolRateLimitError(ToolNodeError):
+    """The other side asks to slow down."""
+
+    category = ErrorCategory.RETRYABLE_RATE_LIMIT
+    error_code = "rate_limited"
+
+
+class ToolClientError(ToolNodeError):
+    """The other side refused the request itself; trying again will not help."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "client_error"
+
+
+class ToolServerError(ToolNodeError):
+    """The other side failed; trying again may help."""
+
+    category = ErrorCategory.RETRYABLE_SERVER
+    error_code = "server_error"
+
+
+class PauseSignal(BaseException):
+    """Carries a question out of a running tool; a BaseException so that no `except Exception` eats it."""
+
+    def __init__(self, question: Question, *, pending_id: str | None = None) -> None:
+        super().__init__(question.prompt)
+        self.question = question
+        self.pending_id = pending_id

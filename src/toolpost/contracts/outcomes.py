@@ -1,0 +1,104 @@
+"""How a call ends: completed, failed or paused, and the flat record that executors return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from toolpost.contracts.errors import ToolError
+    from toolpost.contracts.questions import Question
+
+
+class Completed(NamedTuple):
+    """The tool ran and its result fits its schema.
+
+    `content` is the result; one too large to hand on is a preview and the whole of
+    it is the artifact named in `artifacts`.
+    """
+
+    call_id: str
+    run_id: str
+    tool_name: str
+    content: Any
+    duration_ms: float = 0.0
+    artifacts: tuple[str, ...] = ()
+    text: str | None = None
+    cached: bool = False
+
+    @property
+    def status(self) -> str:
+        """The outcome's word."""
+        return "completed"
+
+
+class Failed(NamedTuple):
+    """The call did not succeed; `error` says why and whether trying again could help."""
+
+    call_id: str
+    run_id: str
+    tool_name: str
+    error: ToolError
+    duration_ms: float = 0.0
+
+    @property
+    def status(self) -> str:
+        """The outcome's word."""
+        return "failed"
+
+
+class Paused(NamedTuple):
+    """The call waits for a person. The id is an address, not a right: holding it allows nothing."""
+
+    call_id: str
+    run_id: str
+    tool_name: str
+    pending_id: str
+    question: Question
+    duration_ms: float = 0.0
+
+    @property
+    def status(self) -> str:
+        """The outcome's word."""
+        return "paused"
+
+
+Outcome: TypeAlias = Completed | Failed | Paused
+
+
+def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain data, the same for every surface."""
+    base: dict[str, Any] = {
+        "status": outcome.status,
+        "call_id": outcome.call_id,
+        "run_id": outcome.run_id,
+        "tool_name": outcome.tool_name,
+        "content": None,
+        "error": None,
+        "pending": None,
+        "artifacts": [],
+        "duration_ms": round(outcome.duration_ms, 3),
+    }
+    match outcome:
+        case Completed():
+            return {**base, "content": outcome.content, "artifacts": list(outcome.artifacts)}
+        case Failed():
+            return {**base, "error": outcome.error.to_dict()}
+        case Paused(question=question):
+            pending = {"id": outcome.pending_id, "kind": question.kind, "prompt": question.prompt}
+            return {**base, "pending": pending}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What `Tool.execute` and `ToolExecutor.execute` return; times are Unix milliseconds."""
+
+    success: bool
+    result: Any = None
+    error: str | None = None
+    started_at: float = 0.0
+    completed_at: float | None = None
+    duration_ms: float | None = None
+    content_text: str | None = None
+    error_info: dict[str, Any] | None = None
+    artifacts: tuple[str, ...] = field(default=())

@@ -1,0 +1,28 @@
+"""Who a call is for: a user within a tenant."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LOCAL_TENANT = "local"
+
+
+class Principal(NamedTuple):
+    """A person or service; written `tenant:user`."""
+
+    tenant: str
+    user: str
+
+    @classmethod
+    def parse(cls, text: str) -> Principal:
+        """Read `tenant:user`; a name without a tenant belongs to the local one."""
+        tenant, colon, user = text.partition(":")
+        if not colon:
+            tenant, user = LOCAL_TENANT, text
+        if not tenant or not user:
+            msg = f"user {text!r} is not of the form 'tenant:user'"
+            raise ValueError(msg)
+        return cls(tenant, user)
+
+    def __str__(self) -> str:
+        return f"{self.tenant}:{self.user}"

@@ -1,0 +1,81 @@
+"""Pauses as data: what is asked, of whom, and what came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.principal import Principal
+
+QuestionKind = Literal["approval", "consent", "input", "unknown"]
+Decision = Literal["approve", "deny", "answer", "happened", "not_happened", "rerun"]
+PendingStatus = Literal["open", "claimed", "answered", "denied", "expired", "cancelled"]
+
+DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
+    "approval": frozenset({"approve", "deny"}),
+    "consent": frozenset({"answer", "deny"}),
+    "input": frozenset({"answer", "deny"}),
+    "unknown": frozenset({"happened", "not_happened", "rerun"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Something only a person can decide.
+
+    `key` tells the questions of one call apart: when the call runs again from the
+    top, an answer is found under the key of the question it belongs to.
+    """
+
+    kind: QuestionKind
+    prompt: str
+    reason: str = "approval_required"
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    key: str = "approval"
+    expires_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a person said: the decision, a value for the tool, or changed arguments."""
+
+    decision: Decision
+    value: Any = None
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingAction:
+    """A call that waits for a person, kept until it is answered, expires or is cancelled.
+
+    It holds the exact call, so answering runs that call and nothing else. `answers`
+    are the earlier answers of the same call; `answerers` narrows who may answer
+    within the tenant (None: anyone in it).
+    """
+
+    id: str
+    question: Question
+    call_id: str
+    run_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+    arguments_hash: str
+    asked_by: Principal
+    created_at: float
+    expires_at: float
+    status: PendingStatus = "open"
+    answerers: tuple[str, ...] | None = None
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    started: bool = False
+    idempotency_key: str | None = None
+    correlation_id: str = ""
+    task_id: str = ""
+    timeout_s: float | None = None
+    answer: Answer | None = None
+    answered_by: str | None = None
+    answered_at: float | None = None
+    outcome: Mapping[str, Any] | None = None

@@ -1,0 +1,127 @@
+"""What a tool is: the frozen record that describes it to people, models and the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SideEffects = Literal["pure", "read", "write", "external", "stateful"]
+ReplayClass = Literal["pure", "idempotent", "keyed", "unsafe"]
+InputValidation = Literal["strict", "lenient", "off"]
+JsonSchema = dict[str, Any]
+
+
+class ToolCategory(str, Enum):
+    """The shelf a tool stands on."""
+
+    SYSTEM = "system"
+    FILE = "file"
+    NETWORK = "network"
+    DATA = "data"
+    MEMORY = "memory"
+    CODE = "code"
+    MCP = "mcp"
+    CUSTOM = "custom"
+
+
+class SafetyProfile(NamedTuple):
+    """What a call may touch; `destructive=None` means that nobody has said."""
+
+    network: bool = False
+    file: bool = False
+    destructive: bool | None = False
+    open_world: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool's contract.
+
+    `input_schema` and `output_schema` are kept as they came: they are what a model
+    sees and what calls are validated against. Prefer `ToolSpec.of` to build one: it
+    derives `replay` and `safety` from the side effects.
+    """
+
+    name: str
+    description: str = ""
+    category: ToolCategory = ToolCategory.CUSTOM
+    input_schema: JsonSchema = field(default_factory=lambda: {"type": "object", "properties": {}})
+    output_schema: JsonSchema | None = None
+    side_effects: SideEffects = "write"
+    safety: SafetyProfile = SafetyProfile()
+    replay: ReplayClass = "unsafe"
+    cost_hint: str | None = None
+    latency_hint_ms: int | None = None
+    timeout_s: float | None = None
+    tags: tuple[str, ...] = ()
+    version: str = "1"
+    source: str = ""
+    validate_inputs: InputValidation = "strict"
+    cache_ttl_s: float | None = None
+    max_concurrency: int | None = None
+    deprecated: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether a call leaves a trace outside; such calls are journaled before they run."""
+        return self.side_effects not in ("pure", "read")
+
+    @property
+    def leaves_machine(self) -> bool:
+        """Whether a call reaches beyond this machine."""
+        return self.side_effects == "external" or self.safety.network
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain data, for listings."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "source": self.source,
+            "category": self.category.value,
+            "side_effects": self.side_effects,
+            "replay": self.replay,
+            "safety": self.safety._asdict(),
+            "input_schema": self.input_schema,
+            "output_schema": self.output_schema,
+            "tags": list(self.tags),
+            "version": self.version,
+            "timeout_s": self.timeout_s,
+            "cost_hint": self.cost_hint,
+            "latency_hint_ms": self.latency_hint_ms,
+            "deprecated": self.deprecated,
+        }
+
+
+def replay_of(side_effects: SideEffects, *, idempotent: bool = False) -> ReplayClass:
+    """The replay class that a declaration of side effects amounts to."""
+    if side_effects == "pure":
+        return "pure"
+    return "idempotent" if side_effects == "read" or idempotent else "unsafe"
+
+
+def destructive_of(side_effects: SideEffects, destructive: bool | None) -> bool | None:  # noqa: FBT001 - a tri-state value, not a switch
+    """Whether a call destroys; what leaves the machine undeclared stays unknown (None)."""
+    if destructive is not None:
+        return destructive
+    return None if side_effects == "external" else False
+
+
+class ToolDefinition(NamedTuple):
+    """A tool as a model's function-calling interface wants it."""
+
+    name: str
+    description: str
+    parameters: JsonSchema
+
+    def to_openai(self) -> dict[str, Any]:
+        """The definition in the shape of OpenAI's chat completions."""
+        return {"type": "function", "function": self._asdict()}
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """The definition in the shape of Anthropic's messages."""
+        return {"name": self.name, "description": self.description, "input_schema": self.parameters}

@@ -1,0 +1,308 @@
+"""What must be remembered, as Protocols: the log, the journal, questions, keys and artifacts.
+
+Every store keeps these promises, in memory as on disk:
+writes are durable when the awaited call returns; a claim succeeds for exactly one
+claimant in any number of processes; nothing is visible across tenants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.contracts.events import RemoteBinding, RunEvent, RunSummary, StoredEvent
+    from toolpost.contracts.principal import Principal
+    from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+
+
+class EventSink(Protocol):
+    """Anything that wants to be told of events; must return at once."""
+
+    def emit(self, event: RunEvent) -> None:
+        """Take one event."""
+        ...
+
+
+class EventLog(EventSink, Protocol):
+    """The append-only record of runs: per run a sequence from 1 without gaps, chained by SHA-256."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether emitters should `drain` before going on: too much waits to be written."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until there is room again; StoreError when the store cannot write."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until everything emitted so far is durable; StoreError when it cannot be."""
+        ...
+
+    async def read(
+        self, *, tenant: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
+    ) -> list[StoredEvent]:
+        """Stored events with an id above `after`, oldest first."""
+        ...
+
+    async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
+        """The newest runs first."""
+        ...
+
+    async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
+        """One run, if it exists for this tenant."""
+        ...
+
+    async def verify(self, run_id: str) -> list[str]:
+        """What is wrong with a run's chain; empty when every event is in place and unchanged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """An intent, written before a call with effects, and its result, written after.
+
+    `step` is "" for the call itself and the key of `ctx.once` for a step inside it.
+    `call` is what is needed to ask a person about it later, kept sealed. `done` tells a
+    result of None from no result.
+    """
+
+    call_id: str
+    step: str
+    run_id: str
+    tool_name: str
+    principal: Principal
+    call: Mapping[str, Any]
+    at: float
+    owner: str = ""
+    done: bool = False
+    result: Any = None
+
+
+class Journal(Protocol):
+    """Intents and results; an intent without a result whose owner is gone is an orphan."""
+
+    async def begin(self, entry: JournalEntry) -> None:
+        """Write an intent under this process's ownership; replaces an earlier one of the same call and step."""
+        ...
+
+    async def finish(self, call_id: str, step: str, result: Any) -> None:
+        """Write the result of an intent."""
+        ...
+
+    async def forget(self, call_id: str, step: str) -> None:
+        """Remove an intent whose call certainly had no effect."""
+        ...
+
+    async def find(self, call_id: str, step: str) -> JournalEntry | None:
+        """The entry of a call's step."""
+        ...
+
+    async def adopt_orphans(self) -> list[JournalEntry]:
+        """Take over every unfinished call-level intent (step "") whose owner is dead; each goes to exactly one adopter."""
+        ...
+
+
+class PendingStore(Protocol):
+    """Questions that wait for a person; arguments, payloads and answers are kept sealed."""
+
+    async def add(self, action: PendingAction) -> None:
+        """Keep a new question."""
+        ...
+
+    async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
+        """One question, if it exists for this tenant."""
+        ...
+
+    async def list(
+        self, *, tenant: str | None = None, status: PendingStatus | None = "open", limit: int = 100
+    ) -> list[PendingAction]:
+        """Questions, newest first."""
+        ...
+
+    async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
+        """Take an open, unexpired question for answering: the action with its answer, or None if it was not open."""
+        ...
+
+    async def settle(
+        self, pending_id: str, status: PendingStatus, *, outcome: Mapping[str, Any] | None = None, reopen: bool = False
+    ) -> None:
+        """Close a claimed question with what came of it; `reopen` makes it open again instead."""
+        ...
+
+    async def expire(self, at: float) -> list[PendingAction]:
+        """Close every open question that is past its time; each is returned to exactly one caller."""
+        ...
+
+    async def cancel(self, call_id: str) -> list[PendingAction]:
+        """Close the open questions of a call (or run) that was cancelled."""
+        ...
+
+    async def adopt_claims(self) -> list[PendingAction]:
+        """Take over claimed questions whose claimant died before settling; each goes to exactly one adopter."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """What an idempotency key was used for, and what came of it (None: not finished)."""
+
+    call_id: str
+    tool_name: str
+    arguments_hash: str
+    outcome: Mapping[str, Any] | None = None
+    owner_alive: bool = True
+
+
+class KeyStore(Protocol):
+    """Idempotency keys: the first use reserves, every later use finds the record."""
+
+    async def reserve(self, principal: Principal, key: str, record: KeyRecord) -> KeyRecord | None:
+        """Reserve a key: None if it was free, else the record that holds it."""
+        ...
+
+    async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
+        """Keep the outcome that later uses of the key get."""
+        ...
+
+    async def release(self, principal: Principal, key: str) -> None:
+        """Free a key whose call never began."""
+        ...
+
+
+class CancelStore(Protocol):
+    """Wishes to cancel a run or a call, seen by whichever process runs it."""
+
+    async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
+        """Ask for a cancellation."""
+        ...
+
+    async def requested(self, target_ids: Sequence[str]) -> set[str]:
+        """Which of these were asked to be cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactRef:
+    """A large or binary result, kept whole under the hash of its content."""
+
+    id: str
+    sha256: str
+    size: int
+    media_type: str
+    name: str
+    tenant: str
+    run_id: str
+    call_id: str
+    tool_name: str
+    created_at: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The reference as plain data."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+class ArtifactStore(Protocol):
+    """Content-addressed results; an id is good only within its tenant."""
+
+    async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
+        """Keep `data`; `ref` says whose it is (its id, hash and size are filled in by the store)."""
+        ...
+
+    async def info(self, artifact_id: str, *, tenant: str | None) -> ArtifactRef | None:
+        """What is known of an artifact."""
+        ...
+
+    async def read(self, artifact_id: str, *, tenant: str | None, offset: int = 0, limit: int | None = None) -> bytes:
+        """Part of an artifact's bytes; KeyError when there is none for this tenant."""
+        ...
+
+    async def list(self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100) -> list[ArtifactRef]:
+        """Artifacts, newest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long and how much is kept; None keeps without limit."""
+
+    max_age_s: float | None = None
+    max_artifact_bytes: int | None = None
+
+
+class Store(Protocol):
+    """All that one Toolbox remembers."""
+
+    events: EventLog
+    journal: Journal
+    pending: PendingStore
+    keys: KeyStore
+    cancels: CancelStore
+    artifacts: ArtifactStore
+
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        """Remove whole finished runs, settled questions and artifacts past the limits; says how many of each."""
+        ...
+
+    async def close(self) -> None:
+        """Write what waits and let go."""
+        ...
+
+
+class StateStore(Protocol):
+    """A planner's memory of a run; the two `planner_state` methods are optional and found by name."""
+
+    async def save_event(self, event: StoredEvent) -> None:
+        """Keep one event."""
+        ...
+
+    async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
+        """A run's events in order."""
+        ...
+
+    async def save_remote_binding(self, binding: RemoteBinding) -> None:
+        """Keep where a remote agent holds its side of the run."""
+        ...
+
+
+class PlannerStateStore(Protocol):
+    """The optional part of a state store that makes pauses survive a restart."""
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        """Keep a pause under its token."""
+        ...
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        """A pause by its token; {} when there is none."""
+        ...
+
+
+class TokenStore(Protocol):
+    """Access tokens of users, by provider."""
+
+    async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
+        """Keep a token."""
+        ...
+
+    async def get(self, user_id: str, provider: str) -> str | None:
+        """A valid token; None when it is missing or expired."""
+        ...
+
+    async def delete(self, user_id: str, provider: str) -> None:
+        """Forget a token."""
+        ...
+
+
+class Sealer(Protocol):
+    """Seals bytes so that they open only with the same key and for the same row."""
+
+    def seal(self, data: bytes, *, row: str) -> bytes:
+        """Encrypt `data`, bound to the identity of its row."""
+        ...
+
+    def open(self, sealed: bytes, *, row: str) -> bytes:
+        """Decrypt; StoreError when the row or the key is another."""
+        ...

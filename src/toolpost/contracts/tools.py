@@ -1,0 +1,115 @@
+"""The Protocols of a tool and of where tools come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Outcome, ToolResult
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.spec import ToolSpec
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A capability with a contract; built-in, custom and external tools all have this shape."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the tool is."""
+        ...
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it; a failure is a result with `success=False`, or an error raised."""
+        ...
+
+
+class ToolSource(Protocol):
+    """A place that tools come from; it keeps its own sessions, one per credential."""
+
+    @property
+    def name(self) -> str:
+        """The namespace of its tools."""
+        ...
+
+    async def discover(self) -> Sequence[Tool]:
+        """Find the tools it offers now."""
+        ...
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything it holds; safe to call twice."""
+        ...
+
+
+class ResourceSource(Protocol):
+    """A place that readable resources come from."""
+
+    async def list_resources(self) -> Sequence[Mapping[str, Any]]:
+        """The resources it offers now."""
+        ...
+
+    async def read_resource(self, uri: str) -> ToolOutput:
+        """One resource's content."""
+        ...
+
+
+class PromptSource(Protocol):
+    """A place that prompt templates come from."""
+
+    async def list_prompts(self) -> Sequence[Mapping[str, Any]]:
+        """The prompts it offers now."""
+        ...
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        """One prompt's messages, filled in."""
+        ...
+
+
+class ChatModel(Protocol):
+    """The small part of a language model that agents need."""
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Mapping[str, Any]:
+        """The model's next message."""
+        ...
+
+
+class Caller(Protocol):
+    """Something that calls tools by name, down the one straight line."""
+
+    async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
+        """Call a tool."""
+        ...
+
+
+class ToolValue(Protocol):
+    """A tool as a serialisable value, for tables and messages."""
+
+    @property
+    def tool_type(self) -> str:
+        """What kind of tool the value stands for."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What the tool does."""
+        ...
+
+    @property
+    def parameter_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of its parameters."""
+        ...

@@ -1,0 +1,1 @@
+"""What may be called, by whom, and what may be told of it."""

@@ -1,0 +1,110 @@
+"""Which calls need a person: four templates, and rules laid over them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+from toolpost.contracts.calls import PermittedCall
+from toolpost.contracts.errors import ToolPermissionError
+from toolpost.contracts.questions import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolpost.contracts.calls import ValidatedCall
+    from toolpost.contracts.spec import SideEffects, ToolSpec
+
+Action = Literal["allow", "ask", "deny"]
+Template = Literal["exploratory", "standard", "regulated", "audit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What to do with the tools it matches; an empty condition matches everything."""
+
+    action: Action
+    tools: tuple[str, ...] = ("*",)
+    sources: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    side_effects: tuple[SideEffects, ...] = ()
+    destructive: bool | None = None
+    reason: str = ""
+
+    def matches(self, spec: ToolSpec) -> bool:
+        """Whether the rule speaks of this tool."""
+        return (
+            any(fnmatchcase(spec.name, pattern) for pattern in self.tools)
+            and (not self.sources or spec.source in self.sources)
+            and (not self.tags or bool(set(self.tags) & set(spec.tags)))
+            and (not self.side_effects or spec.side_effects in self.side_effects)
+            and (self.destructive is None or _may_destroy(spec) is self.destructive)
+        )
+
+
+def _may_destroy(spec: ToolSpec) -> bool:
+    """Whether a call may delete, overwrite, send or pay; unknown counts as yes."""
+    return spec.safety.destructive is not False
+
+
+_ASKS: dict[Template, Callable[[ToolSpec], str]] = {
+    "exploratory": lambda _spec: "",
+    "standard": lambda spec: _why_destructive(spec),
+    "regulated": lambda spec: _why_destructive(spec) or ("it leaves this machine" if spec.leaves_machine else ""),
+    "audit": lambda spec: _why_destructive(spec) or "every call is reviewed",
+}
+
+
+def _why_destructive(spec: ToolSpec) -> str:
+    if spec.safety.destructive is None:
+        return "nobody has said what it does to the world"
+    return "it is marked destructive" if spec.safety.destructive else ""
+
+
+class Verdict:
+    """What policy says of one tool, worked out once and used for each of its calls."""
+
+    __slots__ = ("action", "reason", "spec")
+
+    def __init__(self, action: Action, reason: str, spec: ToolSpec) -> None:
+        self.action = action
+        self.reason = reason
+        self.spec = spec
+
+    def review(self, call: ValidatedCall) -> PermittedCall | Question:
+        """Let a call through, ask a person, or raise ToolPermissionError."""
+        if self.action == "allow":
+            return PermittedCall(call)
+        if self.action == "deny":
+            raise ToolPermissionError(f"{self.spec.name!r}: {self.reason}", tool_name=self.spec.name)
+        answer = call.request.answers.get("approval")
+        if answer is not None and answer.value == call_hash(self.spec, call.arguments_json):
+            return PermittedCall(call, call.request.pending_id)
+        prompt = f"Allow {self.spec.name}? It needs a person's yes: {self.reason}."
+        return Question(kind="approval", prompt=prompt, reason="approval_required", key="approval")
+
+
+class Policy:
+    """Rules first, the first that matches; the template decides about the rest."""
+
+    def __init__(self, template: Template = "standard", rules: Sequence[Rule] = ()) -> None:
+        self._asks = _ASKS[template]
+        self._rules = tuple(rules)
+
+    def verdict(self, spec: ToolSpec) -> Verdict:
+        """What holds for a tool."""
+        for rule in self._rules:
+            if rule.matches(spec):
+                return Verdict(rule.action, rule.reason or f"a policy rule says {rule.action}", spec)
+        why = self._asks(spec)
+        return Verdict("ask" if why else "allow", why, spec)
+
+
+def call_hash(spec: ToolSpec, arguments_json: str) -> str:
+    """What a grant is bound to: the tool as it was described, and the exact arguments."""
+    described = [spec.name, spec.version, spec.description, spec.input_schema, spec.side_effects]
+    text = json.dumps(described, sort_keys=True, default=str) + "\n" + arguments_json
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,25 @@
+"""Ids for calls, runs and questions: unique across processes, sorted by time of birth, cheap to make."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import time
+
+
+class IdMaker:
+    """Counts up from a random start per process; an id is an address, never a right."""
+
+    def __init__(self) -> None:
+        self._renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._start = f"{int(time.time() * 1000):011x}{secrets.token_hex(4)}"
+        self._count = itertools.count()
+
+    def make(self, prefix: str) -> str:
+        """A new id."""
+        return f"{prefix}_{self._start}{next(self._count):06x}"

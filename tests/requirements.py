@@ -1,0 +1,60 @@
+"""The manifest of requirements, and which tests say that they prove one."""
+
+import ast
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+TESTS = Path(__file__).parent
+MANIFEST = TESTS / "requirements.toml"
+
+
+class Requirement(NamedTuple):
+    status: Literal["planned", "proved"]
+    text: str
+
+
+def load() -> dict[str, Requirement]:
+    """Every requirement by its id."""
+    with MANIFEST.open("rb") as file:
+        items = tomllib.load(file)["items"]
+    return {id_: Requirement(**item) for id_, item in items.items()}
+
+
+def carried(folder: Path = TESTS) -> dict[str, list[str]]:
+    """The tests that carry each id, read from the source: the answer is the same in every test process."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(folder.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        for name, marked in _marked_nodes(tree):
+            for id_ in _ids(marked, path):
+                found[id_].append(f"{path.relative_to(folder)}::{name}")
+    return dict(found)
+
+
+def _marked_nodes(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Where a mark takes effect: a decorator of a test or of its class, or a `pytestmark`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("test"):
+                yield from ((name, decorator) for decorator in node.decorator_list)
+            case ast.ClassDef(name=name) if name.startswith("Test"):
+                yield from ((name, decorator) for decorator in node.decorator_list)
+            case ast.Assign(targets=[ast.Name(id="pytestmark")], value=value):
+                yield "pytestmark", value
+
+
+def _ids(marked: ast.expr, path: Path) -> Iterator[str]:
+    for node in ast.walk(marked):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="req", value=ast.Attribute(attr="mark")), args=args):
+                yield from (_literal(arg, path) for arg in args)
+
+
+def _literal(arg: ast.expr, path: Path) -> str:
+    match arg:
+        case ast.Constant(value=str(id_)):
+            return id_
+    raise ValueError(f"{path}:{arg.lineno}: a requirement id is written out, so that it can be found by reading")
