@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 class Authorizer:
     """Python tools act with the rights of this process, so their calls travel without a credential."""
 
-    def authorize(self, call: PermittedCall) -> Credential | Question:  # noqa: ARG002 - the call decides once sources have users
+    def authorize(self, call: PermittedCall) -> Credential | Question:
         """The credential of a call, or the question that gets one."""
         return NO_CREDENTIAL

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.tools import Tool, ToolSource
     from toolpost.schema.validator import Validator
 
+
 class Entry:
     """One registered tool. Validators are compiled when the tool is first called, not when it is found."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
@@ -106,7 +106,8 @@ class FunctionTool:
             kwargs = {**kwargs, self._context_parameter: context}
         if self._is_async:
             return await self.fn(**kwargs)
-        return await run_in_thread(functools.partial(self.fn, **kwargs))
+        result = await run_in_thread(functools.partial(self.fn, **kwargs))
+        return await result if inspect.isawaitable(result) else result  # a plain wrapper around an async function
 
     def _output(self, value: Any) -> ToolOutput:
         if self._render is not None:
@@ -178,15 +179,42 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     Plain functions run in a worker thread.
     """
     if fn is not None:
-        return _make(fn)
+        return _make(fn, **declared)
     return functools.partial(_make, **declared)
 
 
-def _make(  # noqa: PLR0913 - the keyword arguments of `tool`
+def _make(
     fn: Callable[..., Any],
     *,
     desc: str | None = None,
     name: str | None = None,
+    lenient: bool = False,
+    input_schema: JsonSchema | None = None,
+    output_schema: JsonSchema | None = None,
+    tags: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
+    **declared: Any,
+) -> FunctionTool:
+    shape = function_schema(fn)
+    spec = ToolSpec(
+        name=name or getattr(fn, "__name__", ""),
+        description=desc if desc is not None else shape.description,
+        input_schema=input_schema or shape.input_schema,
+        output_schema=output_schema or shape.output_schema,
+        validate_inputs="lenient" if lenient else "strict",
+        tags=tuple(tags),
+        extra=dict(extra or {}),
+        **_with_effects(**declared),
+    )
+    check_canonical(spec.name)
+    check_schema(spec.input_schema, tool_name=spec.name)
+    made = FunctionTool(fn, spec, shape)
+    functools.update_wrapper(made, fn, updated=())
+    return made
+
+
+def _with_effects(
+    *,
     side_effects: SideEffects | None = None,
     destructive: bool | None = None,
     idempotent: bool = False,
@@ -194,36 +222,24 @@ def _make(  # noqa: PLR0913 - the keyword arguments of `tool`
     network: bool | None = None,
     file: bool = False,
     open_world: bool | None = None,
-    lenient: bool = False,
-    input_schema: JsonSchema | None = None,
-    output_schema: JsonSchema | None = None,
-    tags: Sequence[str] = (),
-    extra: Mapping[str, Any] | None = None,
-    **fields: Any,
-) -> FunctionTool:
-    shape = function_schema(fn)
-    effects: SideEffects = side_effects or "write"
+    **others: Any,
+) -> dict[str, Any]:
+    """The part of a record that says what a call does to the world; the other declarations stay as they are."""
+    effects = side_effects or "write"
+    _one_of("side_effects", effects, get_args(SideEffects))
     external = effects == "external"
-    spec = ToolSpec(
-        name=name or fn.__name__,
-        description=desc if desc is not None else shape.description,
-        input_schema=input_schema or shape.input_schema,
-        output_schema=output_schema or shape.output_schema,
-        side_effects=effects,
-        safety=SafetyProfile(
-            external if network is None else network,
-            file,
-            destructive_of(effects, destructive),
-            external if open_world is None else open_world,
-        ),
-        replay=replay or replay_of(effects, idempotent=idempotent),
-        validate_inputs="lenient" if lenient else "strict",
-        tags=tuple(tags),
-        extra=dict(extra or {}),
-        **fields,
+    safety = SafetyProfile(
+        external if network is None else network,
+        file,
+        destructive_of(effects, destructive),
+        external if open_world is None else open_world,
     )
-    check_canonical(spec.name)
-    check_schema(spec.input_schema, tool_name=spec.name)
-    made = FunctionTool(fn, spec, shape)
-    functools.update_wrapper(made, fn, updated=())
-    return made
+    replay = replay or replay_of(effects, idempotent=idempotent)
+    _one_of("replay", replay, get_args(ReplayClass))
+    return {**others, "side_effects": effects, "safety": safety, "replay": replay}
+
+
+def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        msg = f"{key}={value!r} is not one of {', '.join(allowed)}"
+        raise ValueError(msg)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NamingPolicy = Literal["double_underscore", "dotted", "sanitized"]
 
 MODEL_NAME_LIMIT = 64
-_CANONICAL = re.compile(r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)?$")
+_CANONICAL = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)?")
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _HASH_CHARS = 8
 
@@ -23,19 +23,19 @@ _HASH_CHARS = 8
 def canonical_name(source: str, tool: str) -> str:
     """`source.tool`, with what names may not hold replaced, and cut so that its model name fits.
 
-    A cut or changed name ends in a hash of the original, so two originals stay apart.
+    A cut name ends in a hash of the original, so that two long names with the same beginning stay apart.
     """
     part = _NOT_ALLOWED.sub("_", tool)
     room = MODEL_NAME_LIMIT - (len(source) + 2 if source else 0)
     if len(part) > room:
-        digest = hashlib.sha256(tool.encode()).hexdigest()[:_HASH_CHARS]
-        part = f"{part[: room - _HASH_CHARS - 1]}_{digest}"
+        digest = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+        part = f"{part[: max(0, room - _HASH_CHARS - 1)]}_{digest}"
     return f"{source}.{part}" if source else part
 
 
 def check_canonical(name: str) -> None:
     """Refuse a name that is not `tool` or `source.tool`, or that no model would accept."""
-    if not _CANONICAL.match(name):
+    if not _CANONICAL.fullmatch(name):
         msg = f"{name!r} is not a tool name: use letters, digits, _ and -, with at most one dot after the source"
         raise ToolCollisionError(msg, tool_name=name, code="name_invalid")
     if len(model_name(name)) > MODEL_NAME_LIMIT:
@@ -85,6 +85,8 @@ class ToolNameMap:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
+    """The known name that was probably meant; nobody means one that is far too long."""
+    if len(name) > 2 * MODEL_NAME_LIMIT:
+        return None
     found = get_close_matches(name, known, n=1, cutoff=0.6)
     return found[0] if found else None

@@ -28,7 +28,8 @@ class CatalogChange(NamedTuple):
     tool_name: str
 
 
-class CallStats(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CallStats:
     """How often one tool was called, how often that failed, and how long it took on average (ms)."""
 
     count: int
@@ -63,7 +64,7 @@ class ToolRegistry:
         config: ExternalToolConfig | None = None,
         override: ToolOverride | None = None,
     ) -> None:
-        """Add a tool; ToolCollisionError (a ValueError) when its name is taken, ToolSchemaError when its schema is bad."""
+        """Add a tool; ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad."""
         spec = tool.spec
         check_schema(spec.input_schema, tool_name=spec.name)
         if override is not None and override.hide:
@@ -136,15 +137,15 @@ class ToolRegistry:
         """All tools, in the order they came."""
         return [entry.tool for entry in self._entries.values()]
 
-    def specs(self) -> list[ToolSpec]:
+    def specs(self) -> Sequence[ToolSpec]:
         """All records as they are in force, overrides included."""
         return [entry.spec for entry in self._entries.values()]
 
-    def list_by_category(self, category: ToolCategory) -> list[Tool]:
+    def list_by_category(self, category: ToolCategory) -> Sequence[Tool]:
         """The tools of one category."""
         return [entry.tool for entry in self._entries.values() if entry.spec.category is category]
 
-    def to_llm_tools(self, names: Iterable[str] | None = None) -> list[ToolDefinition]:
+    def to_llm_tools(self, names: Iterable[str] | None = None) -> Sequence[ToolDefinition]:
         """The tools as a model's function-calling interface wants them."""
         entries = self._entries.values() if names is None else [self.find(name) for name in names]
         to_model = self._names.to_model
@@ -157,7 +158,7 @@ class ToolRegistry:
         """Name a set of tools by patterns: names with `*`, or `tag:x`; it follows the catalog as that changes."""
         self._collections[name] = tuple(members)
 
-    def collection(self, name: str) -> list[ToolSpec]:
+    def collection(self, name: str) -> Sequence[ToolSpec]:
         """The tools that belong to a collection now."""
         if name not in self._collections:
             known = ", ".join(sorted(self._collections)) or "none are defined"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import threading
 from collections import deque
 from queue import SimpleQueue
@@ -20,7 +22,8 @@ class _Worker:
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
-        threading.Thread(target=self._work, name="toolpost-worker", daemon=True).start()
+        self.thread = threading.Thread(target=self._work, name="toolpost-worker", daemon=True)
+        self.thread.start()
 
     def _work(self) -> None:
         while True:
@@ -35,14 +38,23 @@ class _Worker:
 
 
 async def run_in_thread(fn: Callable[[], Any]) -> Any:
-    """Run `fn` in a worker thread; when the waiting task is cancelled the thread is left to itself."""
+    """Run `fn` in a worker thread, with the context variables of the caller.
+
+    When the waiting task is cancelled the thread is left to itself.
+    """
     future = asyncio.get_running_loop().create_future()
-    try:
-        worker = _idle.pop()
-    except IndexError:
-        worker = _Worker()
-    worker.jobs.put((future, fn))
+    _free_worker().jobs.put((future, functools.partial(contextvars.copy_context().run, fn)))
     return await future
+
+
+def _free_worker() -> _Worker:
+    while True:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            return _Worker()
+        if worker.thread.is_alive():  # a forked process inherits the list, but not the threads
+            return worker
 
 
 def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

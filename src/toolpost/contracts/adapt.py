@@ -63,8 +63,8 @@ def from_status(status_code: int | None, message: str, cause: BaseException | No
         return ToolNodeError(message, cause=cause)
     kinds: dict[int, type[ToolNodeError]] = {429: ToolRateLimitError, 401: ToolAuthError, 403: ToolAuthError}
     kind = kinds.get(status_code)
-    if kind is None and 400 <= status_code <= 504:  # noqa: PLR2004 - RFC 9110 error ranges
-        kind = ToolClientError if status_code < 500 else ToolServerError  # noqa: PLR2004 - as above
+    if kind is None and 400 <= status_code <= 504:
+        kind = ToolClientError if status_code < 500 else ToolServerError
     return (kind or ToolNodeError)(message, status_code=status_code, cause=cause)
 
 
@@ -72,6 +72,6 @@ def _http_status(exc: BaseException, *attributes: str) -> int | None:
     """A status found on the exception; JSON-RPC codes such as -32603 are not HTTP statuses."""
     for attribute in attributes:
         value = getattr(exc, attribute, None)
-        if isinstance(value, int) and 100 <= value <= 599:  # noqa: PLR2004 - the range of HTTP statuses
+        if isinstance(value, int) and 100 <= value <= 599:
             return value
     return None

@@ -35,15 +35,11 @@ class RequestedCall(NamedTuple):
 
 
 class ValidatedCall(NamedTuple):
-    """A call whose tool exists and whose arguments fit its schema.
-
-    `arguments_json` is their canonical text: what events tell, hashes bind and stores keep.
-    """
+    """A call whose tool exists and whose arguments fit its schema."""
 
     request: RequestedCall
     tool: Tool
     arguments: dict[str, Any]
-    arguments_json: str
 
 
 class PermittedCall(NamedTuple):

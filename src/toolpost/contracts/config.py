@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 
-class TransportType(str, Enum):
+class TransportType(StrEnum):
     """How a source is reached."""
 
     MCP = "mcp"
@@ -24,7 +24,7 @@ class TransportType(str, Enum):
     PYTHON = "python"
 
 
-class AuthType(str, Enum):
+class AuthType(StrEnum):
     """How a source is told who we are."""
 
     NONE = "none"
@@ -35,7 +35,7 @@ class AuthType(str, Enum):
     OAUTH2_USER = "oauth2_user"
 
 
-class UtcpMode(str, Enum):
+class UtcpMode(StrEnum):
     """How the connection of an HTTP or UTCP source is to be read."""
 
     AUTO = "auto"

@@ -127,9 +127,7 @@ class ToolContext:
         """Call another tool as part of this run."""
         return await self._lent().call(tool_name, arguments or {})
 
-    async def save_artifact(
-        self, data: bytes, *, media_type: str = "application/octet-stream", name: str = ""
-    ) -> str:
+    async def save_artifact(self, data: bytes, *, media_type: str = "application/octet-stream", name: str = "") -> str:
         """Keep bytes as an artifact of this call and return its id."""
         return await self._lent().save_artifact(data, media_type=media_type, name=name)
 

@@ -64,9 +64,9 @@ def infer_category(status_code: int | None) -> ErrorCategory:
             return ErrorCategory.RETRYABLE_RATE_LIMIT
         case 401 | 403:
             return ErrorCategory.AUTH_REQUIRED
-        case code if 500 <= code <= 504:  # noqa: PLR2004 - the statuses that pass by themselves
+        case code if 500 <= code <= 504:
             return ErrorCategory.RETRYABLE_SERVER
-        case code if 400 <= code < 500:  # noqa: PLR2004 - the client-error range of RFC 9110
+        case code if 400 <= code < 500:
             return ErrorCategory.NON_RETRYABLE_CLIENT
         case _:
             return ErrorCategory.UNKNOWN
@@ -78,7 +78,7 @@ class ToolError(Exception):
     category: ErrorCategory = ErrorCategory.UNKNOWN
     error_code: str = "tool_error"
 
-    def __init__(  # noqa: PLR0913 - keyword-only facts of one failure
+    def __init__(
         self,
         message: str,
         *,
@@ -193,7 +193,7 @@ class ToolPermissionError(ToolError):
         super().__init__(f"Permission denied: {message}", tool_name=tool_name, code=code)
 
 
-class ToolApprovalDenied(ToolPermissionError):
+class ToolApprovalDenied(ToolPermissionError):  # noqa: N818 - the word that people use for it
     """A person refused the call, or nobody answered before the question expired."""
 
     error_code = "approval_denied"

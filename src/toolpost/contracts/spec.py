@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ InputValidation = Literal["strict", "lenient", "off"]
 JsonSchema = dict[str, Any]
 
 
-class ToolCategory(str, Enum):
+class ToolCategory(StrEnum):
     """The shelf a tool stands on."""
 
     SYSTEM = "system"
@@ -37,6 +37,9 @@ class SafetyProfile(NamedTuple):
     open_world: bool = False
 
 
+SAFE = SafetyProfile()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """One tool's contract.
@@ -52,7 +55,7 @@ class ToolSpec:
     input_schema: JsonSchema = field(default_factory=lambda: {"type": "object", "properties": {}})
     output_schema: JsonSchema | None = None
     side_effects: SideEffects = "write"
-    safety: SafetyProfile = SafetyProfile()
+    safety: SafetyProfile = SAFE
     replay: ReplayClass = "unsafe"
     cost_hint: str | None = None
     latency_hint_ms: int | None = None

@@ -102,7 +102,7 @@ class Journal(Protocol):
         ...
 
     async def adopt_orphans(self) -> list[JournalEntry]:
-        """Take over every unfinished call-level intent (step "") whose owner is dead; each goes to exactly one adopter."""
+        """Take over the unfinished intents of calls (step "") whose owner is dead; each goes to exactly one adopter."""
         ...
 
 
@@ -133,15 +133,15 @@ class PendingStore(Protocol):
         """Close a claimed question with what came of it; `reopen` makes it open again instead."""
         ...
 
-    async def expire(self, at: float) -> list[PendingAction]:
+    async def expire(self, at: float) -> Sequence[PendingAction]:
         """Close every open question that is past its time; each is returned to exactly one caller."""
         ...
 
-    async def cancel(self, call_id: str) -> list[PendingAction]:
+    async def cancel(self, call_id: str) -> Sequence[PendingAction]:
         """Close the open questions of a call (or run) that was cancelled."""
         ...
 
-    async def adopt_claims(self) -> list[PendingAction]:
+    async def adopt_claims(self) -> Sequence[PendingAction]:
         """Take over claimed questions whose claimant died before settling; each goes to exactly one adopter."""
         ...
 
@@ -220,7 +220,9 @@ class ArtifactStore(Protocol):
         """Part of an artifact's bytes; KeyError when there is none for this tenant."""
         ...
 
-    async def list(self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100) -> list[ArtifactRef]:
+    async def list(
+        self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100
+    ) -> list[ArtifactRef]:
         """Artifacts, newest first."""
         ...
 

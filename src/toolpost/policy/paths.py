@@ -15,7 +15,10 @@ def is_path_allowed(path: str | os.PathLike[str], allowed_paths: Sequence[str] |
     """Whether `path` lies in or below an allowed folder; None allows everything, an empty list nothing."""
     if allowed_paths is None:
         return True
-    real = os.path.realpath(path)
+    try:
+        real = os.path.realpath(path)
+    except ValueError:  # a null byte; no file has such a name
+        return False
     return any(_within(real, os.path.realpath(folder)) for folder in allowed_paths)
 
 

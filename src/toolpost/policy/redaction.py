@@ -5,22 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from toolpost.contracts.events import JsonText
-from toolpost.schema.secrets import is_secret_name, secret_paths
+from toolpost.schema.secrets import is_secret_name, is_secret_path, secret_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.schema.secrets import SecretPaths
 
 MASK = "[redacted]"
 _SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
+_SHORTEST_INSIDE_BASE64 = 8
+_DEEPEST = 100  # what lies deeper is masked unseen, because looking would overflow the stack
+_LARGEST_NUMBER = 10**100
 _ARGUMENT_KEYS = frozenset({"params", "input", "arguments"})
-
-Path = tuple[str, ...]
+_NOTHING: SecretPaths = frozenset()
 
 
 class Redactor:
@@ -34,7 +38,7 @@ class Redactor:
     def learn(self, secrets: Iterable[str]) -> None:
         """Remember more secrets, also as they look in JSON, in a URL and in base64."""
         for secret in secrets:
-            if len(secret) >= _SHORTEST_SECRET:
+            if len(secret.strip()) >= _SHORTEST_SECRET:
                 self._forms.update(_forms_of(secret))
         longest_first = sorted(self._forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
@@ -43,29 +47,41 @@ class Redactor:
         """A text without the known secrets."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
-    def value(self, value: Any, *, secret: frozenset[Path] = frozenset(), path: Path = ()) -> Any:
-        """A JSON value without known secrets, secret-like names and marked paths."""
+    def value(self, value: Any, *, secret: SecretPaths = _NOTHING, path: tuple[str, ...] = ()) -> Any:
+        """A JSON value without known secrets, secret-like names and marked paths; what is not JSON becomes text."""
         match value:
             case JsonText():
                 return self.value(json.loads(value), secret=secret, path=path)
             case str():
                 return self.text(value)
-            case dict():
+            case None | bool():
+                return value
+            case int() | float():
+                return self._number(value)
+            case dict() | Mapping():
                 return {self.text(str(key)): self._member(str(key), item, secret, path) for key, item in value.items()}
             case list() | tuple():
-                return [self.value(item, secret=secret, path=(*path, "*")) for item in value]
+                return [self._member("*", item, secret, path) for item in value]
             case _:
-                return value
+                return self.text(str(value))
 
-    def _member(self, key: str, item: Any, secret: frozenset[Path], path: Path) -> Any:
+    def _number(self, value: float) -> Any:
+        """A number that is no secret; a passcode may come as one."""
+        if self._pattern is None or not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
+            return value
+        return MASK if self._pattern.fullmatch(str(value)) else value
+
+    def _member(self, key: str, item: Any, secret: SecretPaths, path: tuple[str, ...]) -> Any:
+        if item is None:
+            return None
         below = (*path, key)
-        if item is not None and (below in secret or is_secret_name(key)):
+        if is_secret_name(key) or (secret and is_secret_path(below, secret)) or len(below) > _DEEPEST:
             return MASK
         return self.value(item, secret=secret, path=below)
 
     def for_tool(self, spec: ToolSpec) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         """The redaction of one tool's events; its schema is read when the first event is."""
-        marked: frozenset[Path] | None = None
+        marked: SecretPaths | None = None
 
         def redact(facts: Mapping[str, Any]) -> dict[str, Any]:
             nonlocal marked
@@ -75,12 +91,14 @@ class Redactor:
 
         return redact
 
-    def _fact(self, key: str, fact: Any, marked: frozenset[Path]) -> Any:
-        return self.value(fact, secret=marked if key in _ARGUMENT_KEYS else frozenset())
-
     def plain(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """The redaction of events that belong to no known tool."""
-        return {key: self.value(fact) for key, fact in facts.items()}
+        return {key: self._fact(key, fact, _NOTHING) for key, fact in facts.items()}
+
+    def _fact(self, key: str, fact: Any, marked: SecretPaths) -> Any:
+        if key in _ARGUMENT_KEYS:
+            return self.value(fact, secret=marked)
+        return self._member(key, fact, _NOTHING, ())
 
 
 def _forms_of(secret: str) -> set[str]:
@@ -89,7 +107,21 @@ def _forms_of(secret: str) -> set[str]:
         secret,
         json.dumps(secret)[1:-1],
         json.dumps(secret, ensure_ascii=False)[1:-1],
-        quote(secret, safe="", errors="replace"),
+        quote(raw, safe=""),
+        quote(raw),
+        quote_plus(raw),
         base64.b64encode(raw).decode().rstrip("="),
         base64.urlsafe_b64encode(raw).decode().rstrip("="),
+        *_inside_base64(raw),
     }
+
+
+def _inside_base64(raw: bytes) -> Iterator[str]:
+    """The characters that base64 has for a secret in the middle of a text, such as `user:secret`, at each alignment."""
+    for before in range(3):
+        shifted = b"\0" * before + raw
+        first, last = -(-before * 8 // 6), len(shifted) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            core = encode(shifted)[first:last].decode()
+            if len(core) >= _SHORTEST_INSIDE_BASE64:
+                yield core

@@ -6,14 +6,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts.calls import PermittedCall
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.questions import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.contracts.calls import ValidatedCall
     from toolpost.contracts.spec import SideEffects, ToolSpec
@@ -27,7 +27,7 @@ class Rule:
     """What to do with the tools it matches; an empty condition matches everything."""
 
     action: Action
-    tools: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     side_effects: tuple[SideEffects, ...] = ()
@@ -37,7 +37,7 @@ class Rule:
     def matches(self, spec: ToolSpec) -> bool:
         """Whether the rule speaks of this tool."""
         return (
-            any(fnmatchcase(spec.name, pattern) for pattern in self.tools)
+            (not self.tools or any(fnmatchcase(spec.name, pattern) for pattern in self.tools))
             and (not self.sources or spec.source in self.sources)
             and (not self.tags or bool(set(self.tags) & set(spec.tags)))
             and (not self.side_effects or spec.side_effects in self.side_effects)
@@ -50,18 +50,18 @@ def _may_destroy(spec: ToolSpec) -> bool:
     return spec.safety.destructive is not False
 
 
-_ASKS: dict[Template, Callable[[ToolSpec], str]] = {
-    "exploratory": lambda _spec: "",
-    "standard": lambda spec: _why_destructive(spec),
-    "regulated": lambda spec: _why_destructive(spec) or ("it leaves this machine" if spec.leaves_machine else ""),
-    "audit": lambda spec: _why_destructive(spec) or "every call is reviewed",
-}
-
-
 def _why_destructive(spec: ToolSpec) -> str:
     if spec.safety.destructive is None:
         return "nobody has said what it does to the world"
     return "it is marked destructive" if spec.safety.destructive else ""
+
+
+_ASKS: dict[Template, Callable[[ToolSpec], str]] = {
+    "exploratory": lambda _spec: "",
+    "standard": _why_destructive,
+    "regulated": lambda spec: _why_destructive(spec) or ("it leaves this machine" if spec.leaves_machine else ""),
+    "audit": lambda spec: _why_destructive(spec) or "every call is reviewed",
+}
 
 
 class Verdict:
@@ -81,7 +81,7 @@ class Verdict:
         if self.action == "deny":
             raise ToolPermissionError(f"{self.spec.name!r}: {self.reason}", tool_name=self.spec.name)
         answer = call.request.answers.get("approval")
-        if answer is not None and answer.value == call_hash(self.spec, call.arguments_json):
+        if answer is not None and answer.decision == "approve" and answer.value == call_hash(self.spec, call.arguments):
             return PermittedCall(call, call.request.pending_id)
         prompt = f"Allow {self.spec.name}? It needs a person's yes: {self.reason}."
         return Question(kind="approval", prompt=prompt, reason="approval_required", key="approval")
@@ -103,8 +103,8 @@ class Policy:
         return Verdict("ask" if why else "allow", why, spec)
 
 
-def call_hash(spec: ToolSpec, arguments_json: str) -> str:
+def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """What a grant is bound to: the tool as it was described, and the exact arguments."""
-    described = [spec.name, spec.version, spec.description, spec.input_schema, spec.side_effects]
-    text = json.dumps(described, sort_keys=True, default=str) + "\n" + arguments_json
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    effects = [spec.side_effects, *spec.safety]
+    described = [spec.name, spec.version, spec.description, spec.input_schema, effects, arguments]
+    return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()

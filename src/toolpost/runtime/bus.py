@@ -57,5 +57,5 @@ def fan_out(sinks: Sequence[EventSink]) -> Callable[[RunEvent], None]:
 def _tell(handler: Callable[[RunEvent], None], event: RunEvent) -> None:
     try:
         handler(event)
-    except Exception:
+    except Exception:  # noqa: BLE001 - foreign code; one subscriber must not disturb the others
         _log.exception("an event subscriber failed on %s", event.code.name)

@@ -12,9 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def map_concurrent(
-    items: Iterable[T], fn: Callable[[T], Awaitable[R]], *, max_concurrency: int = 8
-) -> list[R]:
+async def map_concurrent(items: Iterable[T], fn: Callable[[T], Awaitable[R]], *, max_concurrency: int = 8) -> list[R]:
     """Apply `fn` to every item, at most `max_concurrency` at a time; results come in the order of the items."""
     if max_concurrency < 1:
         msg = f"max_concurrency must be at least 1, not {max_concurrency}"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Literal
 
 Stop = Literal["timeout", "cancelled"]
 _NAG_S = 1.0  # a tool that swallowed the cancellation is told again after this long
@@ -25,6 +22,11 @@ class Flight:
         self.deadline = deadline
         self.stopped: Stop | None = None
 
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - self.task.get_loop().time()
+
     def stop(self, why: Stop) -> None:
         """Cancel the call and remember why, so that its end can be told right."""
         if self.stopped is None:
@@ -35,9 +37,8 @@ class Flight:
 class InFlight:
     """All running calls of one Toolbox. A timer is armed only for the earliest deadline."""
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self) -> None:
         self._flights: dict[str, Flight] = {}
-        self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = float("inf")
 
@@ -58,10 +59,6 @@ class InFlight:
     def leave(self, flight: Flight) -> None:
         """Stop watching; the timer is left to find out by itself."""
         self._flights.pop(flight.call_id, None)
-
-    def remaining(self, flight: Flight) -> float:
-        """Seconds until the call's deadline."""
-        return flight.deadline - flight.task.get_loop().time()
 
     def cancel(self, target_id: str, *, tenant: str | None = None) -> int:
         """Cancel a call, or every call of a run; says how many there were."""

@@ -29,15 +29,13 @@ def may_repeat(error: ToolError, replay: ReplayClass, policy: RetryPolicy) -> bo
     return True
 
 
-def backoff(
-    tries: int, error: ToolError, policy: RetryPolicy, *, chance: Callable[[], float] = random.random
-) -> float:
+def backoff(tries: int, error: ToolError, policy: RetryPolicy, *, chance: Callable[[], float] = random.random) -> float:
     """Seconds to wait after the given number of tries.
 
     Exponential with equal jitter: half is waited for certain, because full jitter can
     come out near zero just when the other side asks for air. A Retry-After is the least.
     """
-    ceiling = min(policy.wait_exponential_max_s, policy.wait_exponential_min_s * 2 ** (tries - 1))
+    ceiling = min(policy.wait_exponential_max_s, policy.wait_exponential_min_s * 2.0 ** (tries - 1))
     wait = ceiling / 2 + chance() * ceiling / 2
     asked = error.retry_after_seconds
     return max(wait, asked) if asked is not None else wait

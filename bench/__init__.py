@@ -1,0 +1,1 @@
+"""Benchmarks beside peers: `python -m bench` from the root of a checkout."""

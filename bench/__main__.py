@@ -1,0 +1,57 @@
+"""Measure everything, peers included, and keep the result under bench/results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from bench.envs import HERE, environment
+from bench.peers import names
+from toolpost.cli.answer_stream import answer_stream
+from toolpost.cli.bench import native
+from toolpost.cli.bench.figures import Figure
+from toolpost.cli.bench.main import Part, measured, tell, without_calls
+from toolpost.cli.bench.processes import Worker
+from toolpost.cli.bench.report import document
+from toolpost.cli.bench.scale import FULL, QUICK, Scale
+from toolpost.cli.output import Output
+
+RESULTS = HERE / "results"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher numbers")
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else")
+    chosen = parser.parse_args()
+    scale = QUICK if chosen.quick else FULL
+    began = time.perf_counter()
+    with answer_stream() as stream:
+        figures = everything(scale)
+        took_s = time.perf_counter() - began
+        tell(figures, Output(stream, as_json=chosen.json), took_s=took_s)
+    kept = keep(figures, took_s=took_s)
+    print(f"kept in {kept}", file=sys.stderr)
+    return 0
+
+
+def everything(scale: Scale) -> list[Figure]:
+    with Worker(str(environment("pydantic-ai")), "bench.peers.pydantic_ai", path=[HERE.parent]) as worker:
+        beside_peers = partial(native.measure, scale, tracks=[worker], peer=names.MANAGER)
+        calls = Part("native call", native.count(scale, peers=len(worker.names)), beside_peers)
+        return measured([calls, *without_calls(scale)])
+
+
+def keep(figures: list[Figure], *, took_s: float, folder: Path = RESULTS) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / time.strftime("%Y%m%d-%H%M%S.json")
+    path.write_text(json.dumps(document(figures, took_s=took_s), indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""Toolpost: any tool, one contract, one safe call."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolpost.catalog.function import FunctionTool, tool
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.adapt import adapt_exception, adapt_mcp_error, adapt_utcp_error
+    from toolpost.contracts.calls import ToolOutput
+    from toolpost.contracts.config import (
+        AuthType,
+        ExternalToolConfig,
+        RetryPolicy,
+        ToolOverride,
+        TransportType,
+        UtcpMode,
+    )
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.errors import (
+        ConfigError,
+        ErrorCategory,
+        PauseSignal,
+        PendingNotFoundError,
+        StoreError,
+        ToolApprovalDenied,
+        ToolAuthError,
+        ToolCancelledError,
+        ToolCircuitOpenError,
+        ToolClientError,
+        ToolCollisionError,
+        ToolConflictError,
+        ToolConnectionError,
+        ToolError,
+        ToolExecutionError,
+        ToolNodeError,
+        ToolNotFoundError,
+        ToolOutputError,
+        ToolPermissionError,
+        ToolRateLimitError,
+        ToolSchemaError,
+        ToolServerError,
+        ToolTimeoutError,
+        ToolValidationError,
+    )
+    from toolpost.contracts.events import EventCode, RunEvent, StoredEvent
+    from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
+    from toolpost.contracts.principal import Principal
+    from toolpost.contracts.questions import Answer, PendingAction, Question
+    from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolDefinition, ToolSpec
+    from toolpost.contracts.storage import StateStore, TokenStore
+    from toolpost.contracts.tools import Tool, ToolSource
+    from toolpost.policy.paths import is_path_allowed
+    from toolpost.policy.rules import Policy, Rule
+    from toolpost.runtime.bus import EventBus
+    from toolpost.runtime.concurrency import map_concurrent
+    from toolpost.runtime.executor import ToolExecutor
+    from toolpost.runtime.router import ToolRouter
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.settings import Settings
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "catalog.function": ["FunctionTool", "tool"],
+    "catalog.registry": ["ToolRegistry"],
+    "contracts.adapt": ["adapt_exception", "adapt_mcp_error", "adapt_utcp_error"],
+    "contracts.calls": ["ToolOutput"],
+    "contracts.config": [
+        "AuthType",
+        "ExternalToolConfig",
+        "RetryPolicy",
+        "ToolOverride",
+        "TransportType",
+        "UtcpMode",
+    ],
+    "contracts.context": ["ToolContext"],
+    "contracts.errors": [
+        "ConfigError",
+        "ErrorCategory",
+        "PauseSignal",
+        "PendingNotFoundError",
+        "StoreError",
+        "ToolApprovalDenied",
+        "ToolAuthError",
+        "ToolCancelledError",
+        "ToolCircuitOpenError",
+        "ToolClientError",
+        "ToolCollisionError",
+        "ToolConflictError",
+        "ToolConnectionError",
+        "ToolError",
+        "ToolExecutionError",
+        "ToolNodeError",
+        "ToolNotFoundError",
+        "ToolOutputError",
+        "ToolPermissionError",
+        "ToolRateLimitError",
+        "ToolSchemaError",
+        "ToolServerError",
+        "ToolTimeoutError",
+        "ToolValidationError",
+    ],
+    "contracts.events": ["EventCode", "RunEvent", "StoredEvent"],
+    "contracts.outcomes": ["Completed", "Failed", "Outcome", "Paused", "ToolResult"],
+    "contracts.principal": ["Principal"],
+    "contracts.questions": ["Answer", "PendingAction", "Question"],
+    "contracts.spec": ["SafetyProfile", "ToolCategory", "ToolDefinition", "ToolSpec"],
+    "contracts.storage": ["StateStore", "TokenStore"],
+    "contracts.tools": ["Tool", "ToolSource"],
+    "policy.paths": ["is_path_allowed"],
+    "policy.rules": ["Policy", "Rule"],
+    "runtime.bus": ["EventBus"],
+    "runtime.concurrency": ["map_concurrent"],
+    "runtime.executor": ["ToolExecutor"],
+    "runtime.router": ["ToolRouter"],
+    "toolbox.box": ["Toolbox"],
+    "toolbox.settings": ["Settings"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "AuthType",
+    "Completed",
+    "ConfigError",
+    "ErrorCategory",
+    "EventBus",
+    "EventCode",
+    "ExternalToolConfig",
+    "Failed",
+    "FunctionTool",
+    "Outcome",
+    "PauseSignal",
+    "Paused",
+    "PendingAction",
+    "PendingNotFoundError",
+    "Policy",
+    "Principal",
+    "Question",
+    "RetryPolicy",
+    "Rule",
+    "RunEvent",
+    "SafetyProfile",
+    "Settings",
+    "StateStore",
+    "StoreError",
+    "StoredEvent",
+    "TokenStore",
+    "Tool",
+    "ToolApprovalDenied",
+    "ToolAuthError",
+    "ToolCancelledError",
+    "ToolCategory",
+    "ToolCircuitOpenError",
+    "ToolClientError",
+    "ToolCollisionError",
+    "ToolConflictError",
+    "ToolConnectionError",
+    "ToolContext",
+    "ToolDefinition",
+    "ToolError",
+    "ToolExecutionError",
+    "ToolExecutor",
+    "ToolNodeError",
+    "ToolNotFoundError",
+    "ToolOutput",
+    "ToolOutputError",
+    "ToolOverride",
+    "ToolPermissionError",
+    "ToolRateLimitError",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolRouter",
+    "ToolSchemaError",
+    "ToolServerError",
+    "ToolSource",
+    "ToolSpec",
+    "ToolTimeoutError",
+    "ToolValidationError",
+    "Toolbox",
+    "TransportType",
+    "UtcpMode",
+    "adapt_exception",
+    "adapt_mcp_error",
+    "adapt_utcp_error",
+    "is_path_allowed",
+    "map_concurrent",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        msg = f"module 'toolpost' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f"toolpost.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

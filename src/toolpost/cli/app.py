@@ -1,0 +1,66 @@
+"""All commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from toolpost import __version__
+from toolpost.cli import config, doctor, events, pending, runs, tools
+from toolpost.cli.options import Config, Json, User
+
+app = typer.Typer(
+    name="toolpost",
+    help="Any tool, one contract, one safe call.",
+    epilog="Exit codes: 0 completed, 1 failed, 2 wrong command line, 3 paused until a person answers.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; what argparse-like parsers do by leaving the process is returned as its code."""
+    try:
+        app(arguments, prog_name="toolpost")
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    return 0
+
+
+@app.callback()
+def _everywhere(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(f"toolpost {__version__}")
+        raise typer.Exit
+
+
+@app.command("demo")
+def _demo(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+    """See it work, in a folder of its own.
+
+    Tools are listed, called, refused, paused, approved and finished.
+    """
+    from toolpost.cli import demo
+
+    raise typer.Exit(demo.run(json=json))
+
+
+@app.command("bench")
+def _bench(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+    """Measure what a call costs here."""
+    from toolpost.cli import bench
+
+    raise typer.Exit(bench.run(json=json))
+
+
+app.add_typer(tools.app, name="tools")
+app.add_typer(pending.app, name="pending")
+app.add_typer(runs.app, name="runs")
+app.add_typer(config.app, name="config")
+app.command("events")(events.events)
+app.command("doctor")(doctor.doctor)

@@ -1,0 +1,163 @@
+"""Figure 4: thousands of tools: registering them, listing them for a model, and the memory of each."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+from toolpost.catalog.registry import ToolRegistry
+from toolpost.cli.bench.figures import Column, Figure, Row, Target
+from toolpost.cli.bench.harness import Measured, Stopwatch, Tick, Turn, interleave, undisturbed
+from toolpost.cli.bench.scale import Scale
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.spec import JsonSchema, ToolSpec
+
+GROWTH = 1.5
+BYTES_A_TOOL = 2048
+
+
+class PlainTool:
+    """A tool as someone would write it by hand."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self.spec = spec
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        return ToolResult(success=True, result=params)
+
+
+def schema(number: int) -> JsonSchema:
+    """A raw schema of five properties, as a server would send it: every tool has its own."""
+    return {
+        "type": "object",
+        "properties": {
+            f"id_{number}": {"type": "string", "description": f"The id of thing {number}"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10},
+            "state": {"type": "string", "enum": ["open", "closed", "all"]},
+            "labels": {"type": "array", "items": {"type": "string"}},
+            "dry_run": {"type": "boolean", "default": False},
+        },
+        "required": [f"id_{number}"],
+        "additionalProperties": False,
+    }
+
+
+def tools(schemas: Sequence[JsonSchema]) -> list[PlainTool]:
+    """One tool for each schema."""
+    return [
+        PlainTool(
+            ToolSpec(
+                name=f"service{number % 50}.find_things_{number}",
+                description=f"Find the things of kind {number} that match.",
+                input_schema=given,
+                side_effects="read",
+                replay="idempotent",
+                source=f"service{number % 50}",
+            )
+        )
+        for number, given in enumerate(schemas)
+    ]
+
+
+def registered(given: Sequence[PlainTool]) -> ToolRegistry:
+    """A registry that holds the tools."""
+    registry = ToolRegistry()
+    registry.register_many(given)
+    return registry
+
+
+class CatalogTrack:
+    """One contender for each size and each of the two things done with it."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._work = {f"{kind} {size:,}": (kind, size) for size in sizes for kind in ("register", "list")}
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self._work)
+
+    async def turn(self, name: str, calls: int) -> Turn:
+        kind, size = self._work[name]
+        given = tools([schema(number) for number in range(size)])
+        if kind == "register":
+            with undisturbed(), Stopwatch() as watch:
+                registered(given)
+            return watch.turn(size)
+        registry = registered(given)
+        with undisturbed(), Stopwatch() as watch:
+            registry.to_llm_tools()
+        return watch.turn(size)
+
+
+def bytes_per_tool(size: int) -> float:
+    """Memory that a registered tool holds beyond its raw schema: its record, names and entry."""
+    schemas = [schema(number) for number in range(size)]
+    tracemalloc.start()
+    try:
+        registry = registered(tools(schemas))
+        held, _ = tracemalloc.get_traced_memory()
+        del registry
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return (held - left) / size
+
+
+def count(scale: Scale) -> int:
+    """How many ticks this figure makes."""
+    return (scale.catalog_rounds + 1) * 2 * len(scale.catalogs) + 1
+
+
+def measure(scale: Scale, tick: Tick) -> Figure:
+    """Fill registries of several sizes."""
+    track = CatalogTrack(scale.catalogs)
+    result = asyncio.run(interleave([track], rounds=scale.catalog_rounds, calls=1, tick=tick))
+    size = bytes_per_tool(scale.catalogs[-1])
+    tick("memory")
+    return figure(result, scale.catalogs, size)
+
+
+def figure(result: dict[str, Measured], sizes: Sequence[int], per_tool: float) -> Figure:
+    """The numbers as a table, with the targets."""
+    least, most = f"{sizes[0]:,}", f"{sizes[-1]:,}"
+    return Figure(
+        key="catalog",
+        title=f"A catalog of {most} tools",
+        columns=(
+            Column("tools", "tools", 0),
+            Column("register_ms", "register ms"),
+            Column("register_us", "a tool µs", 2),
+            Column("list_ms", "list for a model ms", 2),
+            Column("list_us", "a tool µs", 2),
+        ),
+        rows=[_row(size, result) for size in sizes],
+        targets=[
+            *(
+                Target(
+                    f"{kind}: cost of a tool, {most} to {least}", _growth(result, kind, least, most), "at most", GROWTH
+                )
+                for kind in ("register", "list")
+            ),
+            Target("memory a tool beyond its raw schema", per_tool, "at most", BYTES_A_TOOL, "bytes"),
+        ],
+    )
+
+
+def _row(size: int, result: dict[str, Measured]) -> Row:
+    register, listing = result[f"register {size:,}"], result[f"list {size:,}"]
+    return {
+        "tools": size,
+        "register_ms": register.median_us * size / 1000,
+        "register_us": register.median_us,
+        "list_ms": listing.median_us * size / 1000,
+        "list_us": listing.median_us,
+    }
+
+
+def _growth(result: dict[str, Measured], kind: str, least: str, most: str) -> float:
+    return result[f"{kind} {most}"].median_us / result[f"{kind} {least}"].median_us

@@ -1,0 +1,82 @@
+"""Figure 3: events per second into the log until they are durable, and what one costs its caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from toolpost.cli.bench.event_tracks import (
+    BARE,
+    BARE_TEXT,
+    OURS,
+    QUEUE_LIMIT,
+    BareTrack,
+    LogFacts,
+    LogTrack,
+    events_of_a_call,
+)
+from toolpost.cli.bench.figures import Column, Figure, Row, Target
+from toolpost.cli.bench.harness import Measured, Tick, interleave
+from toolpost.cli.bench.scale import Scale
+
+SHARE_OF_BARE = 0.6
+CALLER_US = 3.0
+
+
+def count(scale: Scale) -> int:
+    """How many ticks this figure makes."""
+    return (scale.event_rounds + 1) * 3
+
+
+def measure(scale: Scale, tick: Tick) -> Figure:
+    """Write events with our log and with the bare writer."""
+    return asyncio.run(_measure(scale, tick))
+
+
+async def _measure(scale: Scale, tick: Tick) -> Figure:
+    call = await events_of_a_call()
+    log = LogTrack(call)
+    result = await interleave([log, BareTrack(call)], rounds=scale.event_rounds, calls=scale.events, tick=tick)
+    return figure(result, log.facts)
+
+
+def figure(result: dict[str, Measured], facts: Sequence[LogFacts]) -> Figure:
+    """The numbers as a table, with the targets."""
+    ours = result[OURS]
+    peak = max(fact.peak_waiting for fact in facts)
+    emitted, stored = sum(fact.emitted for fact in facts), sum(fact.stored for fact in facts)
+    return Figure(
+        key="events",
+        title="Events into SQLite (WAL, synchronous FULL, chained)",
+        columns=(
+            Column("name", "contender"),
+            Column("per_second", "events/s", 0),
+            Column("median_us", "caller median µs", 2),
+            Column("average_us", "caller mean µs", 2),
+            Column("p99_us", "caller p99 µs", 2),
+            Column("cpu_us", "CPU µs"),
+            Column("of_bare", "x bare", 2),
+        ),
+        rows=[_row(name, measured, result[BARE]) for name, measured in result.items()],
+        targets=[
+            Target(
+                f"{OURS} / {BARE}, events/s", result[BARE].sustained_us / ours.sustained_us, "at least", SHARE_OF_BARE
+            ),
+            Target("on the caller, mean", ours.average_us, "at most", CALLER_US, "µs"),
+            Target("waiting at the peak", peak, "at most", QUEUE_LIMIT + 100, "events"),
+            Target("dropped", emitted - stored, "at most", 0, "events"),
+        ],
+        notes=(
+            f"{emitted:,} events emitted, {stored:,} found stored.",
+            f"Both make the JSON from the same facts and write the same rows; {BARE_TEXT!r} has even the text ready.",
+        ),
+    )
+
+
+def _row(name: str, measured: Measured, bare: Measured) -> Row:
+    return {
+        "name": name,
+        "per_second": 1e6 / measured.sustained_us,
+        **measured._asdict(),
+        "of_bare": bare.sustained_us / measured.sustained_us,
+    }

@@ -1,0 +1,79 @@
+"""Figure 2: what it costs to start: importing the package, and asking the command line for its version."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from toolpost.cli.bench.figures import Column, Figure, Row, Target
+from toolpost.cli.bench.harness import Measured, Tick, interleave
+from toolpost.cli.bench.processes import StartTrack
+from toolpost.cli.bench.scale import Scale
+
+BARE = "bare python"
+STANDARD = "import asyncio, json, sqlite3"
+PACKAGE = "import toolpost"
+VERSION = "toolpost --version"
+FRONT_DOOR = "from toolpost import Toolbox, tool"
+
+
+def count(scale: Scale) -> int:
+    """How many ticks this figure makes."""
+    return (scale.starts + 1) * len(_commands())
+
+
+def measure(scale: Scale, tick: Tick) -> Figure:
+    """Start fresh interpreters."""
+    with tempfile.TemporaryDirectory(prefix="toolpost-bench-") as folder:
+        track = StartTrack(_commands(), folder=Path(folder))
+        result = asyncio.run(interleave([track], rounds=scale.starts, calls=1, tick=tick))
+    return figure(result)
+
+
+def _commands() -> dict[str, list[str]]:
+    python = [sys.executable, "-c"]
+    return {
+        BARE: [*python, "pass"],
+        STANDARD: [*python, STANDARD],
+        PACKAGE: [*python, PACKAGE],
+        VERSION: _version_command(),
+        FRONT_DOOR: [*python, FRONT_DOOR],
+    }
+
+
+def _version_command() -> list[str]:
+    """The installed command; without one beside this interpreter, what it would run."""
+    script = Path(sys.executable).with_name("toolpost")
+    return [str(script), "--version"] if script.exists() else [sys.executable, "-m", "toolpost", "--version"]
+
+
+def figure(result: dict[str, Measured]) -> Figure:
+    """The numbers as a table, with the targets."""
+    standard = result[STANDARD].cpu_us
+    return Figure(
+        key="imports",
+        title="Start in a fresh interpreter",
+        columns=(
+            Column("name", "command"),
+            Column("cpu_ms", "CPU ms"),
+            Column("median_ms", "median ms"),
+            Column("of_standard", "x asyncio, json, sqlite3", 2),
+        ),
+        rows=[_row(name, measured, standard) for name, measured in result.items()],
+        targets=[
+            Target(f"{PACKAGE}, CPU", result[PACKAGE].cpu_us / standard, "at most", 2.0, "x"),
+            Target(f"{VERSION}, CPU", result[VERSION].cpu_us / standard, "at most", 3.0, "x"),
+        ],
+        notes=("CPU of the whole child, the interpreter's own start included.",),
+    )
+
+
+def _row(name: str, measured: Measured, standard: float) -> Row:
+    return {
+        "name": name,
+        "cpu_ms": measured.cpu_us / 1000,
+        "median_ms": measured.median_us / 1000,
+        "of_standard": measured.cpu_us / standard,
+    }

@@ -1,0 +1,46 @@
+"""The other end of a `Worker`: measures the contenders of one module in whatever interpreter runs it.
+
+`python -m toolpost.cli.bench.worker MODULE`; the module has `contenders()`, an
+async context manager that yields a list of them. Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from typing import Any, TextIO
+
+from toolpost.cli.answer_stream import answer_stream
+from toolpost.cli.bench.harness import Contender, LocalTrack
+
+Contenders = Callable[[], AbstractAsyncContextManager[list[Contender]]]
+
+
+async def serve(contenders: Contenders, requests: TextIO, answers: TextIO) -> None:
+    """Say the names, then measure one turn for each line until the lines end."""
+    async with contenders() as present:
+        track = LocalTrack(present)
+        _say(answers, track.names)
+        # Nothing else happens on this loop while it waits for the next turn, so that it may block.
+        for line in requests:
+            wish = json.loads(line)
+            _say(answers, await track.turn(wish["name"], wish["calls"]))
+
+
+def _say(answers: TextIO, value: Any) -> None:
+    answers.write(json.dumps(value) + "\n")
+    answers.flush()
+
+
+def main(module: str) -> None:
+    """Serve on stdin and stdout."""
+    with answer_stream() as answers:
+        asyncio.run(serve(import_module(module).contenders, sys.stdin, answers))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,89 @@
+"""`toolpost config`: whether the configuration holds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from toolpost.cli.options import Config, Json, User
+from toolpost.cli.output import Output
+from toolpost.cli.session import rehearsal, run_command
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.loading import LoadedSettings
+
+app = typer.Typer(help="Check the configuration.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Check the configuration."""
+
+
+@app.command("check")
+def check(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+    """Read it, load every source, say what is wrong.
+
+    Exits 1 when something is wrong.
+    """
+
+    async def work(output: Output) -> int:
+        from toolpost.toolbox.loading import load_settings
+
+        loaded = load_settings(config)
+        async with rehearsal(loaded) as box:
+            document = _document(loaded, box)
+        if output.as_json:
+            output.document(document)
+        else:
+            _tell(document, output)
+        return 0 if document["status"] == "ok" else 1
+
+    run_command(work, as_json=json)
+
+
+def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
+    settings = loaded.settings
+    fine = all(state.ok for state in box.report) and not box.problems
+    return {
+        "status": "ok" if fine else "failed",
+        "path": _text(loaded.path),
+        "data_dir": _text(settings.data_dir),
+        "policy": settings.policy_data(),
+        "builtins": settings.builtins,
+        "allowed_paths": [str(path) for path in settings.tools.allowed_paths or []],
+        "sources": [asdict(state) for state in box.report],
+        "disabled": [source.name for source in settings.all_sources() if not source.enabled],
+        "problems": list(box.problems),
+        "error": None,
+    }
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _tell(document: dict[str, Any], output: Output) -> None:
+    policy = document["policy"]
+    rows = [
+        ("file", document["path"] or "none; the defaults hold"),
+        ("data folder", document["data_dir"] or "none; everything is kept in memory"),
+        ("policy", policy if isinstance(policy, str) else f"{len(policy)} rules"),
+        ("files allowed in", "\n".join(document["allowed_paths"]) or "no folder"),
+    ]
+    rows += [(f"source {source['name']}", _state(source)) for source in document["sources"]]
+    rows += [(f"source {name}", "disabled") for name in document["disabled"]]
+    output.table(["", "read as"], rows)
+    for problem in document["problems"]:
+        output.note(problem)
+    output.note("The configuration holds." if document["status"] == "ok" else "Something is wrong; see above.")
+
+
+def _state(source: dict[str, Any]) -> str:
+    if source["ok"]:
+        return f"ok: {source['transport']}, {source['tools']} tools"
+    return f"failed: {source['error']}"

@@ -1,0 +1,367 @@
+"""The demo: tools listed, called, refused, paused, approved and finished, in a folder that is gone afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json as jsonlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, assert_never
+
+from rich import box as boxes
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from toolpost.cli.demo_tools import LEDGER_FILE, ORDERS_FILE
+from toolpost.cli.output import Output, printable
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.events import EventCode, StoredEvent
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.toolbox.box import Toolbox
+
+AGENT, PERSON, STRANGER = "shop:agent", "shop:maria", "other:eve"
+CHILD_TIMEOUT_S = 60.0
+_COLOURS = {"completed": "green", "failed": "red", "paused": "yellow", "approved": "green", "denied": "red"}
+_CONFIG = """\
+data_dir: state
+sources:
+  - {name: shop, transport: python, connection: toolpost.cli.demo_tools}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing that the demo shows, and whether it came out as it should."""
+
+    title: str
+    did: str
+    expected: str
+    status: str
+    says: str
+    fine: bool = True
+    more: RenderableType | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def ok(self) -> bool:
+        """Whether it came out as it should."""
+        return self.fine and self.status == self.expected
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as plain data."""
+        facts = {name: getattr(self, name) for name in ("title", "did", "expected", "status", "says", "ok")}
+        return {**facts, "detail": dict(self.detail)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What every scene plays on: the Toolbox and its folder."""
+
+    box: Toolbox
+    folder: Path
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Outcome:
+        """Call a tool as an agent would."""
+        return await self.box.call(name, arguments, user=AGENT)
+
+    def noted(self, text: str) -> int:
+        """How often the shop's ledger has this line."""
+        return (self.folder / "data" / LEDGER_FILE).read_text(encoding="utf-8").splitlines().count(text)
+
+
+def run(*, json: bool = False) -> int:
+    """Play the demo; 0 when every step came out as expected."""
+    console = Console(highlight=False, quiet=json)
+    began = time.perf_counter()
+    steps = asyncio.run(_play(console))
+    seconds = time.perf_counter() - began
+    ok = len(steps) > len(SCENES) and all(step.ok for step in steps)
+    if json:
+        document = {"status": "ok" if ok else "failed", "seconds": seconds, "steps": [s.to_dict() for s in steps]}
+        Output(sys.stdout, as_json=True).document(document)
+    console.print(_summary(steps, seconds))
+    return 0 if ok else 1
+
+
+async def _play(console: Console) -> list[Step]:
+    steps: list[Step] = []
+    with tempfile.TemporaryDirectory(prefix="toolpost-demo-") as name:
+        folder = Path(name)
+        _furnish(folder)
+        async with Toolbox.open(folder / "toolpost.yaml") as box:
+            async for step in _steps(Stage(box=box, folder=folder)):
+                steps.append(step)
+                console.print(_panel(step, len(steps)))
+    return steps
+
+
+def _furnish(folder: Path) -> None:
+    (folder / "toolpost.yaml").write_text(_CONFIG, encoding="utf-8")
+    (folder / "data").mkdir()
+    orders = [{"id": n, "customer": f"customer {n}", "total": n * 1.25} for n in range(1, 1001)]
+    (folder / "data" / ORDERS_FILE).write_text(jsonlib.dumps(orders), encoding="utf-8")
+
+
+async def _steps(stage: Stage) -> AsyncIterator[Step]:
+    """Scene after scene; one that breaks is itself a step that did not come out."""
+    for scene in SCENES:
+        try:
+            async for step in scene(stage):
+                yield step
+        except ToolError as error:
+            yield Step(title="The demo broke", did=scene.__name__, expected="", status="failed", says=str(error))
+
+
+async def _listing(stage: Stage) -> AsyncIterator[Step]:
+    specs = stage.box.registry.specs()
+    table = _table("Tool", "Effects", "Repeat", "Description")
+    for spec in specs:
+        table.add_row(spec.name, spec.side_effects, spec.replay, spec.description.partition(".")[0])
+    yield Step(
+        title="Every tool has a contract",
+        did="toolpost tools list",
+        expected="listed",
+        status="listed",
+        says=f"{len(specs)} tools, their schemas made from signatures and docstrings",
+        fine={"shop.find_order", "artifact_read"} <= {spec.name for spec in specs},
+        more=table,
+        detail={"tools": [spec.name for spec in specs]},
+    )
+
+
+async def _calls(stage: Stage) -> AsyncIterator[Step]:
+    found = await stage.call("shop.find_order", {"order_id": 2})
+    yield _outcome("A call is one line", {"order_id": 2}, found, "completed", "customer 2")
+    wrong = {"order_id": "two", "colour": "red"}
+    refused = await stage.call("shop.find_order", wrong)
+    yield _outcome("Wrong arguments never reach the tool", wrong, refused, "failed", "order_id")
+    unknown = await stage.call("shop.find_oder", {"order_id": 2})
+    yield _outcome("An unknown tool is told with the nearest", {"order_id": 2}, unknown, "failed", "Did you mean")
+    raised = await stage.call("shop.find_order", {"order_id": 4711})
+    yield _outcome("A tool that raises harms nobody", {"order_id": 4711}, raised, "failed", "LookupError")
+
+
+async def _approval(stage: Stage) -> AsyncIterator[Step]:
+    arguments = {"order_id": 2}
+    paused = await stage.call("shop.delete_order", arguments)
+    yield _outcome("A destructive call waits for a person", arguments, paused, "paused", "destructive")
+    pending_id = _pending_id(paused)
+    yield await _refused(
+        "Another tenant does not even see it", stage.box.approve(pending_id, by=STRANGER), STRANGER, "pending_not_found"
+    )
+    command = ["pending", "approve", pending_id, "--user", PERSON, "--json"]
+    code, answer = await asyncio.to_thread(_other_process, stage.folder, command)
+    yield Step(
+        title="A person approves it in another process, and it runs there",
+        did=f"toolpost {' '.join(command)}",
+        expected="approved",
+        status="approved" if code == 0 else "failed",
+        says=f"{answer.get('status')}: {_short(answer.get('content') or answer.get('error'))}",
+        fine=answer.get("status") == "completed",
+        detail={"exit_code": code, "outcome": answer},
+    )
+    yield await _refused("No question is answered twice", stage.box.approve(pending_id, by=PERSON), PERSON, "already")
+    gone = await stage.call("shop.find_order", arguments)
+    yield _outcome("This process sees that the order is gone", arguments, gone, "failed", "no order 2")
+    yield await _log(stage, paused.run_id)
+
+
+async def _denial(stage: Stage) -> AsyncIterator[Step]:
+    arguments = {"order_id": 3, "text": "You won!"}
+    paused = await stage.call("shop.email_customer", arguments)
+    yield _outcome("So does one whose effect is unknown", arguments, paused, "paused", "nobody has said")
+    denied = await stage.box.deny(_pending_id(paused), by=PERSON, reason="we do not send that")
+    step = _outcome("A person denies it, with a reason", arguments, denied, "failed", "we do not send that")
+    yield _proving(step, fine=stage.noted("mailed 'You won!'") == 0)
+
+
+async def _question(stage: Stage) -> AsyncIterator[Step]:
+    paused = await stage.call("shop.ship_order", {"order_id": 5})
+    yield _outcome("A tool can ask a person (ctx.pause)", {"order_id": 5}, paused, "paused", "Where does")
+    shipped = await stage.box.answer(_pending_id(paused), "12 Long Lane", by=PERSON)
+    ran, reserved = stage.noted("began to ship"), stage.noted("reserved")
+    step = _outcome("The answer runs it again from the top", {"order_id": 5}, shipped, "completed", "12 Long Lane")
+    says = f"The tool ran {ran} times, its step in ctx.once {reserved} time."
+    yield _proving(step, says=says, fine=(ran, reserved) == (2, 1))
+
+
+async def _artifact(stage: Stage) -> AsyncIterator[Step]:
+    large = await stage.call("shop.export_orders", {})
+    step = _outcome("A large result is kept whole, and a preview handed on", {}, large, "completed", "artifact_id")
+    yield _proving(step, fine=isinstance(large, Completed) and len(large.artifacts) == 1)
+    artifact = large.artifacts[0] if isinstance(large, Completed) and large.artifacts else "none"
+    reading = {"artifact_id": artifact, "offset": 40_000, "limit": 50}
+    part = await stage.call("artifact_read", reading)
+    yield _outcome("artifact_read gets at the rest", reading, part, "completed", "next_offset")
+    search = {"artifact_id": artifact, "query": "customer 777"}
+    match = await stage.call("artifact_search", search)
+    yield _outcome("artifact_search finds a place in it", search, match, "completed", "customer 777")
+
+
+async def _retries(stage: Stage) -> AsyncIterator[Step]:
+    rate = await stage.call("shop.exchange_rate", {"currency": "USD"})
+    events = await stage.box.events(user=AGENT, run_id=rate.run_id)
+    retried = [event for event in events if event.code is EventCode.CALL_RETRIED]
+    step = _outcome("What only reads is tried again", {"currency": "USD"}, rate, "completed", "1.08")
+    waits = ", ".join(f"{event.payload['wait_s']:.2f} s" for event in retried)
+    yield _proving(step, says=f"It failed {len(retried)} times and waited {waits}.", fine=len(retried) == 2)
+
+
+async def _statistics(stage: Stage) -> AsyncIterator[Step]:
+    stats = stage.box.registry.get_stats()
+    table = _table("Tool", "Calls", "Failed", "Mean ms")
+    for name, one in stats.call_stats.items():
+        table.add_row(name, str(one.count), str(one.failures), f"{one.avg_duration:.2f}")
+    yield Step(
+        title="Calls are counted",
+        did="box.registry.get_stats()",
+        expected="counted",
+        status="counted",
+        says=f"{sum(one.count for one in stats.call_stats.values())} calls of {len(stats.call_stats)} tools here",
+        fine=stats.call_stats["shop.find_order"].failures == 3,
+        more=table,
+        detail={name: one._asdict() for name, one in stats.call_stats.items()},
+    )
+
+
+SCENES: tuple[Callable[[Stage], AsyncIterator[Step]], ...] = (
+    _listing,
+    _calls,
+    _approval,
+    _denial,
+    _question,
+    _artifact,
+    _retries,
+    _statistics,
+)
+
+
+def _other_process(folder: Path, command: list[str]) -> tuple[int, dict[str, Any]]:
+    """Run a command of toolpost's in a process of its own, on the same folder."""
+    line = [sys.executable, "-m", "toolpost", *command, "--config", str(folder / "toolpost.yaml")]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False)  # noqa: S603 - our own command
+    try:
+        answer: dict[str, Any] = jsonlib.loads(done.stdout)
+    except ValueError:
+        answer = {"status": "failed", "error": done.stderr.strip()}
+    return done.returncode, answer
+
+
+async def _log(stage: Stage, run_id: str) -> Step:
+    """The events of a run that two processes wrote together."""
+    events = await stage.box.events(user=AGENT, run_id=run_id)
+    breaks = await stage.box.store.events.verify(run_id)
+    table = _table("Seq", "Event", "What", "Hash")
+    for event in events:
+        table.add_row(str(event.seq), f"{int(event.code)} {event.code.name}", _told(event), f"{event.hash[:12]}…")
+    gapless = [event.seq for event in events] == list(range(1, len(events) + 1))
+    return Step(
+        title="Both processes wrote one log, numbered and chained by hash",
+        did=f"toolpost events --run {run_id}",
+        expected="verified",
+        status="failed" if breaks else "verified",
+        says="; ".join(breaks) or f"{len(events)} events without a gap; every hash covers the one before",
+        fine=gapless and [event.code for event in events] == _LIFE_OF_AN_APPROVED_CALL,
+        more=table,
+        detail={"events": [event.to_dict() for event in events], "breaks": breaks},
+    )
+
+
+_LIFE_OF_AN_APPROVED_CALL = [
+    EventCode.TOOL_CALL_REQUESTED,
+    EventCode.APPROVAL_REQUESTED,
+    EventCode.APPROVAL_GRANTED,
+    EventCode.TOOL_CALL_STARTED,
+    EventCode.TOOL_CALL_COMPLETED,
+]
+
+
+def _told(event: StoredEvent) -> str:
+    keys = ("params", "kind", "by", "input", "summary")
+    return ", ".join(f"{key} {_short(event.payload[key])}" for key in keys if key in event.payload)
+
+
+async def _refused(title: str, answer: Any, who: str, code: str) -> Step:
+    """An answer that must not be taken."""
+    did = f"toolpost pending approve ... --user {who}"
+    try:
+        outcome: Outcome = await answer
+    except ToolError as error:
+        fine = error.error_code.startswith(code)
+        return Step(title=title, did=did, expected="failed", status="failed", says=str(error), fine=fine)
+    return Step(title=title, did=did, expected="failed", status=outcome.status, says="the answer was taken")
+
+
+def _outcome(title: str, arguments: Mapping[str, Any], outcome: Outcome, expected: str, holds: str) -> Step:
+    """A step that is one call: its status word, and a text that must be in what it says."""
+    said = _said(outcome)
+    return Step(
+        title=title,
+        did=f"{outcome.tool_name} {_text(arguments)}",
+        expected=expected,
+        status=outcome.status,
+        says=_short(said),
+        fine=holds in said,
+        detail=outcome_to_dict(outcome),
+    )
+
+
+def _said(outcome: Outcome) -> str:
+    match outcome:
+        case Completed(content=content):
+            return _text(content)
+        case Failed(error=error):
+            return str(error)
+        case Paused(question=question):
+            return question.prompt
+        case _:
+            assert_never(outcome)
+
+
+def _pending_id(outcome: Outcome) -> str:
+    return outcome.pending_id if isinstance(outcome, Paused) else "none"
+
+
+def _proving(step: Step, *, fine: bool, says: str = "") -> Step:
+    """A step that has to prove one more thing."""
+    return replace(step, says="\n".join(filter(None, [step.says, says])), fine=step.fine and fine)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
+
+
+def _short(value: Any, most: int = 150) -> str:
+    text = _text(value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=boxes.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _panel(step: Step, number: int) -> Panel:
+    word = Text(f"{step.status}  ", style=f"bold {_COLOURS.get(step.status, 'cyan')}")
+    parts: list[RenderableType] = [Text(printable(step.did), style="dim"), word + Text(printable(step.says))]
+    if step.more is not None:
+        parts.append(step.more)
+    if not step.ok:
+        parts.append(Text(f"This is not what was expected: {step.expected}", style="bold red"))
+    return Panel(Group(*parts), title=f"{number}. {step.title}", title_align="left", border_style="dim")
+
+
+def _summary(steps: list[Step], seconds: float) -> Panel:
+    good = sum(step.ok for step in steps)
+    told = f"{good} of {len(steps)} steps came out as expected, in {seconds:.1f} s."
+    after = "Next: README.md makes your own tools in twelve lines; `toolpost --help` shows the commands."
+    return Panel(f"{told}\n{after}", border_style="green" if good == len(steps) else "red")

@@ -1,0 +1,78 @@
+"""`toolpost events`: what happened, and what happens now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolpost.cli.options import Config, Json, User
+from toolpost.cli.output import Output, moment, pretty
+from toolpost.cli.session import run_with_box
+from toolpost.contracts.events import StoredEvent
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+
+_PAGE = 1000
+_POLL_S = 0.25
+_SHORT = 160
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C.")]
+Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Only the events of this run.")]
+After = Annotated[int, typer.Option("--after", metavar="ID", min=0, help="Only events with a higher id.")]
+
+
+def events(
+    follow: Follow = False,
+    run: Run = None,
+    after: After = 0,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Show what happened, oldest first.
+
+    With --json it is one object a line.
+    """
+
+    async def work(box: Toolbox, output: Output) -> int:
+        try:
+            async for event in _stored(box, user=user, run_id=run, after=after, follow=follow):
+                if output.as_json:
+                    output.line(event.to_dict())
+                else:
+                    output.text(event_text(event))
+        except asyncio.CancelledError:
+            if not follow:  # Ctrl-C is how following ends, so it is no failure.
+                raise
+        return 0
+
+    run_with_box(work, config=config, as_json=json)
+
+
+def event_text(event: StoredEvent) -> str:
+    """An event on one line."""
+    facts = {key: value for key, value in event.payload.items() if key not in ("tool_name", "correlation_id")}
+    told = pretty(facts).replace("\n", " ") if facts else ""
+    short = told if len(told) <= _SHORT else f"{told[:_SHORT]}…"
+    name = event.payload.get("tool_name", "")
+    return f"{event.id:>6}  {moment(event.at)}  {event.code.name:<20}  {name}  {short}".rstrip()
+
+
+async def _stored(
+    box: Toolbox, *, user: str, run_id: str | None, after: int, follow: bool
+) -> AsyncIterator[StoredEvent]:
+    """Page by page; other processes write too, so following means asking again."""
+    while True:
+        page = await box.events(user=user, run_id=run_id, after=after, limit=_PAGE)
+        for event in page:
+            yield event
+            after = event.id
+        if len(page) == _PAGE:
+            continue
+        if not follow:
+            return
+        await asyncio.sleep(_POLL_S)

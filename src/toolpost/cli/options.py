@@ -1,0 +1,74 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
+
+
+def _user(written: str) -> str:
+    if not written:
+        return default_user()
+    try:
+        return str(Principal.parse(written))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def default_user() -> str:
+    """The person at this machine; a process without a name goes by its number."""
+    try:
+        login = getpass.getuser()
+    except (KeyError, OSError):  # No entry in the password database, as in many containers.
+        login = str(os.getuid())
+    return f"{LOCAL_TENANT}:{login}"
+
+
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The configuration, instead of ./toolpost.yaml.")
+]
+User = Annotated[
+    str,
+    typer.Option(
+        "--user", metavar="TENANT:USER", help="Whom the command acts for.", callback=_user, show_default="local:LOGIN"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+
+
+def read_json(written: str, *, option: str) -> Any:
+    """JSON from the command line: written out, `@FILE`, or `-` for stdin; anything else is a wrong command line."""
+    try:
+        return json.loads(_text(written), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors.
+        raise typer.BadParameter(f"this is not JSON: {error}", param_hint=option) from None
+
+
+def read_json_or_text(written: str) -> Any:
+    """JSON if it is that, else the text itself."""
+    try:
+        return json.loads(written, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return written
+
+
+def _text(written: str) -> str:
+    if written == "-":
+        return sys.stdin.read()
+    if written.startswith("@"):
+        return Path(written[1:]).read_text(encoding="utf-8")
+    return written
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")

@@ -1,0 +1,50 @@
+"""An outcome, shown: the object for programs, what to do next for people, and the exit code."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from toolpost.cli.output import Output, pretty
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.questions import QuestionKind
+
+EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
+
+_NEXT: dict[QuestionKind, str] = {
+    "approval": "`toolpost pending approve {id}` runs it, `toolpost pending deny {id}` does not.",
+    "consent": "`toolpost pending answer {id}` goes on once that is done.",
+    "input": "`toolpost pending answer {id} VALUE` goes on with your answer.",
+    "unknown": "`toolpost pending answer {id} --decision happened` (or not_happened, or rerun) settles it.",
+}
+
+
+def show_outcome(outcome: Outcome, output: Output) -> int:
+    """Show it and return the code to leave with."""
+    if output.as_json:
+        output.document(outcome_to_dict(outcome))
+    else:
+        _tell(outcome, output)
+    return EXIT_CODES[outcome.status]
+
+
+def next_step(kind: QuestionKind, pending_id: str) -> str:
+    """How a question of this kind is answered."""
+    return _NEXT[kind].format(id=pending_id)
+
+
+def _tell(outcome: Outcome, output: Output) -> None:
+    match outcome:
+        case Completed():
+            output.text(pretty(outcome.content))
+            output.note(f"completed: {outcome.tool_name} in {outcome.duration_ms:.1f} ms (run {outcome.run_id})")
+            for artifact in outcome.artifacts:
+                output.note(
+                    f"The whole result is artifact {artifact}; the tools artifact_read and artifact_search open it."
+                )
+        case Failed(error=error):
+            output.note(f"failed: {error}")
+            output.advise(error)
+        case Paused(question=question):
+            output.text(f"paused: {question.prompt}\n{next_step(question.kind, outcome.pending_id)}")
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,119 @@
+"""What a command says: JSON for programs, tables and sentences for people."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from toolpost.contracts.errors import ToolError
+
+# Control characters and changes of direction: a tool's text must not repaint the screen that a person decides on.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_PIPE_WIDTH = 200
+
+ADVICE = {
+    "tool_not_found": "`toolpost tools list` shows every tool.",
+    "validation_failed": "`toolpost tools show {tool}` shows what it takes.",
+    "permission_denied": "`policy` in toolpost.yaml decides what may run.",
+    "timeout": "Give it longer with --timeout.",
+    "config_invalid": "`toolpost config check` reads the file again.",
+    "store_unavailable": "`toolpost doctor` looks at the data folder.",
+    "already_answered": "`toolpost pending list` shows what is still open.",
+}
+
+
+class Output:
+    """One command's answer on `stream`; remarks go to stderr."""
+
+    def __init__(self, stream: TextIO, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._stream = stream
+
+    def document(self, value: Any) -> None:
+        """The one JSON document of a command."""
+        self._write(json.dumps(value, indent=2, ensure_ascii=not _is_utf8(self._stream), default=str))
+
+    def line(self, value: Any) -> None:
+        """One JSON document of many, on a line of its own and at once."""
+        self._write(json.dumps(value, ensure_ascii=not _is_utf8(self._stream), default=str))
+        self._stream.flush()
+
+    def text(self, text: str) -> None:
+        """A sentence for people."""
+        self._write(printable(text))
+        self._stream.flush()
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Rows for people; nothing is cut off."""
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        width = None if self._stream.isatty() else _PIPE_WIDTH
+        Console(file=self._stream, width=width, highlight=False).print(table)
+
+    def note(self, text: str) -> None:
+        """A remark beside the answer."""
+        sys.stderr.write(f"{printable(text)}\n")
+        sys.stderr.flush()
+
+    def failure(self, error: ToolError) -> None:
+        """An error that ended the command: the same object as a failed call, or words for people."""
+        if self.as_json:
+            self.document(failure_document(error))
+        else:
+            self.note(f"failed: {error}")
+            self.advise(error)
+
+    def advise(self, error: ToolError) -> None:
+        """What to do about an error, if there is something to say."""
+        advice = ADVICE.get(error.error_code)
+        if advice is not None:
+            self.note(advice.format(tool=error.tool_name or "NAME"))
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+
+
+def failure_document(error: ToolError) -> dict[str, Any]:
+    """The object of a failed call for a call that never came to be."""
+    return {
+        "status": "failed",
+        "call_id": None,
+        "run_id": None,
+        "tool_name": error.tool_name,
+        "content": None,
+        "error": error.to_dict(),
+        "pending": None,
+        "artifacts": [],
+    }
+
+
+def printable(text: str) -> str:
+    """A text that cannot command a terminal."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def pretty(value: Any) -> str:
+    """A JSON value as people read it."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def moment(at: float | None) -> str:
+    """A point in time, on this machine's clock."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,107 @@
+"""`toolpost runs`: what was run, where it stands, and stopping it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolpost.cli.events import event_text
+from toolpost.cli.options import Config, Json, User
+from toolpost.cli.output import Output, moment
+from toolpost.cli.session import run_with_box
+from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.events import RunSummary, StoredEvent
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.storage import ArtifactRef
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+
+app = typer.Typer(help="See and cancel runs.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The run's id, as `runs list` shows it.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
+
+
+@app.command("list")
+def list_runs(limit: Limit = 50, config: Config = None, user: User = "", json: Json = False) -> None:
+    """List the newest runs of your tenant."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        _show_list(await box.runs(user=user, limit=limit), output)
+        return 0
+
+    run_with_box(work, config=config, as_json=json)
+
+
+@app.command("show")
+def show_run(run_id: Id, config: Config = None, user: User = "", json: Json = False) -> None:
+    """Show one run with its events and artifacts."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        run = await box.run(run_id, user=user)
+        if run is None:
+            raise _no_run(run_id)
+        events = await box.events(user=user, run_id=run_id)
+        artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id)
+        _show_run(run, events, artifacts, output)
+        return 0
+
+    run_with_box(work, config=config, as_json=json)
+
+
+@app.command("cancel")
+def cancel_run(
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a run or of one of its calls.")],
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Cancel a run.
+
+    It may run in another process. Exits 0 when the wish is recorded, 1 when there is no such run.
+    """
+
+    async def work(box: Toolbox, output: Output) -> int:
+        if not await box.cancel(run_id, by=user):
+            raise _no_run(run_id)
+        if output.as_json:
+            output.document({"status": "cancelling", "id": run_id, "error": None})
+        else:
+            output.text(f"cancelling: {run_id}. `toolpost runs show {run_id}` shows how it ends.")
+        return 0
+
+    run_with_box(work, config=config, as_json=json)
+
+
+def _no_run(run_id: str) -> ToolError:
+    return ToolError(
+        f"Run {run_id!r} not found for this user. `toolpost runs list` shows the newest.",
+        category=ErrorCategory.NON_RETRYABLE_CLIENT,
+        code="run_not_found",
+    )
+
+
+def _show_list(runs: list[RunSummary], output: Output) -> None:
+    if output.as_json:
+        output.document([run.to_dict() for run in runs])
+        return
+    rows = [
+        (run.run_id, run.status, run.tool_name, f"{run.tenant}:{run.user}", moment(run.started_at), str(run.events))
+        for run in runs
+    ]
+    output.table(["Run", "Status", "Tool", "For", "Started", "Events"], rows)
+    output.note("`toolpost runs show ID` shows what happened in one.")
+
+
+def _show_run(run: RunSummary, events: list[StoredEvent], artifacts: list[ArtifactRef], output: Output) -> None:
+    if output.as_json:
+        log = [event.to_dict() for event in events]
+        output.document({**run.to_dict(), "log": log, "artifacts": [artifact.to_dict() for artifact in artifacts]})
+        return
+    output.text(f"{run.status}: {run.tool_name} for {run.tenant}:{run.user}, started {moment(run.started_at)}")
+    for event in events:
+        output.text(event_text(event))
+    for artifact in artifacts:
+        output.text(f"artifact {artifact.id}: {artifact.name or artifact.tool_name}, {artifact.size} bytes")

@@ -1,0 +1,92 @@
+"""One command from start to end: the Toolbox it opens, how it speaks, and with which code it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+import typer
+
+from toolpost.cli.answer_stream import answer_stream
+from toolpost.cli.output import Output
+from toolpost.contracts.errors import ToolError
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.loading import LoadedSettings
+
+FAILED = 1
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
+
+Work: TypeAlias = "Callable[[Toolbox, Output], Awaitable[int]]"
+
+
+def run_with_box(work: Work, *, config: Path | None, as_json: bool) -> NoReturn:
+    """Open the Toolbox, do the work, and leave with its code."""
+
+    async def with_box(output: Output) -> int:
+        from toolpost.toolbox.box import Toolbox
+
+        async with Toolbox.open(config) as box:
+            _tell_problems(box, output)
+            return await work(box, output)
+
+    run_command(with_box, as_json=as_json)
+
+
+def rehearsal(loaded: LoadedSettings) -> Toolbox:
+    """A Toolbox with the same sources that keeps everything in memory: looking leaves no trace."""
+    from toolpost.toolbox.box import Toolbox
+
+    return Toolbox(settings=loaded.settings.model_copy(update={"data_dir": None}))
+
+
+def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool) -> NoReturn:
+    """Do the work and leave with its code; every error is told in words, or as JSON where that was asked for."""
+    with answer_stream() as stream:
+        code = _code_of(work, Output(stream, as_json=as_json))
+    raise typer.Exit(code)
+
+
+def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:
+    try:
+        return asyncio.run(_until_terminated(work(output)))
+    except ToolError as error:
+        output.failure(error)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except asyncio.CancelledError:
+        return TERMINATED
+    except BrokenPipeError:
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - tools of others run in here; nobody wants their traceback
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exc()
+        output.failure(ToolError(f"{type(error).__name__}: {error}", code="internal_error", cause=error))
+        output.note(f"Set {TRACEBACK_VARIABLE}=1 to see where it came from.")
+        return FAILED
+
+
+async def _until_terminated(work: Coroutine[None, None, int]) -> int:
+    """A polite request to end cancels the call, so that its end is recorded too."""
+    task = asyncio.ensure_future(work)
+    with suppress(NotImplementedError):  # Windows has no such signals.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
+def _tell_problems(box: Toolbox, output: Output) -> None:
+    for source in box.report:
+        if not source.ok:
+            output.note(f"source {source.name!r} is left out: {source.error}")
+    for problem in box.problems:
+        output.note(problem)

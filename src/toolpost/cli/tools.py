@@ -1,0 +1,125 @@
+"""`toolpost tools`: what there is, and calling it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolpost.cli.options import Config, Json, User, read_json
+from toolpost.cli.outcome import show_outcome
+from toolpost.cli.output import Output, pretty
+from toolpost.cli.session import run_with_box
+from toolpost.contracts.spec import ToolCategory, ToolSpec
+from toolpost.toolbox.durations import parse_duration
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+
+app = typer.Typer(help="See and call tools.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name, such as github.create_issue.")]
+Source = Annotated[str | None, typer.Option("--source", help="Only the tools of this source.")]
+Tag = Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")]
+Category = Annotated[ToolCategory | None, typer.Option("--category", help="Only tools of this category.")]
+Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
+Key = Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same answer, once.")]
+
+
+def _duration(written: str) -> float:
+    try:
+        return parse_duration(written)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="DURATION", help="How long it may take: 30s, 2m.", parser=_duration),
+]
+
+
+@app.command("list")
+def list_tools(
+    source: Source = None,
+    tag: Tag = None,
+    category: Category = None,
+    config: Config = None,
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """List the tools."""
+
+    def wanted(spec: ToolSpec) -> bool:
+        return (
+            (source is None or spec.source == source)
+            and (tag is None or tag in spec.tags)
+            and (category is None or spec.category is category)
+        )
+
+    async def work(box: Toolbox, output: Output) -> int:
+        _show_list([spec for spec in box.registry.specs() if wanted(spec)], output)
+        return 0
+
+    run_with_box(work, config=config, as_json=json)
+
+
+@app.command("show")
+def show_tool(name: Name, config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+    """Show all about one tool."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        _show_spec(box.registry.find(name).spec, output)
+        return 0
+
+    run_with_box(work, config=config, as_json=json)
+
+
+@app.command("call")
+def call_tool(
+    name: Name,
+    args: Args = "{}",
+    timeout: Timeout = None,
+    idempotency_key: Key = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Call a tool.
+
+    Exits 0 completed, 1 failed, 3 paused until a person answers.
+    """
+    arguments = read_json(args, option="--args")
+
+    async def work(box: Toolbox, output: Output) -> int:
+        outcome = await box.call(name, arguments, user=user, timeout_s=timeout, idempotency_key=idempotency_key)
+        return show_outcome(outcome, output)
+
+    run_with_box(work, config=config, as_json=json)
+
+
+def _show_list(specs: list[ToolSpec], output: Output) -> None:
+    if output.as_json:
+        output.document([spec.to_dict() for spec in specs])
+        return
+    rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
+    output.table(["Tool", "Effects", "Source", "Description"], rows)
+    output.note(f"{len(specs)} tools. `toolpost tools show NAME` tells all about one.")
+
+
+def _show_spec(spec: ToolSpec, output: Output) -> None:
+    facts = spec.to_dict()
+    if output.as_json:
+        output.document(facts)
+        return
+    output.table(["", spec.name], [(key, pretty(value)) for key, value in facts.items() if value not in (None, "", [])])
+    output.note(f"`toolpost tools call {spec.name} --args '{{...}}'` calls it.")
+
+
+def _effects(spec: ToolSpec) -> str:
+    mark = {True: ", destructive", None: ", unknown", False: ""}[spec.safety.destructive]
+    return f"{spec.side_effects}{mark}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,181 @@
+"""One way of a call through the pipeline, from where it was asked or resumed to where it ends or pauses."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import PauseSignal
+from toolpost.contracts.events import EventCode
+from toolpost.contracts.questions import Question
+from toolpost.contracts.storage import JournalEntry
+from toolpost.runtime.results import artifact_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from toolpost.contracts.calls import RequestedCall
+    from toolpost.contracts.events import CallRef
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.principal import Principal
+    from toolpost.contracts.storage import Store
+    from toolpost.runtime.lane import Lane
+    from toolpost.runtime.teller import Teller
+
+
+class ContextDefaults(NamedTuple):
+    """What a tool's context holds when the caller gave none."""
+
+    allowed_paths: tuple[str, ...] | None = None
+    memory_dir: str | None = None
+    session_dir: str | None = None
+
+
+class Runtime(Protocol):
+    """The part of the router that a running call needs."""
+
+    store: Store
+    teller: Teller
+    context_defaults: ContextDefaults
+
+    async def call(
+        self, tool_name: str, arguments: Mapping[str, Any], *, principal: Principal, run_id: str, task_id: str
+    ) -> Outcome:
+        """Call a tool."""
+        ...
+
+
+class Attempt:
+    """What the router knows of a call while it runs, and what it lends to the tool."""
+
+    __slots__ = ("began", "call", "journaled", "lane", "request", "router", "started", "summary")
+
+    def __init__(self, router: Runtime, request: RequestedCall, lane: Lane | None, call: CallRef) -> None:
+        self.router = router
+        self.request = request
+        self.lane = lane
+        self.call = call
+        self.began = time.perf_counter()
+        self.started = request.started
+        self.journaled = False
+        self.summary: Any = None
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the attempt began."""
+        return (time.perf_counter() - self.began) * 1000
+
+    def context(self) -> ToolContext:
+        """The context that a tool sees; made only for tools that ask for one."""
+        request, given = self.request, self.request.context
+        defaults = self.router.context_defaults
+        return ToolContext(
+            request.task_id or request.run_id,
+            user_id=given.user_id if given and given.user_id else str(request.principal),
+            tenant_id=request.principal.tenant,
+            trace_id=(given.trace_id if given else "") or request.run_id,
+            correlation_id=request.correlation_id or request.call_id,
+            call_id=request.call_id,
+            idempotency_key=request.idempotency_key or request.call_id,
+            allowed_paths=given.allowed_paths if given else defaults.allowed_paths,
+            memory_dir=(given.memory_dir if given else None) or defaults.memory_dir,
+            session_dir=(given.session_dir if given else None) or defaults.session_dir,
+            llm_context=given.llm_context if given else None,
+            tool_context=given.tool_context if given else None,
+            answers=request.answers,
+            services=LentServices(self),
+        )
+
+    def described(self) -> dict[str, Any]:
+        """The call as the journal keeps it: enough to run it again or to ask a person about it."""
+        request = self.request
+        return {
+            "arguments": request.arguments,
+            "answers": {key: _answer_dict(answer) for key, answer in request.answers.items()},
+            "correlation_id": request.correlation_id,
+            "task_id": request.task_id,
+            "timeout_s": request.timeout_s,
+            "idempotency_key": request.idempotency_key,
+            "replay": self.lane.spec.replay if self.lane else "unsafe",
+        }
+
+    def journal_entry(self, step: str) -> JournalEntry:
+        """The intent of this call, or of a step inside it."""
+        request = self.request
+        return JournalEntry(
+            call_id=request.call_id,
+            step=step,
+            run_id=request.run_id,
+            tool_name=request.tool_name,
+            principal=request.principal,
+            call=self.described(),
+            at=time.time(),
+        )
+
+
+def _answer_dict(answer: Any) -> dict[str, Any]:
+    return {
+        "decision": answer.decision,
+        "value": answer.value,
+        "reason": answer.reason,
+        "arguments": None if answer.arguments is None else dict(answer.arguments),
+    }
+
+
+class LentServices:
+    """What a running tool can ask of the runtime through its context."""
+
+    __slots__ = ("_attempt",)
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+        """Run `fn` the first time, return its recorded result ever after."""
+        attempt, journal = self._attempt, self._attempt.router.store.journal
+        call_id = attempt.request.call_id
+        kept = await journal.find(call_id, key)
+        if kept is not None and kept.done:
+            return kept.result
+        if kept is not None:
+            answer = attempt.request.answers.get(f"once:{key}")
+            if answer is None:
+                raise PauseSignal(_step_unknown(attempt.request.tool_name, key))
+            if answer.decision == "happened":
+                await journal.finish(call_id, key, answer.value)
+                return answer.value
+        await journal.begin(attempt.journal_entry(key))
+        try:
+            result = await fn()
+        except Exception:
+            await journal.forget(call_id, key)  # the step said itself that it did not happen
+            raise
+        await journal.finish(call_id, key, result)
+        return result
+
+    def progress(self, text: str, *, fraction: float | None = None) -> None:
+        """Tell what the call is doing."""
+        self._attempt.router.teller.tell(
+            self._attempt.call, EventCode.SUBAGENT_ACTION, {"text": text, "fraction": fraction}
+        )
+
+    async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
+        """Call another tool as part of the same run, under the same policy."""
+        request = self._attempt.request
+        return await self._attempt.router.call(
+            tool_name, arguments, principal=request.principal, run_id=request.run_id, task_id=request.task_id
+        )
+
+    async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
+        """Keep bytes as an artifact of this call and return its id."""
+        call = self._attempt.call
+        ref = await self._attempt.router.store.artifacts.put(data, artifact_of(call, media_type=media_type, name=name))
+        facts = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
+        self._attempt.router.teller.tell(call, EventCode.ARTIFACT_STORED, facts)
+        return ref.id
+
+
+def _step_unknown(tool_name: str, key: str) -> Question:
+    prompt = f"{tool_name} was interrupted during step {key!r}. Did that step happen?"
+    return Question(kind="unknown", prompt=prompt, reason="outcome_unknown", payload={"step": key}, key=f"once:{key}")

@@ -1,0 +1,158 @@
+"""Looks after what nobody waits for: crashed calls, late questions, wishes to cancel from other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.errors import StoreError, ToolError
+from toolpost.contracts.events import CallRef
+from toolpost.contracts.outcomes import Failed, outcome_to_dict
+from toolpost.contracts.questions import Answer, PendingAction, Question
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.storage import JournalEntry, Store
+    from toolpost.runtime.desk import PendingDesk
+    from toolpost.runtime.router import ToolRouter
+
+_log = logging.getLogger("toolpost.runtime")
+_WATCH_S = 0.2
+_SWEEP_S = 5.0
+_UNKNOWN_TTL_S = 365 * 24 * 3600.0
+
+
+class Caretaker:
+    """One quiet task beside the calls; `sweep` can also be asked for at once."""
+
+    def __init__(self, router: ToolRouter, desk: PendingDesk) -> None:
+        self._router = router
+        self._desk = desk
+        self._store: Store = router.store
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Look after what an earlier process left, then keep watching."""
+        await self.sweep()
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _watch(self) -> None:
+        swept = time.monotonic()
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            try:
+                await self._heed_cancels()
+                if time.monotonic() - swept >= _SWEEP_S:
+                    swept = time.monotonic()
+                    await self.sweep()
+            except StoreError as error:  # the disk may come back; the calls themselves report it
+                _log.warning("looking after pending work: %s", error)
+
+    async def _heed_cancels(self) -> None:
+        if len(self._router.inflight):
+            for target in await self._store.cancels.requested(self._router.inflight.ids()):
+                self._router.inflight.cancel(target)
+
+    async def sweep(self) -> None:
+        """Close late questions and take over what dead processes left unfinished."""
+        for action in await self._store.pending.expire(time.time()):
+            await self._close(action, outcome_to_dict(self._desk.expired(action)), "expired")
+        for entry in await self._store.journal.adopt_orphans():
+            await self._ask_about(entry)
+        for action in await self._store.pending.adopt_claims():
+            await self._continue(action)
+
+    async def cancel_waiting(self, target_id: str) -> int:
+        """Close the open questions of a call or run that is cancelled."""
+        closed = await self._store.pending.cancel(target_id)
+        for action in closed:
+            await self._close(action, outcome_to_dict(self._desk.cancelled(action)), "cancelled")
+        return len(closed)
+
+    async def _close(self, action: PendingAction, kept: Mapping[str, Any], status: str) -> None:
+        await self._store.pending.settle(action.id, status, outcome=kept)  # type: ignore[arg-type]
+        if action.idempotency_key is not None:
+            await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
+
+    async def _ask_about(self, entry: JournalEntry) -> None:
+        """A call that began and never ended: an unsafe one goes to a person, the others are closed as failed."""
+        waiting = await self._store.pending.list(tenant=entry.principal.tenant, status="open", limit=10_000)
+        if any(action.call_id == entry.call_id for action in waiting):
+            await self._store.journal.forget(entry.call_id, "")  # it had paused; the question stands
+            return
+        if entry.call.get("replay") == "unsafe":
+            await self._make_unknown(entry)
+            return
+        message = "the process running this call ended before it did; it is safe to call again"
+        error = ToolError(message, code="interrupted", tool_name=entry.tool_name)
+        outcome = Failed(entry.call_id, entry.run_id, entry.tool_name, error)
+        self._router.teller.ended(self._ref(entry), outcome)
+        await self._store.journal.finish(entry.call_id, "", outcome_to_dict(outcome))
+        if entry.call.get("idempotency_key"):
+            await self._store.keys.release(entry.principal, entry.call["idempotency_key"])
+
+    async def _make_unknown(self, entry: JournalEntry) -> None:
+        now = time.time()
+        prompt = f"{entry.tool_name} was interrupted; it may or may not have happened. What is the case?"
+        action = PendingAction(
+            id=f"ask_{entry.call_id}",
+            question=Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown"),
+            call_id=entry.call_id,
+            run_id=entry.run_id,
+            tool_name=entry.tool_name,
+            arguments=entry.call["arguments"],
+            arguments_hash="",
+            asked_by=entry.principal,
+            created_at=now,
+            expires_at=now + _UNKNOWN_TTL_S,
+            answers={key: Answer(**kept) for key, kept in entry.call.get("answers", {}).items()},
+            started=True,
+            idempotency_key=entry.call.get("idempotency_key"),
+            correlation_id=entry.call.get("correlation_id", ""),
+            task_id=entry.call.get("task_id", ""),
+            timeout_s=entry.call.get("timeout_s"),
+        )
+        await self._store.pending.add(action)
+        await self._store.journal.forget(entry.call_id, "")
+        self._router.teller.paused(self._ref(entry), action)
+        if action.idempotency_key is not None:
+            kept = {"id": action.id, "kind": "unknown", "prompt": prompt}
+            await self._store.keys.settle(action.asked_by, action.idempotency_key, _paused(entry, kept))
+
+    async def _continue(self, action: PendingAction) -> None:
+        """An answer was given but its process died: go on where the journal says it stopped."""
+        entry = await self._store.journal.find(action.call_id, "")
+        if entry is not None and entry.done:
+            await self._close(action, entry.result, "answered")
+            return
+        waiting = await self._store.pending.list(tenant=action.asked_by.tenant, status="open", limit=10_000)
+        follow_up = next((other for other in waiting if other.call_id == action.call_id), None)
+        if follow_up is not None:  # it went on to another question, an unknown outcome among them
+            question = {"id": follow_up.id, "kind": follow_up.question.kind, "prompt": follow_up.question.prompt}
+            await self._close(action, _paused(action, question), "answered")
+            return
+        try:
+            await self._desk.carry_out(action)
+        except ToolError as error:
+            _log.warning("the answered call %s could not go on: %s", action.call_id, error)
+            await self._store.pending.settle(action.id, "open", reopen=True)
+
+    def _ref(self, entry: JournalEntry) -> CallRef:
+        who, redact = entry.principal, self._router.teller.redactor.plain
+        correlation = entry.call.get("correlation_id") or entry.call_id
+        return CallRef(entry.run_id, entry.call_id, entry.tool_name, who.tenant, who.user, correlation, redact)
+
+
+def _paused(of: JournalEntry | PendingAction, question: Mapping[str, Any]) -> dict[str, Any]:
+    failed = Failed(of.call_id, of.run_id, of.tool_name, ToolError(""))
+    return {**outcome_to_dict(failed), "status": "paused", "error": None, "pending": dict(question)}

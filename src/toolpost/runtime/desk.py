@@ -1,0 +1,202 @@
+"""The desk where people answer: an answer runs the very call that waited for it, exactly once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.calls import RequestedCall
+from toolpost.contracts.errors import (
+    PendingNotFoundError,
+    ToolApprovalDenied,
+    ToolConflictError,
+    ToolError,
+    ToolPermissionError,
+    ToolValidationError,
+)
+from toolpost.contracts.events import CallRef, EventCode
+from toolpost.contracts.outcomes import Completed, Failed, outcome_to_dict
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import DECISIONS, Answer
+from toolpost.policy.rules import call_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import Decision, PendingAction, PendingStatus
+    from toolpost.contracts.storage import Store
+    from toolpost.runtime.router import ToolRouter
+
+
+class PendingDesk:
+    """Open questions, and the way to answer them. `by` is a person's identity, which no agent holds."""
+
+    def __init__(self, router: ToolRouter, registry: ToolRegistry) -> None:
+        self._router = router
+        self._registry = registry
+        self._store: Store = router.store
+
+    async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
+        """The questions of this person's tenant, newest first."""
+        return await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
+
+    async def get(self, pending_id: str, *, by: str) -> PendingAction:
+        """One question; PendingNotFoundError when there is none for this person."""
+        action = await self._store.pending.get(pending_id, tenant=Principal.parse(by).tenant)
+        if action is None:
+            raise PendingNotFoundError(pending_id)
+        return action
+
+    async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
+        """Let a call run, with changed arguments if given."""
+        return await self.answer(pending_id, by=by, decision="approve", arguments=arguments)
+
+    async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
+        """Refuse a call for good."""
+        return await self.answer(pending_id, by=by, decision="deny", reason=reason)
+
+    async def answer(
+        self,
+        pending_id: str,
+        value: Any = None,
+        *,
+        by: str,
+        decision: Decision = "answer",
+        reason: str = "",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Answer a question; the waiting call goes on and its outcome is returned."""
+        action = await self.get(pending_id, by=by)
+        self._check(action, by, decision)
+        answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments)
+        if decision == "approve":
+            answer = replace(answer, value=self._grant(action, arguments))
+        claimed = await self._store.pending.claim(pending_id, answer, by=by, at=time.time())
+        if claimed is None:
+            raise await self._too_late(pending_id)
+        return await self.carry_out(claimed)
+
+    async def carry_out(self, action: PendingAction) -> Outcome:
+        """Do what the answer of a claimed question says, and keep what came of it."""
+        answer = action.answer
+        assert answer is not None  # noqa: S101 - a claimed question has its answer
+        self._tell(action, answer)
+        match answer.decision:
+            case "deny":
+                outcome, status = self._denied(action, answer), "denied"
+            case "happened" if action.question.key == "unknown":
+                outcome, status = self._end(action, _completed(action, answer.value)), "answered"
+            case "not_happened" if action.question.key == "unknown":
+                error = ToolError("the call was interrupted and did not happen", code="not_executed")
+                outcome, status = self._end(action, _failed(action, error)), "answered"
+            case _:
+                outcome, status = await self._resume(action, answer), "answered"
+        kept = outcome_to_dict(outcome)
+        await self._store.pending.settle(action.id, status, outcome=kept)  # type: ignore[arg-type]
+        if action.idempotency_key is not None:
+            await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
+        return outcome
+
+    async def _resume(self, action: PendingAction, answer: Answer) -> Outcome:
+        """Run the call again from the top with one more answer known."""
+        return await self._router.run(
+            RequestedCall(
+                action.call_id,
+                action.run_id,
+                action.tool_name,
+                dict(action.arguments if answer.arguments is None else answer.arguments),
+                action.asked_by,
+                action.timeout_s,
+                action.idempotency_key,
+                action.correlation_id,
+                action.task_id,
+                None,
+                {**action.answers, action.question.key: answer},
+                action.id,
+                action.started,
+            )
+        )
+
+    def _check(self, action: PendingAction, by: str, decision: Decision) -> None:
+        if action.answerers is not None and by not in action.answerers:
+            raise ToolPermissionError(f"{by!r} may not answer {action.id!r}", tool_name=action.tool_name)
+        allowed = DECISIONS[action.question.kind]
+        if decision not in allowed:
+            msg = f"a question of kind {action.question.kind} takes {', '.join(sorted(allowed))}, not {decision!r}"
+            raise ToolValidationError(msg, tool_name=action.tool_name)
+        self._registry.find(action.tool_name)
+
+    def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
+        """The hash of what is approved; changed arguments are validated before the question is closed."""
+        entry = self._registry.find(action.tool_name)
+        exact = dict(action.arguments if arguments is None else arguments)
+        if arguments is not None:
+            entry.input_validator.check(exact, action.tool_name)
+        filled = entry.overlay.fill(exact) if entry.overlay else exact
+        granted = call_hash(entry.spec, filled)
+        if arguments is None and granted != action.arguments_hash:
+            msg = f"{action.tool_name!r} has changed since this was asked; deny it and call the tool again"
+            raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
+        return granted
+
+    async def _too_late(self, pending_id: str) -> ToolConflictError:
+        action = await self._store.pending.get(pending_id)
+        if action is None:
+            return ToolConflictError(f"{pending_id!r} is gone", code="already_answered")
+        if action.status == "expired" or (action.status == "open" and action.expires_at <= time.time()):
+            return ToolConflictError(f"{pending_id!r} has expired; call the tool again", code="question_expired")
+        if action.status == "cancelled":
+            return ToolConflictError(f"{pending_id!r} was cancelled", code="question_cancelled")
+        return ToolConflictError(
+            f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
+        )
+
+    def _denied(self, action: PendingAction, answer: Answer) -> Outcome:
+        because = f": {answer.reason}" if answer.reason else ""
+        error = ToolApprovalDenied(f"{action.answered_by} refused {action.tool_name}{because}")
+        return self._end(action, _failed(action, error))
+
+    def expired(self, action: PendingAction) -> Outcome:
+        """Nobody answered in time: the answer is no."""
+        self._router.teller.tell(self._ref(action), EventCode.QUESTION_EXPIRED, {"pending_id": action.id})
+        error = ToolApprovalDenied(f"nobody answered {action.id} in time", code="question_expired")
+        return self._end(action, _failed(action, error))
+
+    def cancelled(self, action: PendingAction) -> Outcome:
+        """The call was cancelled while it waited."""
+        return self._end(action, _failed(action, ToolError("the call was cancelled while it waited", code="cancelled")))
+
+    def _end(self, action: PendingAction, outcome: Completed | Failed) -> Outcome:
+        self._router.teller.ended(self._ref(action), outcome, summary="as a person reported")
+        return outcome
+
+    def _tell(self, action: PendingAction, answer: Answer) -> None:
+        codes: dict[str, EventCode] = {
+            "approve": EventCode.APPROVAL_GRANTED,
+            "deny": EventCode.APPROVAL_DENIED,
+        }
+        facts = {
+            "pending_id": action.id,
+            "by": action.answered_by,
+            "decision": answer.decision,
+            "reason": answer.reason,
+        }
+        self._router.teller.tell(self._ref(action), codes.get(answer.decision, EventCode.CALL_RESUMED), facts)
+
+    def _ref(self, action: PendingAction) -> CallRef:
+        who = action.asked_by
+        redact = self._router.teller.redactor.plain
+        correlation = action.correlation_id or action.call_id
+        return CallRef(action.run_id, action.call_id, action.tool_name, who.tenant, who.user, correlation, redact)
+
+
+def _failed(action: PendingAction, error: ToolError) -> Failed:
+    error.tool_name = action.tool_name
+    return Failed(action.call_id, action.run_id, action.tool_name, error)
+
+
+def _completed(action: PendingAction, content: Any) -> Completed:
+    return Completed(action.call_id, action.run_id, action.tool_name, content)

@@ -1,0 +1,101 @@
+"""The executor: the same straight line, for hosts that tell of a call's end themselves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.errors import PauseSignal
+from toolpost.contracts.events import CallRef, EventCode, RunEvent
+from toolpost.contracts.outcomes import Completed, Failed, Paused, ToolResult
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.runtime.limits import Limiter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.storage import EventSink
+    from toolpost.runtime.router import ToolRouter
+
+
+class ToolExecutor:
+    """Runs tools for an agent that updates its own state before it tells of completion.
+
+    `execute` emits TOOL_CALL_REQUESTED at once and never the completion: the host
+    calls `emit_completion` when its state is up to date, so that nobody who hears of
+    the end sees the state before it. Failures are results; only a pause and
+    cancellation are raised. At most `max_concurrent` tools run at a time.
+    """
+
+    def __init__(self, router: ToolRouter, bus: EventSink, *, max_concurrent: int = 3) -> None:
+        self._router = router
+        self._bus = bus
+        self._limiter = Limiter(max_concurrent)
+
+    async def execute(
+        self, tool_name: str, params: Mapping[str, Any], context: ToolContext, *, timeout_s: float | None = None
+    ) -> ToolResult:
+        """Run a tool; PauseSignal when a person has to answer first."""
+        started = time.time() * 1000
+        await self._limiter.acquire()
+        try:
+            outcome = await self._router.call(
+                tool_name,
+                params,
+                principal=_principal(context),
+                run_id=context.trace_id or context.task_id or None,
+                task_id=context.task_id,
+                timeout_s=timeout_s,
+                correlation_id=context.correlation_id,
+                context=context,
+            )
+        finally:
+            self._limiter.release()
+        return _result(outcome, started)
+
+    def emit_completion(self, tool_name: str, result: ToolResult, context: ToolContext) -> None:
+        """Tell how a call ended: TOOL_CALL_COMPLETED with the result, or TOOL_CALL_FAILED with the error."""
+        code = EventCode.TOOL_CALL_COMPLETED if result.success else EventCode.TOOL_CALL_FAILED
+        facts: dict[str, Any] = {"duration_ms": result.duration_ms}
+        if result.success:
+            facts["result"] = result.result
+        else:
+            info = result.error_info or {}
+            facts |= {"error": result.error, "error_message": result.error, "error_code": info.get("error_code")}
+        who = _principal(context)
+        run_id = context.trace_id or context.task_id
+        call = CallRef(
+            run_id,
+            context.call_id,
+            tool_name,
+            who.tenant,
+            who.user,
+            context.correlation_id,
+            self._router.teller.redactor.plain,
+        )
+        self._bus.emit(RunEvent(code, time.time(), call, facts))
+
+
+def _result(outcome: Outcome, started: float) -> ToolResult:
+    base = ToolResult(
+        success=False, started_at=started, completed_at=time.time() * 1000, duration_ms=outcome.duration_ms
+    )
+    match outcome:
+        case Completed(content=content):
+            text, artifacts = outcome.text, outcome.artifacts
+            return replace(base, success=True, result=content, content_text=text, artifacts=artifacts)
+        case Failed(error=error):
+            return replace(base, error=str(error), error_info=error.to_dict())
+        case Paused():
+            raise PauseSignal(outcome.question, pending_id=outcome.pending_id)
+
+
+def _principal(context: ToolContext) -> Principal:
+    if context.user_id is None:
+        return Principal(context.tenant_id or LOCAL_TENANT, "agent")
+    if context.tenant_id is not None and ":" not in context.user_id:
+        return Principal(context.tenant_id, context.user_id)
+    return Principal.parse(context.user_id)

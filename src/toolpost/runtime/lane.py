@@ -1,0 +1,116 @@
+"""Everything the router needs to know about one tool, worked out once and used for each of its calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.contracts.calls import ValidatedCall
+from toolpost.contracts.errors import ToolValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.catalog.entry import Entry
+    from toolpost.contracts.calls import RequestedCall
+    from toolpost.contracts.config import RetryPolicy
+    from toolpost.contracts.errors import ToolError
+    from toolpost.policy.rules import Verdict
+    from toolpost.runtime.breaker import CircuitBreaker
+    from toolpost.runtime.limits import Limiter
+    from toolpost.runtime.retry import RetryBudget
+
+
+class Lane:
+    """One tool's way through the pipeline: validator, verdict, limits, breaker and deadline."""
+
+    __slots__ = (
+        "_fits",
+        "breaker",
+        "budget",
+        "cache_ttl_s",
+        "entry",
+        "invoke",
+        "journaled",
+        "limiters",
+        "output_fits",
+        "redact",
+        "retry_policy",
+        "spec",
+        "timeout_s",
+        "verdict",
+    )
+
+    def __init__(
+        self,
+        entry: Entry,
+        *,
+        verdict: Verdict,
+        breaker: CircuitBreaker,
+        budget: RetryBudget,
+        limiters: tuple[Limiter, ...],
+        retry_policy: RetryPolicy,
+        timeout_s: float,
+        redact: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> None:
+        self.entry = entry
+        self.spec = entry.spec
+        self.invoke = entry.invoke
+        self.verdict = verdict
+        self.breaker = breaker
+        self.budget = budget
+        self.limiters = limiters
+        self.retry_policy = retry_policy
+        self.timeout_s = timeout_s
+        self.redact = redact
+        self.journaled = entry.spec.has_effects
+        self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
+        self._fits = None if self.spec.validate_inputs == "off" else entry.input_validator.is_valid
+        output = entry.output_validator
+        self.output_fits = None if output is None else output.is_valid
+
+    def validate(self, request: RequestedCall) -> ValidatedCall:
+        """Check the arguments against the schema, and fill in what an operator fixed."""
+        arguments = request.arguments
+        if self._fits is not None and not self._fits(arguments):
+            arguments = self._explain(arguments)
+        if self.entry.overlay is not None:
+            arguments = self.entry.overlay.fill(arguments)
+        return ValidatedCall(request, self.entry.tool, arguments)
+
+    def _explain(self, arguments: Any) -> dict[str, Any]:
+        """Coerce where the tool is lenient; otherwise raise an error that says where it does not fit."""
+        validator = self.entry.input_validator
+        if self.spec.validate_inputs == "lenient":
+            arguments = validator.coerce(arguments)
+        validator.check(arguments, self.spec.name)
+        if not isinstance(arguments, dict):
+            raise ToolValidationError(f"$: expected object, got {type(arguments).__name__}", tool_name=self.spec.name)
+        return cast("dict[str, Any]", arguments)
+
+    async def acquire(self) -> None:
+        """Wait for a place at the tool and at its source."""
+        taken = 0
+        try:
+            for limiter in self.limiters:
+                if not limiter.try_acquire():
+                    await limiter.acquire()
+                taken += 1
+        except BaseException:
+            for limiter in self.limiters[:taken]:
+                limiter.release()
+            raise
+
+    def release(self) -> None:
+        """Give the places back."""
+        for limiter in self.limiters:
+            limiter.release()
+
+    def succeeded(self) -> None:
+        """A try ended well."""
+        if not self.breaker.untouched:
+            self.breaker.succeeded()
+        self.budget.deposit()
+
+    def failed(self, error: ToolError) -> None:
+        """A try ended badly."""
+        self.breaker.failed(error)

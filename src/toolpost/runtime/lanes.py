@@ -1,0 +1,81 @@
+"""The router's lanes, one per tool, made when a tool is first called and again when it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.config import RetryPolicy
+from toolpost.contracts.errors import ToolNotFoundError
+from toolpost.runtime.breaker import CircuitBreaker
+from toolpost.runtime.lane import Lane
+from toolpost.runtime.limits import Limiter
+from toolpost.runtime.retry import RetryBudget
+
+if TYPE_CHECKING:
+    from toolpost.catalog.entry import Entry
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.policy.rules import Policy
+    from toolpost.runtime.teller import Teller
+
+
+class Lanes:
+    """Breaker, budget and limit are shared by the tools of a source; a tool of no source has its own."""
+
+    def __init__(
+        self, registry: ToolRegistry, policy: Policy, teller: Teller, *, timeout_s: float, retry_ratio: float
+    ) -> None:
+        self._registry = registry
+        self._policy = policy
+        self._teller = teller
+        self._timeout_s = timeout_s
+        self._retry_ratio = retry_ratio
+        self._lanes: dict[str, Lane] = {}
+        self._breakers: dict[str, CircuitBreaker] = {}
+        self._budgets: dict[str, RetryBudget] = {}
+        self._limiters: dict[str, Limiter] = {}
+        registry.subscribe(lambda _change: self._lanes.clear())
+
+    def find(self, name: str) -> Lane | None:
+        """The lane of a tool; None when there is no such tool or its schema cannot be used."""
+        lane = self._lanes.get(name)
+        if lane is not None:
+            return lane
+        try:
+            return self.of(name)
+        except ToolNotFoundError:
+            return None
+
+    def of(self, name: str) -> Lane:
+        """The lane of a tool; ToolNotFoundError when there is none."""
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = self._make(self._registry.find(name))
+        return lane
+
+    def _make(self, entry: Entry) -> Lane:
+        spec, config = entry.spec, entry.config
+        group = spec.source or spec.name
+        return Lane(
+            entry,
+            verdict=self._policy.verdict(spec),
+            breaker=self._breakers.get(group) or self._new_breaker(group),
+            budget=self._budgets.setdefault(group, RetryBudget(ratio=self._retry_ratio)),
+            limiters=self._limits(entry),
+            retry_policy=config.retry_policy if config else RetryPolicy(),
+            timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
+            redact=self._teller.redactor.for_tool(spec),
+        )
+
+    def _limits(self, entry: Entry) -> tuple[Limiter, ...]:
+        spec, config = entry.spec, entry.config
+        limits: list[Limiter] = []
+        if config is not None:
+            limits.append(self._limiters.setdefault(f"source {config.name}", Limiter(config.max_concurrency)))
+        if spec.max_concurrency is not None:
+            limits.append(self._limiters.setdefault(f"tool {spec.name}", Limiter(spec.max_concurrency)))
+        return tuple(limits)
+
+    def _new_breaker(self, group: str) -> CircuitBreaker:
+        breaker = CircuitBreaker(group, tell=lambda state: self._teller.breaker(group, state))
+        self._breakers[group] = breaker
+        return breaker

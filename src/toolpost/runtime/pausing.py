@@ -1,0 +1,59 @@
+"""Keeps a call that needs a person, exactly as it is, until it is answered."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.outcomes import Paused
+from toolpost.contracts.questions import PendingAction
+from toolpost.policy.rules import call_hash
+
+if TYPE_CHECKING:
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.storage import Store
+    from toolpost.runtime.attempt import Attempt
+    from toolpost.runtime.ids import IdMaker
+    from toolpost.runtime.lane import Lane
+    from toolpost.runtime.teller import Teller
+
+
+class Pausing:
+    """Writes pending actions; questions that do not say when they expire live for `ttl_s`."""
+
+    def __init__(self, store: Store, teller: Teller, ids: IdMaker, *, ttl_s: float) -> None:
+        self._store = store
+        self._teller = teller
+        self._ids = ids
+        self._ttl_s = ttl_s
+
+    async def pause(self, attempt: Attempt, lane: Lane, question: Question) -> Paused:
+        """Keep the call and tell that it waits; the intent of a tool that asked by itself is taken back."""
+        request, action = attempt.request, self._action(attempt, lane, question)
+        await self._store.pending.add(action)
+        if attempt.journaled:
+            await self._store.journal.forget(request.call_id, "")
+            attempt.journaled = False
+        self._teller.paused(attempt.call, action)
+        return Paused(request.call_id, request.run_id, lane.spec.name, action.id, question, attempt.elapsed_ms)
+
+    def _action(self, attempt: Attempt, lane: Lane, question: Question) -> PendingAction:
+        request, now = attempt.request, time.time()
+        return PendingAction(
+            id=self._ids.make("ask"),
+            question=question,
+            call_id=request.call_id,
+            run_id=request.run_id,
+            tool_name=lane.spec.name,
+            arguments=request.arguments,
+            arguments_hash=call_hash(lane.spec, lane.validate(request).arguments),
+            asked_by=request.principal,
+            created_at=now,
+            expires_at=now + (question.expires_in_s or self._ttl_s),
+            answers=request.answers,
+            started=attempt.started,
+            idempotency_key=request.idempotency_key,
+            correlation_id=request.correlation_id,
+            task_id=request.task_id,
+            timeout_s=request.timeout_s,
+        )

@@ -1,0 +1,45 @@
+"""Outcomes read back from a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts import errors
+from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.outcomes import Completed, Failed, Paused
+from toolpost.contracts.questions import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.outcomes import Outcome
+
+
+def revive(kept: Mapping[str, Any]) -> Outcome:
+    """The outcome that `outcome_to_dict` was given."""
+    call_id, run_id, tool = kept["call_id"], kept["run_id"], kept["tool_name"]
+    duration = kept.get("duration_ms", 0.0)
+    if kept["status"] == "completed":
+        return Completed(call_id, run_id, tool, kept["content"], duration, tuple(kept["artifacts"]))
+    if kept["status"] == "failed":
+        return Failed(call_id, run_id, tool, _error(kept["error"]), duration)
+    pending = kept["pending"]
+    question = Question(kind=pending["kind"], prompt=pending["prompt"])
+    return Paused(call_id, run_id, tool, pending["id"], question, duration)
+
+
+def _error(kept: Mapping[str, Any]) -> ToolError:
+    """An error of the same class, told in the same words."""
+    kind = getattr(errors, kept["type"], ToolError)
+    error: ToolError = kind.__new__(kind)
+    ToolError.__init__(
+        error,
+        kept["message"],
+        tool_name=kept["tool_name"],
+        category=ErrorCategory(kept["category"]),
+        status_code=kept["status_code"],
+        code=kept["error_code"],
+    )
+    if isinstance(error, errors.ToolValidationError):
+        error.issues = list(kept.get("issues", []))
+    return error

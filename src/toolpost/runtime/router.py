@@ -1,0 +1,259 @@
+"""The router: the one straight line that every call goes down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.calls import AuthorizedCall, RequestedCall
+from toolpost.contracts.errors import StoreError, ToolCancelledError, ToolError, ToolTimeoutError
+from toolpost.contracts.events import EventCode
+from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
+from toolpost.contracts.questions import Question
+from toolpost.runtime.attempt import Attempt, ContextDefaults
+from toolpost.runtime.cache import ResultCache
+from toolpost.runtime.ids import IdMaker
+from toolpost.runtime.inflight import InFlight
+from toolpost.runtime.invoker import Invoker
+from toolpost.runtime.keys import KeyGate
+from toolpost.runtime.lanes import Lanes
+from toolpost.runtime.pausing import Pausing
+from toolpost.runtime.results import Results
+from toolpost.runtime.teller import Teller, as_told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from toolpost.auth.authorizer import Authorizer
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.calls import PermittedCall, ToolOutput
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.principal import Principal
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.storage import EventSink, Store
+    from toolpost.policy.redaction import Redactor
+    from toolpost.policy.rules import Policy
+    from toolpost.runtime.inflight import Flight
+    from toolpost.runtime.lane import Lane
+
+_log = logging.getLogger("toolpost.runtime")
+
+
+class ToolRouter:
+    """Takes calls from request to outcome: validated, permitted, authorized, limited, journaled, told.
+
+    Graph nodes, agents, workflows and surfaces all talk to this and to nothing behind it.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts it joins, all keyword-only
+        self,
+        registry: ToolRegistry,
+        *,
+        store: Store,
+        policy: Policy,
+        authorizer: Authorizer,
+        redactor: Redactor,
+        sinks: Sequence[EventSink] = (),
+        on_pending: Callable[[PendingAction], None] | None = None,
+        context_defaults: ContextDefaults | None = None,
+        timeout_s: float = 30.0,
+        inline_bytes: int = 32_768,
+        pending_ttl_s: float = 7 * 24 * 3600.0,
+        retry_ratio: float = 0.1,
+        auto_emit: bool = True,
+    ) -> None:
+        self.store = store
+        self.teller = Teller([store.events, *sinks], redactor=redactor, on_pending=on_pending)
+        self.inflight = InFlight()
+        self.context_defaults = context_defaults or ContextDefaults()
+        self._authorizer = authorizer
+        self._auto_emit = auto_emit
+        self._timeout_s = timeout_s
+        self._lanes = Lanes(registry, policy, self.teller, timeout_s=timeout_s, retry_ratio=retry_ratio)
+        self._invoker = Invoker(store.journal, self.teller)
+        self._results = Results(store.artifacts, inline_bytes=inline_bytes)
+        self._cache = ResultCache()
+        self._keys = KeyGate(store)
+        self._ids = IdMaker()
+        self._pausing = Pausing(store, self.teller, self._ids, ttl_s=pending_ttl_s)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def call(
+        self,
+        tool_name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        principal: Principal,
+        run_id: str | None = None,
+        task_id: str = "",
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+        correlation_id: str = "",
+        context: ToolContext | None = None,
+    ) -> Outcome:
+        """Call a tool by name."""
+        request = RequestedCall(
+            self._ids.make("call"),
+            run_id or self._ids.make("run"),
+            tool_name,
+            {} if arguments is None else arguments,
+            principal,
+            timeout_s,
+            idempotency_key,
+            correlation_id,
+            task_id,
+            context,
+        )
+        return await self.run(request)
+
+    async def run(self, request: RequestedCall) -> Outcome:
+        """Take a requested or resumed call to its outcome; each ends in exactly one event."""
+        attempt = self._begin(request)
+        try:
+            if self.store.events.congested:
+                await self.store.events.drain()
+            outcome = await self._watched(attempt)
+        except ToolError as error:
+            outcome = self._failed(attempt, error)
+        except asyncio.CancelledError:
+            self._abandon(attempt)
+            raise
+        if attempt.journaled or request.idempotency_key is not None:
+            await self._settle(attempt, outcome)
+        self._end(attempt, outcome)
+        return outcome
+
+    async def _watched(self, attempt: Attempt) -> Outcome:
+        """Run the straight line under the call's deadline and within reach of cancellation."""
+        request, lane = attempt.request, attempt.lane
+        timeout_s = request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s)
+        flight = self.inflight.enter(request.call_id, request.run_id, request.principal.tenant, timeout_s=timeout_s)
+        try:
+            return await self._advance(attempt, flight)
+        except asyncio.CancelledError:
+            if flight.stopped is None:
+                raise
+            raise _stopped(flight, attempt, timeout_s) from None
+        finally:
+            self.inflight.leave(flight)
+
+    async def _advance(self, attempt: Attempt, flight: Flight) -> Outcome:
+        """The straight line: each stage makes the next, and any may answer with a question."""
+        lane = attempt.lane or self._lanes.of(attempt.request.tool_name)
+        validated = lane.validate(attempt.request)
+
+        answered = await self._keys.enter(validated, lane) if attempt.request.idempotency_key is not None else None
+        if answered is not None:
+            return answered
+
+        permitted = lane.verdict.review(validated)
+        if isinstance(permitted, Question):
+            return await self._pausing.pause(attempt, lane, permitted)
+
+        credential = self._authorizer.authorize(permitted)
+        if isinstance(credential, Question):
+            return await self._pausing.pause(attempt, lane, credential)
+
+        if lane.cache_ttl_s is not None and (kept := self._cached(attempt, permitted)):
+            return kept
+
+        authorized = AuthorizedCall(permitted, credential, attempt.context)
+        output = await self._invoker.invoke(attempt, lane, flight, authorized)
+        if isinstance(output, Question):
+            return await self._pausing.pause(attempt, lane, output)
+        return await self._complete(attempt, lane, permitted, output)
+
+    async def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, output: ToolOutput) -> Completed:
+        """Check the output and hand it on."""
+        request = attempt.request
+        result = await self._results.settle(output, lane, attempt.call)
+        attempt.summary = result.summary
+        artifacts = () if result.artifact_id is None else (result.artifact_id,)
+        done = Completed(
+            request.call_id, request.run_id, lane.spec.name, result.content, attempt.elapsed_ms, artifacts, result.text
+        )
+        if lane.cache_ttl_s is not None:
+            self._cache.put(_cache_key(permitted), done, ttl_s=lane.cache_ttl_s)
+        return done
+
+    def _cached(self, attempt: Attempt, permitted: PermittedCall) -> Completed | None:
+        kept = self._cache.get(_cache_key(permitted))
+        if kept is None:
+            return None
+        attempt.started = True
+        attempt.summary = "from the cache"
+        told = {"input": as_told(permitted.validated.arguments)}
+        self.teller.tell(attempt.call, EventCode.TOOL_CALL_STARTED, told)
+        request = attempt.request
+        return kept._replace(
+            call_id=request.call_id, run_id=request.run_id, cached=True, duration_ms=attempt.elapsed_ms
+        )
+
+    def _begin(self, request: RequestedCall) -> Attempt:
+        lane = self._lanes.find(request.tool_name)
+        attempt = Attempt(self, request, lane, self.teller.ref(request, lane))
+        if not request.answers:
+            self.teller.tell(attempt.call, EventCode.TOOL_CALL_REQUESTED, {"params": as_told(request.arguments)})
+        return attempt
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Count the call and tell how it ended; a pause is no end."""
+        if isinstance(outcome, Paused):
+            return
+        if attempt.lane is not None:
+            attempt.lane.entry.record(outcome.duration_ms, success=isinstance(outcome, Completed))
+        if self._auto_emit:
+            self.teller.ended(attempt.call, outcome, summary=attempt.summary)
+
+    def _failed(self, attempt: Attempt, error: ToolError) -> Failed:
+        request = attempt.request
+        error.tool_name = error.tool_name or request.tool_name
+        error.message = self.teller.redactor.text(error.message)
+        return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
+
+    def _abandon(self, attempt: Attempt) -> None:
+        """The caller itself was cancelled: tell it, and close the journal behind the caller's back."""
+        outcome = self._failed(attempt, ToolCancelledError("the caller was cancelled"))
+        self._end(attempt, outcome)
+        if attempt.journaled or attempt.request.idempotency_key is not None:
+            task = asyncio.get_running_loop().create_task(self._settle(attempt, outcome))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Write what came of a journaled or keyed call."""
+        request, kept = attempt.request, outcome_to_dict(outcome)
+        try:
+            if attempt.journaled:
+                await self.store.journal.finish(request.call_id, "", kept)
+            await self._keys.leave(request, outcome, kept, began=attempt.started)
+        except StoreError as error:
+            _log.error("the result of %s (%s) could not be recorded: %s", request.call_id, request.tool_name, error)
+
+    async def wait_closed(self) -> None:
+        """Wait for what was left to be written behind callers' backs."""
+        if self._background:
+            await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def _stopped(flight: Flight, attempt: Attempt, timeout_s: float) -> ToolError:
+    """The error that stands for a call we stopped ourselves; the task's own cancellation is taken back."""
+    while flight.task.cancelling():
+        flight.task.uncancel()
+    name = attempt.request.tool_name
+    doubt = "; it may have taken effect all the same" if attempt.journaled else ""
+    if flight.stopped == "timeout":
+        message = f"Tool execution timed out after {timeout_s * 1000:g}ms{doubt}"
+        return ToolTimeoutError(message, timeout_ms=timeout_s * 1000, tool_name=name)
+    return ToolCancelledError(f"the call was cancelled{doubt}", tool_name=name)
+
+
+def _cache_key(permitted: PermittedCall) -> tuple[str, ...]:
+    """Pure tools share results; what was read for one person is not shown to another."""
+    call = permitted.validated
+    spec = call.tool.spec
+    who = "" if spec.side_effects == "pure" else str(call.request.principal)
+    return (spec.name, spec.version, who, json.dumps(call.arguments, sort_keys=True, default=str))

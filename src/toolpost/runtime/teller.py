@@ -1,0 +1,96 @@
+"""Tells what happens to calls: the one place where events are made."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
+from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.runtime.bus import fan_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from toolpost.contracts.calls import RequestedCall
+    from toolpost.contracts.errors import ToolError
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.storage import EventSink
+    from toolpost.policy.redaction import Redactor
+    from toolpost.runtime.lane import Lane
+
+_log = logging.getLogger("toolpost.runtime")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Teller:
+    """Emits events to the log and to every other sink, and announces questions to the application."""
+
+    def __init__(
+        self,
+        sinks: Sequence[EventSink],
+        *,
+        redactor: Redactor,
+        on_pending: Callable[[PendingAction], None] | None = None,
+    ) -> None:
+        self._emit = fan_out(sinks)
+        self._on_pending = on_pending
+        self.redactor = redactor
+
+    def ref(self, request: RequestedCall, lane: Lane | None) -> CallRef:
+        """The call that events will speak of."""
+        return CallRef(
+            request.run_id,
+            request.call_id,
+            request.tool_name if lane is None else lane.spec.name,
+            request.principal.tenant,
+            request.principal.user,
+            request.correlation_id or request.call_id,
+            self.redactor.plain if lane is None else lane.redact,
+        )
+
+    def tell(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
+        """Emit one event."""
+        self._emit(RunEvent(code, time.time(), call, facts))
+
+    def ended(self, call: CallRef, outcome: Completed | Failed, *, summary: Any = None) -> None:
+        """Emit the one event that ends a call."""
+        if isinstance(outcome, Completed):
+            facts: dict[str, Any] = {"summary": summary, "duration_ms": outcome.duration_ms}
+            if outcome.artifacts:
+                facts["output_artifact_id"] = outcome.artifacts[0]
+            self.tell(call, EventCode.TOOL_CALL_COMPLETED, facts)
+        else:
+            self.tell(call, EventCode.TOOL_CALL_FAILED, {**why(outcome.error), "duration_ms": outcome.duration_ms})
+
+    def paused(self, call: CallRef, action: PendingAction) -> None:
+        """Tell, by event and to the application, that a person is needed."""
+        question = action.question
+        code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
+        self.tell(call, code, {"pending_id": action.id, "kind": question.kind, "prompt": question.prompt})
+        if self._on_pending is not None:
+            try:
+                self._on_pending(action)
+            except Exception:  # noqa: BLE001 - foreign code; the question stands whatever it did
+                _log.exception("the on_pending sink failed on %s", action.id)
+
+    def breaker(self, source: str, state: str) -> None:
+        """Tell that a source's breaker opened or closed."""
+        code = EventCode.BREAKER_CLOSED if state == "closed" else EventCode.BREAKER_OPENED
+        call = CallRef(f"source_{source}", "", "", "local", "toolpost", "", self.redactor.plain)
+        self.tell(call, code, {"source": source, "state": state})
+
+
+def as_told(arguments: Any) -> JsonText:
+    """Arguments as they are at this moment; what a tool does to them later does not change the record."""
+    try:
+        return JsonText(_encode(arguments))
+    except (TypeError, ValueError, RecursionError):
+        return JsonText(json.dumps(f"<{type(arguments).__name__} that is not JSON>"))
+
+
+def why(error: ToolError) -> dict[str, Any]:
+    """What events tell of an error."""
+    return {"error_code": error.error_code, "error_message": error.message, "error": error.message}

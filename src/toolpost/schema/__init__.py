@@ -1,0 +1,1 @@
+"""JSON Schema: made from signatures, bounded, compiled into validators. No I/O."""

@@ -1,0 +1,183 @@
+"""What is wrong with a value, in words that a model or a person can act on."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.schema.jsontypes import is_array, json_type
+from toolpost.schema.secrets import is_secret_path
+from toolpost.schema.values import Path, literal, quoted, shown, spell_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolpost.schema.secrets import SecretPaths
+
+_MAX_LISTED = 10
+_MAX_COMPARED = 200
+_NUMBER = re.compile(r"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+class Fault(NamedTuple):
+    """One broken rule: which keyword, where, and what it asked for."""
+
+    path: Path
+    keyword: str
+    expected: Any = None
+    names: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    branches: tuple[tuple[Fault, ...], ...] = ()
+
+
+def describe(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
+    """A fault as one line: the place, what was expected, what came."""
+    return f"{spell_path(fault.path)}: {_problem(fault, instance, secrets)}"
+
+
+def _problem(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
+    match fault.keyword:
+        case "required" | "dependentRequired" | "dependencies":
+            return f"missing required {_listed(fault.names)}"
+        case "additionalProperties" | "unevaluatedProperties":
+            return f"unexpected {_listed(fault.names)}{_did_you_mean(fault)}"
+        case "anyOf" | "oneOf":
+            return _no_branch(fault, instance, secrets)
+        case "falseSchema":
+            return "nothing is allowed here"
+        case keyword:
+            value = value_at(instance, fault.path)
+            hidden = is_secret_path(fault.path, secrets)
+            hint = "" if hidden else _hint(fault, value)
+            return f"expected {_expectation(keyword, fault.expected)}, got {shown(value, hidden=hidden)}{hint}"
+
+
+def value_at(instance: Any, path: Sequence[str | int]) -> Any:
+    """The part of a value that lies at a path."""
+    for step in path:
+        instance = instance[step]
+    return instance
+
+
+def _listed(values: Sequence[Any]) -> str:
+    rest = f", … ({len(values)} in all)" if len(values) > _MAX_LISTED else ""
+    return ", ".join(literal(value) for value in values[:_MAX_LISTED]) + rest
+
+
+def _did_you_mean(fault: Fault) -> str:
+    for name in fault.names[:_MAX_LISTED]:
+        if near := _nearest(name, fault.known):
+            return f"; did you mean {quoted(near)}?"
+    return f"; allowed are {_listed(fault.known)}" if fault.known else ""
+
+
+def _nearest(word: str, words: Sequence[str]) -> str | None:
+    """The most similar word; comparing is quadratic, so long words and long lists are not compared."""
+    if len(word) > _MAX_COMPARED:
+        return None
+    return next(iter(get_close_matches(word, words[:_MAX_COMPARED], n=1)), None)
+
+
+def _types(expected: Any) -> str:
+    types = expected if is_array(expected) else [expected]
+    return " or ".join(dict.fromkeys(str(kind) for kind in types))
+
+
+def _plural(noun: str) -> Callable[[Any], str]:
+    singular = noun.removesuffix("ies") + "y" if noun.endswith("ies") else noun.removesuffix("s")
+    return lambda count: f"{count} {singular if count == 1 else noun}"
+
+
+_characters, _items, _properties = _plural("characters"), _plural("items"), _plural("properties")
+
+_EXPECTATIONS: dict[str, Callable[[Any], str]] = {
+    "type": _types,
+    "enum": lambda options: f"one of {_listed(options)}",
+    "const": literal,
+    "minimum": lambda limit: f"at least {literal(limit)}",
+    "maximum": lambda limit: f"at most {literal(limit)}",
+    "exclusiveMinimum": lambda limit: f"more than {literal(limit)}",
+    "exclusiveMaximum": lambda limit: f"less than {literal(limit)}",
+    "multipleOf": lambda factor: f"a multiple of {literal(factor)}",
+    "minLength": lambda count: f"at least {_characters(count)}",
+    "maxLength": lambda count: f"at most {_characters(count)}",
+    "pattern": lambda pattern: f"text that matches {quoted(str(pattern), 120)}",
+    "costlyPattern": lambda _: "text whose pattern can be checked in bounded time",
+    "format": lambda name: f"text in the format {quoted(str(name))}",
+    "minItems": lambda count: f"at least {_items(count)}",
+    "maxItems": lambda count: f"at most {_items(count)}",
+    "minProperties": lambda count: f"at least {_properties(count)}",
+    "maxProperties": lambda count: f"at most {_properties(count)}",
+    "uniqueItems": lambda _: "items that differ from each other",
+    "additionalItems": lambda _: "fewer items",
+    "unevaluatedItems": lambda _: "fewer items",
+    "contains": lambda _: "an item of a certain form",
+    "not": lambda _: "something other than the form it must not have",
+    "propertyNames": lambda _: "property names of a certain form",
+}
+
+
+def _expectation(keyword: str, expected: Any) -> str:
+    if word := _EXPECTATIONS.get(keyword):
+        return word(expected)
+    return f"what {quoted(keyword)} asks for"
+
+
+def _hint(fault: Fault, value: Any) -> str:
+    """Advice for the mistakes that models make most."""
+    if fault.keyword == "enum" and isinstance(value, str):
+        near = _nearest(value, [option for option in fault.expected if isinstance(option, str)])
+        return f"; did you mean {quoted(near)}?" if near else ""
+    if fault.keyword != "type":
+        return ""
+    wanted = _types(fault.expected).split(" or ")
+    return _text_hint(wanted, value) if isinstance(value, str) else _other_hint(wanted, value)
+
+
+def _text_hint(wanted: list[str], text: str) -> str:
+    if {"integer", "number"} & set(wanted) and _NUMBER.fullmatch(text):
+        return " (numbers must not be quoted)"
+    if "boolean" in wanted and text.strip().lower() in ("true", "false"):
+        return " (true and false must not be quoted)"
+    if ("object" in wanted and text.lstrip()[:1] == "{") or ("array" in wanted and text.lstrip()[:1] == "["):
+        return " (send the JSON itself, not text that contains it)"
+    return " (put it into a list)" if "array" in wanted else ""
+
+
+def _other_hint(wanted: list[str], value: Any) -> str:
+    if "string" in wanted and json_type(value) in ("integer", "number"):
+        return " (text must be quoted)"
+    return " (put it into a list)" if "array" in wanted and value is not None else ""
+
+
+def _no_branch(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
+    branches = fault.branches
+    if not all(branches):
+        return f"fits several of {len(branches)} forms, exactly one of which is allowed"
+    if types := _only_types(fault):
+        return _problem(Fault(fault.path, "type", types), instance, secrets)
+    nearest = min(branches, key=lambda faults: _distance(fault.path, faults), default=())
+    if not nearest:
+        return "fits none of the allowed forms"
+    return f"fits none of {len(branches)} allowed forms; nearest: {describe(nearest[0], instance, secrets)}"
+
+
+def _only_types(fault: Fault) -> list[Any]:
+    """The types that all branches ask for, when that is all that is wrong with each."""
+    types: list[Any] = []
+    for faults in fault.branches:
+        first = faults[0]
+        if len(faults) > 1 or first.keyword != "type" or first.path != fault.path:
+            return []
+        types.extend(first.expected)
+    return types
+
+
+def _distance(path: Path, faults: tuple[Fault, ...]) -> tuple[bool, bool, int]:
+    """How far a branch is from fitting: another type is worst, another tag next, then the number of faults."""
+    return (
+        any(fault.keyword == "type" and fault.path == path for fault in faults),
+        any(fault.keyword in ("const", "enum") for fault in faults),
+        len(faults),
+    )

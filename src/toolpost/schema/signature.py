@@ -1,0 +1,200 @@
+"""A tool's contract, read from a Python function: its schemas, its description, and how to call it with JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Required
+
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
+from pydantic.errors import PydanticUserError
+from typing_extensions import TypedDict
+
+from toolpost.contracts.errors import ToolOutputError, ToolSchemaError
+from toolpost.schema.annotations import (
+    UnresolvedError,
+    description_of,
+    is_plain,
+    is_raw_result,
+    names_raw_result,
+    resolved,
+)
+from toolpost.schema.conversion import EXTRAS, converter, renderer, to_jsonable
+from toolpost.schema.docstrings import documentation_of
+from toolpost.schema.generation import schema_of
+from toolpost.schema.jsontypes import is_object
+from toolpost.schema.parameters import NO_DEFAULT, function_behind, name_of, parameters_of, signature_of
+from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.typeddicts import Memo, modernized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.schema.parameters import Argument, Parameters
+
+__all__ = ["FunctionSchema", "function_schema", "to_jsonable"]
+
+_SINGLE_NAMES = ("args", "params", "input")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSchema:
+    """What a function promises, and the two functions that translate for it.
+
+    `convert` turns JSON arguments into keyword arguments and `render` a result into JSON;
+    each is None where there is nothing to translate. `single_model` names the one
+    parameter that takes all arguments as a model.
+    """
+
+    input_schema: JsonSchema
+    output_schema: JsonSchema | None
+    description: str
+    context_parameter: str | None
+    single_model: str | None
+    convert: Callable[[dict[str, Any]], dict[str, Any]] | None
+    render: Callable[[Any], Any] | None
+
+
+def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
+    """Read a function's contract; one that cannot be called with JSON is a ToolSchemaError."""
+    parameters = parameters_of(fn)
+    documentation = documentation_of(function_behind(fn))
+    inputs = _single_model_input(fn, parameters) or _input(fn, parameters)
+    _describe(inputs.schema, documentation.parameters)
+    output = _output(fn)
+    return FunctionSchema(
+        input_schema=inputs.schema,
+        output_schema=output.schema,
+        description=documentation.description,
+        context_parameter=parameters.context,
+        single_model=inputs.single,
+        convert=inputs.convert,
+        render=output.render,
+    )
+
+
+class _Input(NamedTuple):
+    schema: JsonSchema
+    convert: Callable[[dict[str, Any]], dict[str, Any]] | None
+    single: str | None = None
+
+
+class _Output(NamedTuple):
+    schema: JsonSchema | None = None
+    render: Callable[[Any], Any] | None = None
+
+
+def _single_model_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | None:
+    """For `def f(args: Model, ctx)` the model's fields are the arguments."""
+    if len(parameters.arguments) != 1 or parameters.has_extras:
+        return None
+    name, model, _ = parameters.arguments[0]
+    if name not in _SINGLE_NAMES or not isinstance(model, type) or not issubclass(model, BaseModel):
+        return None
+    if issubclass(model, RootModel):
+        return None
+    adapter, schema = _adapted(fn, model, "validation")
+    if "extra" not in model.model_config:
+        # A misspelled argument should be refused, not ignored; a model that wants more says so.
+        schema = {**schema, "additionalProperties": False}
+    return _Input(schema, converter(adapter, schema, single=name), name)
+
+
+def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:
+    adapter, schema = _adapted(fn, _arguments_type(parameters), "validation")
+    properties: dict[str, JsonSchema] = schema.setdefault("properties", {})
+    if parameters.has_extras:
+        schema["additionalProperties"] = properties.pop(EXTRAS).get("additionalProperties", True)
+        _drop_required(schema, EXTRAS)
+    for argument in parameters.arguments:
+        _complete(properties.get(argument.key), argument)
+    types = [argument.annotation for argument in parameters.arguments]
+    if all(map(is_plain, types)) and is_plain(parameters.extras):
+        return _Input(schema, None)
+    return _Input(schema, converter(adapter, schema, extras=parameters.has_extras))
+
+
+def _arguments_type(parameters: Parameters) -> Any:
+    """A TypedDict of the arguments, in which names such as `_id`, `json` or `model_config` are names like others."""
+    fields: dict[str, Any] = {}
+    memo: Memo = {}
+    for name, written, default in parameters.arguments:
+        annotation = modernized(written, memo)
+        fields[name] = Required[annotation] if default is NO_DEFAULT else NotRequired[annotation]
+    if parameters.has_extras:
+        fields[EXTRAS] = Required[GenericAlias(dict, (str, modernized(parameters.extras, memo)))]
+    make: Any = TypedDict
+    arguments_type = make("Arguments", fields)
+    arguments_type.__pydantic_config__ = ConfigDict(extra="forbid")
+    return arguments_type
+
+
+def _adapted(
+    fn: Callable[..., Any], annotation: Any, mode: Literal["validation", "serialization"]
+) -> tuple[TypeAdapter[Any], JsonSchema]:
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        return adapter, schema_of(adapter, mode)
+    except (PydanticUserError, TypeError, NameError) as exc:
+        reason = str(exc).splitlines()[0]
+        raise ToolSchemaError(
+            f"{name_of(fn)}: {reason}; use types that JSON can carry: "
+            "builtins, Literal, Enum, datetime, dataclasses, TypedDict, pydantic models"
+        ) from exc
+
+
+def _drop_required(schema: JsonSchema, name: str) -> None:
+    required = [other for other in schema.pop("required", []) if other != name]
+    if required:
+        schema["required"] = required
+
+
+def _complete(property_schema: JsonSchema | None, argument: Argument) -> None:
+    """Add what pydantic was not told: the description beside the type, and the function's own default."""
+    if property_schema is None:
+        return
+    description = description_of(argument.annotation)
+    if description:
+        property_schema.setdefault("description", description)
+    if argument.default is NO_DEFAULT or is_secret_name(argument.key):
+        return
+    if argument.default is None and property_schema.get("type", "null") != "null":
+        # `x: int = None` means "may be left out"; as a default in the schema it would invite null.
+        return
+    try:
+        property_schema["default"] = to_jsonable(argument.default)
+    except ToolOutputError:
+        return
+
+
+def _describe(schema: JsonSchema, descriptions: Mapping[str, str]) -> None:
+    """Put the docstring's lines on the properties that have no description yet."""
+    properties = schema.get("properties")
+    if not is_object(properties):
+        return
+    for name, line in descriptions.items():
+        described = properties.get(name)
+        if is_object(described):
+            described.setdefault("description", line)
+
+
+def _output(fn: Callable[..., Any]) -> _Output:
+    """The schema and rendering of the results; nothing is promised without a usable annotation."""
+    written = signature_of(fn).return_annotation
+    if written is NO_DEFAULT or names_raw_result(written):
+        return _Output()
+    try:
+        annotation = resolved(written, function_behind(fn))
+    except UnresolvedError:
+        return _Output()
+    if is_raw_result(annotation):
+        return _Output()
+    try:
+        adapter, schema = _adapted(fn, modernized(annotation, {}), "serialization")
+    except ToolSchemaError:
+        # A type that pydantic does not know may still be one that can be written; the call will tell.
+        return _Output()
+    if not schema:
+        return _Output()
+    return _Output(schema, None if is_plain(annotation) else renderer(adapter))

@@ -1,0 +1,167 @@
+"""What lies inside a JSON Schema: its subschemas, and where its references lead within the document."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import unquote, urljoin
+
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.schema.jsontypes import AnySchema
+
+Place = Literal["here", "below", "stored"]
+
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+_PLACES: dict[str, Place] = {
+    "allOf": "here",
+    "anyOf": "here",
+    "oneOf": "here",
+    "not": "here",
+    "if": "here",
+    "then": "here",
+    "else": "here",
+    "dependentSchemas": "here",
+    "dependencies": "here",
+    "properties": "below",
+    "patternProperties": "below",
+    "additionalProperties": "below",
+    "unevaluatedProperties": "below",
+    "propertyNames": "below",
+    "items": "below",
+    "prefixItems": "below",
+    "additionalItems": "below",
+    "unevaluatedItems": "below",
+    "contains": "below",
+    "contentSchema": "below",
+    "$defs": "stored",
+    "definitions": "stored",
+}
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
+_INDEX = re.compile(r"\d{1,6}", re.ASCII)
+
+
+class Subschema(NamedTuple):
+    """A schema within a schema: applied to the same value, to a part of it, or only stored."""
+
+    place: Place
+    keyword: str
+    key: str | int | None
+    schema: JsonSchema
+
+
+def subschemas(schema: JsonSchema) -> Iterator[Subschema]:
+    """The schemas directly within this one; `true` and `false` have nothing inside and are left out."""
+    for keyword, value in schema.items():
+        place = _PLACES.get(keyword)
+        if place is None:
+            continue
+        for key, inner in _members(keyword, value):
+            if is_object(inner):
+                yield Subschema(place, keyword, key, inner)
+
+
+def _members(keyword: str, value: Any) -> Iterator[tuple[str | int | None, Any]]:
+    if is_array(value):
+        yield from enumerate(value)
+    elif keyword not in _MAPS:
+        yield None, value
+    elif is_object(value):
+        yield from value.items()
+
+
+def references(schema: JsonSchema) -> Iterator[str]:
+    """The references that this schema itself makes."""
+    for keyword in REFERENCES:
+        reference = schema.get(keyword)
+        if isinstance(reference, str):
+            yield reference
+
+
+class Document:
+    """A whole schema, to look up what its references point at; nothing is ever fetched."""
+
+    __slots__ = ("_bases", "_names", "root")
+
+    def __init__(self, root: JsonSchema) -> None:
+        self.root = root
+        self._names: dict[str, JsonSchema] = {}
+        self._bases: dict[int, str] = {}
+
+    def target(self, reference: str, source: JsonSchema) -> AnySchema | None:
+        """What `reference`, made in `source`, points at; None when that is not in this document."""
+        if not self._names:
+            self._index()
+        base = self._bases.get(id(source), self._bases[id(self.root)])
+        address, _, fragment = reference.partition("#")
+        address = urljoin(base, address) if address else base
+        resource = self._names.get(address)
+        if resource is None or not fragment:
+            return resource
+        if not fragment.startswith("/"):
+            return self._names.get(f"{address}#{fragment}")
+        return _follow(resource, fragment)
+
+    def applied(self, schema: JsonSchema) -> Iterator[Subschema]:
+        """The schemas that apply when this one does: its subschemas and what it refers to."""
+        for reference in references(schema):
+            target = self.target(reference, schema)
+            if isinstance(target, dict):
+                yield Subschema("here", "$ref", reference, target)
+        for inner in subschemas(schema):
+            if inner.place != "stored":
+                yield inner
+
+    def _index(self) -> None:
+        """Note every `$id` and `$anchor`; a schema's references are relative to the nearest `$id` above it."""
+        self._names[""] = self.root
+        self._bases[id(self.root)] = ""
+        # Only draft 4 spells it `id`; elsewhere that is a word anyone may use.
+        id_keyword = "id" if "draft-04" in str(self.root.get("$schema")) else "$id"
+        stack: list[tuple[Any, str]] = [(self.root, "")]
+        seen: set[int] = set()
+        while stack:
+            node, base = stack.pop()
+            if id(node) in seen:
+                continue
+            if is_object(node):
+                seen.add(id(node))
+                base = self._named(node, base, node.get(id_keyword))
+                stack.extend((child, base) for child in node.values())
+            elif is_array(node):
+                seen.add(id(node))
+                stack.extend((child, base) for child in node)
+
+    def _named(self, schema: JsonSchema, base: str, own: Any) -> str:
+        """Record the names of one schema and return the base that holds within it."""
+        if isinstance(own, str) and own.startswith("#"):
+            self._names.setdefault(base + own, schema)
+        elif isinstance(own, str):
+            base = urljoin(base, own).removesuffix("#")
+            self._names.setdefault(base, schema)
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            anchor = schema.get(keyword)
+            if isinstance(anchor, str):
+                self._names.setdefault(f"{base}#{anchor}", schema)
+        if base:
+            self._bases[id(schema)] = base
+        return base
+
+
+def _follow(resource: JsonSchema, pointer: str) -> AnySchema | None:
+    """The schema at a JSON Pointer (RFC 6901), written as a URI fragment."""
+    node: Any = resource
+    for part in unquote(pointer).split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if is_object(node):
+            node = node.get(key)
+        elif is_array(node) and _INDEX.fullmatch(key):
+            node = next(iter(node[int(key) :]), None)
+        else:
+            return None
+    return node if is_object(node) or isinstance(node, bool) else None

@@ -1,0 +1,167 @@
+"""A compiled schema: a quick verdict for the hot path, and an explanation when that is no."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jsonschema_rs
+
+from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
+from toolpost.schema.bounds import weigh
+from toolpost.schema.coercion import coerced
+from toolpost.schema.drafts import with_known_draft
+from toolpost.schema.effort import is_costly
+from toolpost.schema.fast_engine import fast_engine
+from toolpost.schema.faults import describe
+from toolpost.schema.patterns import harmless, portable, with_patterns
+from toolpost.schema.secrets import secret_paths
+from toolpost.schema.subschemas import Document
+from toolpost.schema.values import find_strange, nested_deeper_than, spell_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.schema.engine import Engine
+    from toolpost.schema.faults import Fault
+    from toolpost.schema.jsontypes import AnySchema
+
+MAX_ISSUES = 10
+# The engines recurse; these bounds keep them within a thread's stack.
+_MAX_DEPTH = 200
+_MAX_FRAMES = 2_000
+_UNGUARDED_HEIGHT = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validator:
+    """Checks values against one schema.
+
+    `is_valid` is the engine's own method, the quickest there is; for a value that is not
+    JSON it may raise ValueError. `check` never raises anything but its error.
+    """
+
+    is_valid: Callable[[Any], bool]
+    schema: AnySchema
+    engine: Engine
+    lenient: bool
+    depth_limit: int | None
+
+    def check(
+        self, instance: Any, tool_name: str | None = None, *, error: type[ToolValidationError] = ToolValidationError
+    ) -> None:
+        """Raise `error`, naming every issue, unless the value fits."""
+        try:
+            if self.is_valid(instance):
+                return
+        except ValueError:
+            # Not JSON, or too deep: `issues` finds out which.
+            pass
+        raise error(self.issues(instance), tool_name=tool_name)
+
+    def issues(self, instance: Any) -> list[str]:
+        """What is wrong with a value, at most ten lines and a count of the rest; empty when it fits."""
+        if self.depth_limit is not None and nested_deeper_than(self.depth_limit, instance):
+            return [f"$: nested deeper than {self.depth_limit} levels"]
+        try:
+            if self.is_valid(instance):
+                return []
+            faults = self._faults(instance)
+        except ValueError as exc:
+            return [_unreadable(instance, exc)]
+        secrets = secret_paths(self.schema)
+        lines = list(dict.fromkeys(describe(fault, instance, secrets) for fault in faults))
+        return _shortened(lines) or ["$: does not fit the schema, which is too entangled to say where"]
+
+    def coerce(self, instance: Any) -> Any:
+        """The value with quoted numbers and the like put right, if this validator is lenient and it does not fit."""
+        if not self.lenient or isinstance(self.schema, bool):
+            return instance
+        try:
+            return instance if self.is_valid(instance) else coerced(self.schema, instance)
+        except ValueError:
+            return instance
+
+    def _faults(self, instance: Any) -> Iterable[Fault]:
+        if isinstance(self.schema, bool):
+            return self.engine.faults(instance)
+        document = Document(self.schema)
+        if not is_costly(document, instance):
+            return self.engine.faults(instance)
+        weight = weigh(document)
+        # A large value of a simple schema: finding one fault is linear, collecting all is not.
+        simple = not weight.recursive and weight.work < _MAX_FRAMES
+        return self.engine.first_fault(instance) if simple else ()
+
+
+def compile_validator(schema: AnySchema, *, lenient: bool = False) -> Validator:
+    """Compile a schema; one that cannot be used is a ToolSchemaError, and no reference is ever fetched."""
+    engine = _compile(schema)
+    limit = _depth_limit(schema)
+    is_valid = engine.is_valid if limit is None else _guarded(engine.is_valid, limit)
+    return Validator(is_valid=is_valid, schema=schema, engine=engine, lenient=lenient, depth_limit=limit)
+
+
+def _depth_limit(schema: AnySchema) -> int | None:
+    """How deep a value may be nested so that checking it stays within the stack; None if the schema sees to that."""
+    if isinstance(schema, bool):
+        return None
+    weight = weigh(Document(schema))
+    if not weight.recursive and weight.height <= _UNGUARDED_HEIGHT:
+        return None
+    return min(_MAX_DEPTH, max(8, _MAX_FRAMES // weight.chain))
+
+
+def _guarded(is_valid: Callable[[Any], bool], limit: int) -> Callable[[Any], bool]:
+    return lambda instance: not nested_deeper_than(limit, instance) and is_valid(instance)
+
+
+def _unreadable(instance: Any, exc: ValueError) -> str:
+    strange = find_strange(instance)
+    if strange is not None:
+        return f"{spell_path(strange.path)}: {strange.problem}"
+    return "$: nested too deeply to check" if "Recursion" in str(exc) else f"$: {exc}"
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - MAX_ISSUES
+    return [*lines[:MAX_ISSUES], f"and {more} more"] if more > 0 else lines
+
+
+def _compile(schema: AnySchema) -> Engine:
+    """The fast engine if it takes the schema, also with its patterns respelled; else the slow one."""
+    if isinstance(schema, bool):
+        return fast_engine(schema)
+    declared = with_known_draft(schema)
+    engine = _fast_or_none(declared) or _fast_or_none(with_patterns(declared, portable))
+    if engine is not None:
+        return engine
+    # All but the patterns must be right, references above all, before the slow engine may have it.
+    _fast_or_none(with_patterns(declared, harmless))
+    # Pure Python, a hundred times slower and rarely needed, so it is imported only here.
+    from toolpost.schema.slow_engine import slow_engine  # noqa: PLC0415
+
+    return slow_engine(declared)
+
+
+def _fast_or_none(schema: JsonSchema) -> Engine | None:
+    """The fast engine, or None when all that it dislikes is a pattern."""
+    try:
+        return fast_engine(schema)
+    except jsonschema_rs.ValidationError as exc:
+        if exc.kind.name == "format" and exc.kind.value == "regex":
+            return None
+        raise _schema_error(exc) from None
+    except (ValueError, jsonschema_rs.ReferencingError) as exc:
+        raise _schema_error(exc) from None
+
+
+def _schema_error(exc: Exception) -> ToolSchemaError:
+    """What the engine says about the schema, with the remedy when it points outside."""
+    where, problem = "#", str(exc)
+    if isinstance(exc, jsonschema_rs.ValidationError):
+        where, problem = "/".join(["#", *map(str, exc.instance_path)]), exc.message
+    if "not present in a registry" in problem:
+        problem = f"{problem[:200]}; a remote schema is never fetched, put it under $defs"
+    return ToolSchemaError(f"Schema is unusable at {where}: {problem[:400]}")

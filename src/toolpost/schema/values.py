@@ -1,0 +1,173 @@
+"""How a value, and the place where it lies, are named in a message."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.schema.jsontypes import is_array, is_object, json_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Path = tuple[str | int, ...]
+
+_MAX_TEXT = 40
+_MAX_NAME = 80
+_MAX_STEPS = 30
+_MAX_BITS = 256
+_MAX_VISITS = 1_000_000
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ATOMS = (int, float, bool, type(None), Decimal, Enum)
+
+
+def spell_path(path: Sequence[str | int]) -> str:
+    """A path as people write it: `$.items[2].price`; a very long one is cut."""
+    rest = "…" if len(path) > _MAX_STEPS else ""
+    return "$" + "".join(_spell_step(step) for step in path[:_MAX_STEPS]) + rest
+
+
+def _spell_step(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if _PLAIN_NAME.fullmatch(step) and len(step) <= _MAX_NAME else f"[{quoted(step, _MAX_NAME)}]"
+
+
+def quoted(text: str, limit: int = _MAX_TEXT) -> str:
+    """A text in double quotes, cut to `limit` characters and safe to encode."""
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    # An unpaired surrogate cannot be written as UTF-8; it must not break the message about it.
+    return json.dumps(cut, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
+def literal(value: Any) -> str:
+    """A value of a schema, in short JSON."""
+    if isinstance(value, str):
+        return quoted(value)
+    if is_object(value) or is_array(value):
+        return _container(value)
+    return _number(value) if isinstance(value, int | float) else json.dumps(value, default=str)
+
+
+def shown(value: Any, *, hidden: bool = False) -> str:
+    """A value's type with a short look at it, or the type alone when it is secret."""
+    kind = json_type(value)
+    if hidden and kind not in ("null", "object", "array"):
+        return f"{kind} (hidden)"
+    match value:
+        case None:
+            return kind
+        case str():
+            return f"{kind} {quoted(value)}"
+        case bool() | int() | float() | Decimal():
+            return f"{kind} {_number(value)}"
+        case list() | dict() | tuple():
+            return _container(value)
+        case _:
+            return kind
+
+
+def _container(value: Any) -> str:
+    return "object" if is_object(value) else f"array of {len(value)}"
+
+
+def _number(value: float | Decimal) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        # Python refuses to print an integer of more than 4,300 digits.
+        return f"of about {int(value.bit_length() * math.log10(2))} digits"
+    return str(value)
+
+
+def nested_deeper_than(limit: int, value: Any) -> bool:
+    """Whether containers lie more than `limit` levels deep in each other; true for one that contains itself."""
+    level = {id(value): value}
+    for _ in range(limit):
+        level = {id(child): child for parent in level.values() for child in _children(parent) if _has_members(child)}
+        if not level:
+            return False
+    return True
+
+
+class Link(NamedTuple):
+    """A place as a chain back to the root, which costs the same at any depth."""
+
+    above: Link | None
+    key: str | int
+
+    @staticmethod
+    def path(link: Link | None) -> Path:
+        """The steps from the root; None stands for the root itself."""
+        keys: list[str | int] = []
+        while link is not None:
+            keys.append(link.key)
+            link = link.above
+        return tuple(reversed(keys))
+
+
+class Strange(NamedTuple):
+    """A value that JSON cannot carry."""
+
+    path: Path
+    problem: str
+
+
+def find_strange(value: Any) -> Strange | None:
+    """The first part of a value that is not JSON: a foreign type, a key or a text that cannot be written."""
+    stack: list[tuple[Link | None, Any]] = [(None, value)]
+    seen: set[int] = set()
+    while stack and len(seen) < _MAX_VISITS:
+        link, part = stack.pop()
+        problem = _problem(part)
+        if problem:
+            return Strange(Link.path(link), problem)
+        if _has_members(part) and id(part) not in seen:
+            seen.add(id(part))
+            stack.extend(reversed([(Link(link, key), child) for key, child in members(part)]))
+    return None
+
+
+def _problem(value: Any) -> str | None:
+    if isinstance(value, str):
+        return None if _is_unicode(value) else "the text has an unpaired surrogate and is not valid Unicode"
+    if is_object(value):
+        return _key_problem(value)
+    if isinstance(value, (*_ATOMS, list, tuple)):
+        return None
+    return f"a value of type {type(value).__name__} is not JSON"
+
+
+def _key_problem(value: Mapping[Any, Any]) -> str | None:
+    for key in value:
+        if not isinstance(key, str):
+            return f"the key {str(key)[:_MAX_TEXT]} is of type {type(key).__name__}; JSON keys are text"
+        if not _is_unicode(key):
+            return f"the key {quoted(key)} has an unpaired surrogate and is not valid Unicode"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _has_members(value: Any) -> bool:
+    return isinstance(value, dict | list | tuple)
+
+
+def _children(value: Any) -> Iterator[Any]:
+    if _has_members(value):
+        yield from (value.values() if is_object(value) else value)
+
+
+def members(value: Any) -> Iterator[tuple[str | int, Any]]:
+    """What an object or an array directly contains, by key or index."""
+    yield from (value.items() if is_object(value) else enumerate(value))

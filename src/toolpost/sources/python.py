@@ -1,0 +1,105 @@
+"""Python files and modules as a source of tools."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolpost.catalog.function import FunctionTool, output_of
+from toolpost.catalog.names import canonical_name
+from toolpost.contracts.errors import PauseSignal, ToolConnectionError
+from toolpost.contracts.tools import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import ToolResult
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.spec import ToolSpec
+
+
+class PythonSource:
+    """Collects the tools of a Python file (`./tools.py`) or of an importable module (`acme.tools`)."""
+
+    def __init__(self, config: ExternalToolConfig) -> None:
+        self._config = config
+
+    @property
+    def name(self) -> str:
+        """The namespace of its tools."""
+        return self._config.name
+
+    async def discover(self) -> Sequence[Tool]:
+        """Import the file or module and collect its tools."""
+        module = await asyncio.to_thread(self._import)
+        found = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
+        named = [self._named(tool) for tool in found.values() if not isinstance(tool, type)]
+        return [tool for tool in named if self._config.includes(tool.spec.name.partition(".")[2])]
+
+    def _named(self, tool: Tool) -> Tool:
+        spec = replace(tool.spec, name=canonical_name(self.name, tool.spec.name), source=self.name)
+        return tool.renamed(spec) if isinstance(tool, FunctionTool) else RenamedTool(tool, spec)
+
+    def _import(self) -> ModuleType:
+        connection = self._config.connection
+        try:
+            if connection.endswith(".py"):
+                return _import_file(Path(connection), self.name)
+            return importlib.import_module(connection)
+        except (Exception, SystemExit) as error:  # foreign code runs here, and may do anything
+            msg = f"{connection!r} cannot be imported: {type(error).__name__}: {error}"
+            raise ToolConnectionError(msg, sent=False, cause=error) from error
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call."""
+        tool = call.tool
+        if isinstance(tool, FunctionTool):
+            return await tool.invoke(call)
+        try:
+            return output_of(await tool.execute(call.arguments, call.context()))
+        except PauseSignal as pause:
+            return pause.question
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class RenamedTool:
+    """A hand-written tool under the name it has in this catalog."""
+
+    def __init__(self, tool: Tool, spec: ToolSpec) -> None:
+        self._tool = tool
+        self.spec = spec
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run the tool."""
+        return await self._tool.execute(params, context)
+
+
+def _import_file(path: Path, source: str) -> ModuleType:
+    """Import a file under a name of its own, so that two sources may both be called tools.py."""
+    folder = str(path.parent)
+    if folder not in sys.path:  # so that the file can import its neighbours
+        sys.path.append(folder)
+    name = f"toolpost_source_{source.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        msg = f"{path} is not a Python file"
+        raise ImportError(msg)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look a class's module up here
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

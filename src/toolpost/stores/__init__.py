@@ -1,0 +1,1 @@
+"""Where runs, questions, journals and artifacts live: SQLite, files, memory."""

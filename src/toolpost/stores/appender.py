@@ -1,0 +1,123 @@
+"""Events on their way into the table: numbered, chained and inserted by the writer, many at a time."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain as flatten
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from toolpost.stores.payloads import payload_text
+from toolpost.stores.runs import RunHead, storable_call
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from toolpost.contracts.events import CallRef, RunEvent
+    from toolpost.stores.chain import Fields
+
+MAX_HEADS = 10_000
+
+# One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
+# hand it back.
+_CHUNK = 128
+_EVENTS = "INSERT INTO events (run_id, seq, code, at, call_id, tenant, payload, hash) VALUES $ROWS"
+_HEADS = """
+INSERT INTO runs (run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call)
+VALUES $ROWS
+ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at,
+    last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call
+"""
+_LOAD_HEADS = """
+SELECT run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call
+FROM runs WHERE run_id IN (SELECT value FROM json_each(?))
+"""
+
+
+class EventAppender:
+    """Appends events within the writer's transactions and remembers the heads of recent runs.
+
+    The remembered heads are dropped whenever another process has written, or a
+    transaction was rolled back.
+    """
+
+    def __init__(self) -> None:
+        self._heads: dict[str, RunHead] = {}
+        self._touched: dict[str, RunHead] = {}
+        self._version: int | None = None
+
+    def begin(self, db: sqlite3.Connection) -> None:
+        """Start a transaction's worth of events."""
+        version = db.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self.forget()
+            self._version = version
+
+    def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
+        """Insert events behind what their runs already have."""
+        self._load_heads(db, events)
+        advance = self._advance
+        _insert(db, _EVENTS, [advance(event) for event in events])
+
+    def save_heads(self, db: sqlite3.Connection) -> None:
+        """Write the heads that moved, each once however many events it got."""
+        _insert(db, _HEADS, sorted([head.row() for head in self._touched.values()]))
+
+    def finish(self, db: sqlite3.Connection) -> None:
+        """End a transaction's worth of events."""
+        self.save_heads(db)
+        self._touched.clear()
+        for run_id in list(islice(self._heads, max(0, len(self._heads) - MAX_HEADS))):
+            del self._heads[run_id]
+
+    def drop(self, run_ids: Iterable[str]) -> None:
+        """Forget runs that were removed."""
+        for run_id in run_ids:
+            self._heads.pop(run_id, None)
+            self._touched.pop(run_id, None)
+
+    def forget(self) -> None:
+        """Forget every head; the table has them."""
+        self._heads.clear()
+        self._touched.clear()
+        self._version = None
+
+    def _load_heads(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
+        """Have the heads of these events' runs at hand, the ones used last at the end."""
+        heads = self._heads
+        missing: list[str] = []
+        for run_id in {event.call.run_id for event in events}:
+            head = heads.pop(run_id, None)
+            if head is None:
+                missing.append(run_id)
+            else:
+                heads[run_id] = head
+        if missing:
+            for row in db.execute(_LOAD_HEADS, (json.dumps(missing),)):
+                heads[row[0]] = RunHead(*row)
+
+    def _advance(self, event: RunEvent) -> Fields:
+        payload = payload_text(event)
+        try:
+            return self._chained(event, event.call, payload)
+        except UnicodeEncodeError:
+            return self._chained(event, storable_call(event.call), payload)
+
+    def _chained(self, event: RunEvent, call: CallRef, payload: str) -> Fields:
+        run_id = call.run_id
+        head = self._heads.get(run_id) or RunHead.of_first(call, float(event.at))
+        row = head.advance(event, call, payload)
+        self._heads[run_id] = self._touched[run_id] = head
+        return row
+
+
+def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert rows, as many as there are in a statement that SQLite need not compile again."""
+    whole = len(rows) - len(rows) % _CHUNK
+    if rows:
+        one = f"({', '.join('?' * len(rows[0]))})"
+        many = sql.replace("$ROWS", ", ".join([one] * _CHUNK))
+        for start in range(0, whole, _CHUNK):
+            db.execute(many, tuple(flatten.from_iterable(rows[start : start + _CHUNK])))
+        db.executemany(sql.replace("$ROWS", one), rows[whole:])

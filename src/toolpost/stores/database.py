@@ -1,0 +1,133 @@
+"""The database file: opened, brought to the newest schema, and its errors told in words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from toolpost.contracts.errors import StoreError
+
+T = TypeVar("T")
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+_RETRY_S = 0.02
+
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full; make room, and writing goes on by itself",
+    sqlite3.SQLITE_IOERR: "the disk reports an error; look at its health and free space",
+    sqlite3.SQLITE_READONLY: "it is read-only; give this user write permission or set data_dir to another folder",
+    sqlite3.SQLITE_PERM: "permission denied; give this user write permission or set data_dir to another folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; look at the folder's permissions or set data_dir to another one",
+    sqlite3.SQLITE_BUSY: "it is locked by another program; close that program (a database browser?) and try again",
+    sqlite3.SQLITE_LOCKED: "it is locked by another program; close that program (a database browser?) and try again",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; restore it from a backup, or move it away to start with an empty one",
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite database; move it away, or set data_dir to another folder",
+}
+
+
+def open_writable(path: Path, *, busy_s: float) -> sqlite3.Connection:
+    """A connection for the writer, in WAL mode with every commit synced, on the newest schema."""
+    try:
+        _create_private(path)
+        db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+    except (OSError, sqlite3.Error) as exc:
+        raise store_error(exc, path) from exc
+    try:
+        _patiently(lambda: _configure(db), busy_s)
+        migrate(db, path)
+    except sqlite3.Error as exc:
+        db.close()
+        raise store_error(exc, path) from exc
+    except StoreError:
+        db.close()
+        raise
+    return db
+
+
+def open_readable(path: Path, *, busy_s: float) -> sqlite3.Connection:
+    """A connection that cannot write."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False)
+
+
+def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> None:
+    """Apply the numbered files that this database has not seen, each in a transaction of its own."""
+    files = sorted(folder.glob("*.sql"))
+    newest = int(files[-1].name.split("_")[0])
+    version = _version(db)
+    if version > newest:
+        raise StoreError(
+            f"database {str(path)!r} has version {version}, this toolpost knows versions up to {newest}; "
+            "upgrade toolpost (pip install --upgrade toolpost) or set data_dir to another folder"
+        )
+    for file in files[version:]:
+        _apply(db, file)
+
+
+def store_error(exc: BaseException, path: Path) -> StoreError:
+    """What went wrong with the database, where, and what to do about it."""
+    if isinstance(exc, StoreError):
+        return exc
+    code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+    advice = _ADVICE.get(code, "look at the folder's permissions and free space")
+    return StoreError(f"database {str(path)!r}: {exc}; {advice}", cause=exc)
+
+
+def _create_private(path: Path) -> None:
+    """Make the file before SQLite does: its side files get the mode of the database."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    os.close(descriptor)
+    path.chmod(0o600)
+
+
+def _configure(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute("PRAGMA wal_autocheckpoint = 8000")  # 32 MB: a checkpoint in a few batches, not in each.
+    db.execute("PRAGMA cache_size = -16384")  # Run ids are random: keep the pages of their index at hand.
+
+
+def _patiently(work: Callable[[], T], patience_s: float) -> T:
+    """Switching a new file to WAL ignores the busy timeout, so two processes that open it at once try again."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_S)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _apply(db: sqlite3.Connection, file: Path) -> None:
+    number = int(file.name.split("_")[0])
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(db) < number:  # Another process may have been first.
+            for statement in _statements(file.read_text(encoding="utf-8")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script; `executescript` would end the transaction around them."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,108 @@
+"""The event log in SQLite: events go to the writer, are read back beside it, and prove themselves unchanged."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from toolpost.contracts.events import EventCode, RunEvent, RunSummary, StoredEvent
+from toolpost.stores.chain import find_breaks
+from toolpost.stores.reader import Reader
+from toolpost.stores.writer import Writer
+
+_EVENTS = "SELECT id, run_id, seq, code, at, call_id, tenant, payload, hash FROM events WHERE id > :after"
+_RUNS = "SELECT run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq FROM runs WHERE TRUE"
+
+
+class SQLiteEventLog:
+    """Append-only; what is read includes all that this process emitted before."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    def emit(self, event: RunEvent) -> None:
+        self._writer.put(event)
+
+    @property
+    def congested(self) -> bool:
+        return self._writer.congested
+
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    async def flush(self) -> None:
+        await self._writer.flush()
+
+    async def read(
+        self, *, tenant: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
+    ) -> list[StoredEvent]:
+        await self._writer.flush()
+        sql = _EVENTS + _where(tenant=tenant, run_id=run_id) + " ORDER BY id LIMIT :limit"
+        values = {"after": after, "tenant": tenant, "run_id": run_id, "limit": max(0, limit)}
+        return await self._reader.query(lambda db: [_stored(row) for row in db.execute(sql, values)])
+
+    async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
+        await self._writer.flush()
+        sql = _RUNS + _where(tenant=tenant) + " ORDER BY rowid DESC LIMIT :limit"
+        values = {"tenant": tenant, "limit": max(0, limit)}
+        return await self._reader.query(lambda db: [_summary(row) for row in db.execute(sql, values)])
+
+    async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
+        await self._writer.flush()
+        sql = _RUNS + _where(tenant=tenant, run_id=run_id)
+        row = await self._reader.query(lambda db: db.execute(sql, {"tenant": tenant, "run_id": run_id}).fetchone())
+        return _summary(row) if row else None
+
+    async def verify(self, run_id: str) -> list[str]:
+        await self._writer.flush()
+        return await self._reader.query(lambda db: _verify(db, run_id))
+
+
+def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
+    return (" AND tenant = :tenant" if tenant is not None else "") + (" AND run_id = :run_id" if run_id else "")
+
+
+def _stored(row: tuple[Any, ...]) -> StoredEvent:
+    id_, run_id, seq, code, at, call_id, tenant, payload, digest = row
+    return StoredEvent(
+        id=id_,
+        run_id=run_id,
+        seq=seq,
+        code=EventCode(code),
+        at=at,
+        call_id=call_id,
+        tenant=tenant,
+        payload=json.loads(payload),
+        hash=digest,
+    )
+
+
+def _summary(row: tuple[Any, ...]) -> RunSummary:
+    run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq = row
+    return RunSummary(
+        run_id=run_id,
+        tenant=tenant,
+        user=user,
+        tool_name=tool_name,
+        status=status,
+        started_at=started_at,
+        updated_at=updated_at,
+        events=last_seq,
+    )
+
+
+def _verify(db: sqlite3.Connection, run_id: str) -> list[str]:
+    db.execute("BEGIN")  # One snapshot for the head and the events.
+    try:
+        head = db.execute("SELECT last_seq, last_hash FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        rows = db.execute(
+            "SELECT run_id, seq, code, at, call_id, tenant, payload, hash FROM events WHERE run_id = ? ORDER BY seq",
+            (run_id,),
+        )
+        if head is None:
+            return [f"there is no run {run_id!r}"]
+        return find_breaks(rows, last_seq=head[0], last_hash=head[1])
+    finally:
+        db.execute("ROLLBACK")

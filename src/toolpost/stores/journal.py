@@ -1,0 +1,89 @@
+"""The journal in SQLite: an intent before an effect, its result after, and the orphans of dead processes."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.storage import JournalEntry
+from toolpost.stores.liveness import Liveness
+from toolpost.stores.reader import Reader
+from toolpost.stores.sealing import RowSealer
+from toolpost.stores.writer import Writer
+
+_COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
+_OWNERS = """
+SELECT owner FROM journal WHERE result IS NULL
+UNION SELECT owner FROM pending WHERE status = 'claimed'
+UNION SELECT owner FROM keys WHERE outcome IS NULL
+"""
+
+
+class SQLiteJournal:
+    """Every intent belongs to the process that wrote it, until that process is dead."""
+
+    def __init__(self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._sealer = sealer
+        self._liveness = liveness
+
+    async def begin(self, entry: JournalEntry) -> None:
+        tenant, user = entry.principal
+        call = self._sealer.seal(dict(entry.call), "journal", tenant, user, entry.call_id, entry.step, "call")
+        row = (entry.call_id, entry.step, entry.run_id, entry.tool_name, tenant, user, entry.at)
+        sql = f"INSERT OR REPLACE INTO journal ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"  # noqa: S608 - constants
+        await self._writer.submit(lambda db: db.execute(sql, (*row, self._liveness.owner_id, call)).close())
+
+    async def finish(self, call_id: str, step: str, result: Any) -> None:
+        await self._writer.submit(lambda db: self._finish(db, call_id, step, result))
+
+    async def forget(self, call_id: str, step: str) -> None:
+        sql = "DELETE FROM journal WHERE call_id = ? AND step = ?"
+        await self._writer.submit(lambda db: db.execute(sql, (call_id, step)).close())
+
+    async def find(self, call_id: str, step: str) -> JournalEntry | None:
+        sql = f"SELECT {_COLUMNS} FROM journal WHERE call_id = ? AND step = ?"  # noqa: S608 - constants
+        row = await self._reader.query(lambda db: db.execute(sql, (call_id, step)).fetchone())
+        return self._entry(row) if row else None
+
+    async def adopt_orphans(self) -> list[JournalEntry]:
+        rows = await self._writer.submit(self._adopt)
+        return [self._entry(row) for row in rows]
+
+    def _finish(self, db: sqlite3.Connection, call_id: str, step: str, result: Any) -> None:
+        found = db.execute("SELECT tenant, user FROM journal WHERE call_id = ? AND step = ?", (call_id, step)).fetchone()
+        if found is None:
+            raise StoreError(f"call {call_id!r}, step {step!r}: a result without an intent; `begin` comes first")
+        sealed = self._sealer.seal(result, "journal", *found, call_id, step, "result")
+        db.execute("UPDATE journal SET result = ? WHERE call_id = ? AND step = ?", (sealed, call_id, step))
+
+    def _adopt(self, db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+        """Within one transaction, so that no other process can adopt the same."""
+        unfinished = "result IS NULL AND step = ''"
+        owners = db.execute(f"SELECT DISTINCT owner FROM journal WHERE {unfinished}").fetchall()  # noqa: S608 - constants
+        sql = f"UPDATE journal SET owner = ? WHERE owner = ? AND {unfinished} RETURNING {_COLUMNS}"  # noqa: S608 - constants
+        rows: list[tuple[Any, ...]] = []
+        for (owner,) in owners:
+            if not self._liveness.alive(owner):
+                rows += db.execute(sql, (self._liveness.owner_id, owner)).fetchall()
+        self._liveness.sweep(keep={owner for (owner,) in db.execute(_OWNERS)})
+        return rows
+
+    def _entry(self, row: tuple[Any, ...]) -> JournalEntry:
+        call_id, step, run_id, tool_name, tenant, user, at, owner, call, result = row
+        name = ("journal", tenant, user, call_id, step)
+        return JournalEntry(
+            call_id=call_id,
+            step=step,
+            run_id=run_id,
+            tool_name=tool_name,
+            principal=Principal(tenant, user),
+            call=self._sealer.open(call, *name, "call"),
+            at=at,
+            owner=owner,
+            done=result is not None,
+            result=None if result is None else self._sealer.open(result, *name, "result"),
+        )

@@ -1,0 +1,103 @@
+"""Which processes still live: each holds a lock on a file of its own, which the kernel lets go when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from toolpost.contracts.errors import StoreError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int, *, shared: bool) -> bool:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int, *, shared: bool) -> bool:
+        """Shared for those who only look, so that two who look do not take each other for the owner."""
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+class Liveness:
+    """This store's own sign of life, and a look at those of others.
+
+    An owner whose file is missing is dead: ids are random and never used again.
+    A forked child shares its parent's lock; start children by exec.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self.owner_id, self._descriptor = self._take()
+        except OSError as exc:
+            raise StoreError(
+                f"data folder {str(folder.parent)!r} cannot be written: {exc.strerror}; "
+                "give this user write permission or set data_dir to another folder",
+                cause=exc,
+            ) from exc
+
+    def alive(self, owner_id: str) -> bool:
+        """Whether the owner of an id still lives; when it cannot be told, it does."""
+        try:
+            descriptor = os.open(self._path(owner_id), os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            return not _try_lock(descriptor, shared=True)
+        finally:
+            os.close(descriptor)
+
+    def sweep(self, *, keep: Collection[str] = ()) -> None:
+        """Remove the files of the dead, but those who still have something to be adopted."""
+        for path in self._folder.glob("*.lock"):
+            if path.stem not in keep and path.stem != self.owner_id:
+                with contextlib.suppress(OSError):
+                    _remove_if_dead(path)
+
+    def release(self) -> None:
+        """Die on purpose."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self._path(self.owner_id).unlink()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _take(self) -> tuple[str, int]:
+        """A locked file under a new id; tried again if someone swept it away before it was locked."""
+        while True:
+            owner_id = f"own_{os.urandom(12).hex()}"
+            path = self._path(owner_id)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            if _try_lock(descriptor, shared=False) and path.exists():
+                return owner_id, descriptor
+            os.close(descriptor)
+
+    def _path(self, owner_id: str) -> Path:
+        return self._folder / f"{owner_id}.lock"
+
+
+def _remove_if_dead(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        if _try_lock(descriptor, shared=False):
+            path.unlink()
+    finally:
+        os.close(descriptor)

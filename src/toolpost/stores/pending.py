@@ -1,0 +1,132 @@
+"""Questions in SQLite: kept sealed, claimed by one statement, never answered twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+from toolpost.stores.liveness import Liveness
+from toolpost.stores.reader import Reader
+from toolpost.stores.records import action_from_data, action_to_data, answer_to_data
+from toolpost.stores.sealing import RowSealer
+from toolpost.stores.writer import Writer
+
+Row: TypeAlias = tuple[Any, ...]
+Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the builtin one.
+
+_COLUMNS = "id, tenant, user, status, action, answer, answered_by, answered_at, outcome"
+_ADD = """
+INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608 - constants, here and below
+_LIST = f"SELECT {_COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
+_CLAIM = f"""
+UPDATE pending SET status = 'claimed', answer = ?, answered_by = ?, answered_at = ?, owner = ?
+WHERE id = ? AND status = 'open' AND expires_at > ? RETURNING {_COLUMNS}
+"""  # noqa: S608
+_SETTLE = """
+UPDATE pending SET status = :status, outcome = :outcome, owner = NULL
+WHERE id = :id AND status IN ('claimed', :status)
+"""
+_REOPEN = """
+UPDATE pending SET status = 'open', answer = NULL, answered_by = NULL, answered_at = NULL, owner = NULL
+WHERE id = :id AND status = 'claimed'
+"""
+_EXPIRE = f"UPDATE pending SET status = 'expired' WHERE status = 'open' AND expires_at <= ? RETURNING {_COLUMNS}"  # noqa: S608
+_CANCEL = f"""
+UPDATE pending SET status = 'cancelled' WHERE status = 'open' AND (call_id = :id OR run_id = :id) RETURNING {_COLUMNS}
+"""  # noqa: S608
+_CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE status = 'claimed'"
+_ADOPT = f"UPDATE pending SET owner = ? WHERE owner = ? AND status = 'claimed' RETURNING {_COLUMNS}"  # noqa: S608
+
+
+class SQLitePendingStore:
+    """What was asked, sealed; how it stands, in columns that statements can compare."""
+
+    def __init__(self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._sealer = sealer
+        self._liveness = liveness
+
+    async def add(self, action: PendingAction) -> None:
+        tenant, user = action.asked_by
+        sealed = self._sealer.seal(action_to_data(action), "pending", tenant, user, action.id, "action")
+        row = (action.id, action.call_id, action.run_id, tenant, user, action.status)
+        times = (action.created_at, action.expires_at)
+        await self._writer.submit(lambda db: db.execute(_ADD, (*row, *times, sealed)).close())
+
+    async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
+        found = await self._select(_GET, tenant, {"id": pending_id})
+        return found[0] if found else None
+
+    async def list(
+        self, *, tenant: str | None = None, status: PendingStatus | None = "open", limit: int = 100
+    ) -> Actions:
+        sql = _LIST + (" AND status = :status" if status is not None else "")
+        order = " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
+        return await self._select(sql, tenant, {"status": status, "limit": max(0, limit)}, order)
+
+    async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
+        action = await self.get(pending_id)
+        if action is None:
+            return None
+        sealed = self._sealer.seal(answer_to_data(answer), "pending", *action.asked_by, pending_id, "answer")
+        values = (sealed, by, at, self._liveness.owner_id, pending_id, at)
+        claimed = await self._change(_CLAIM, values)
+        return claimed[0] if claimed else None
+
+    async def settle(
+        self, pending_id: str, status: PendingStatus, *, outcome: Mapping[str, Any] | None = None, reopen: bool = False
+    ) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            sealed = None if outcome is None or reopen else self._seal_outcome(db, pending_id, dict(outcome))
+            values = {"id": pending_id, "status": status, "outcome": sealed}
+            if db.execute(_REOPEN if reopen else _SETTLE, values).rowcount == 0:
+                raise StoreError(f"question {pending_id!r} is not claimed, so it cannot be settled as {status!r}")
+
+        await self._writer.submit(work)
+
+    async def expire(self, at: float) -> Actions:
+        return await self._change(_EXPIRE, (at,))
+
+    async def cancel(self, call_id: str) -> Actions:
+        return await self._change(_CANCEL, {"id": call_id})
+
+    async def adopt_claims(self) -> Actions:
+        def work(db: sqlite3.Connection) -> list[Row]:
+            dead = [owner for (owner,) in db.execute(_CLAIMANTS).fetchall() if not self._liveness.alive(owner)]
+            return [row for owner in dead for row in db.execute(_ADOPT, (self._liveness.owner_id, owner)).fetchall()]
+
+        return [self._action(row) for row in await self._writer.submit(work)]
+
+    async def _select(self, sql: str, tenant: str | None, values: dict[str, Any], order: str = "") -> Actions:
+        statement = sql + (" AND tenant = :tenant" if tenant is not None else "") + order
+        values = {**values, "tenant": tenant}
+        return await self._reader.query(lambda db: [self._action(row) for row in db.execute(statement, values)])
+
+    async def _change(self, sql: str, values: Row | dict[str, Any]) -> Actions:
+        """One atomic statement, and the questions that it changed."""
+        rows: list[Row] = await self._writer.submit(lambda db: db.execute(sql, values).fetchall())
+        return [self._action(row) for row in rows]
+
+    def _seal_outcome(self, db: sqlite3.Connection, pending_id: str, outcome: dict[str, Any]) -> bytes | None:
+        row = db.execute("SELECT tenant, user FROM pending WHERE id = ?", (pending_id,)).fetchone()
+        return self._sealer.seal(outcome, "pending", *row, pending_id, "outcome") if row else None
+
+    def _action(self, row: Row) -> PendingAction:
+        id_, tenant, user, status, action, answer, answered_by, answered_at, outcome = row
+        name = ("pending", tenant, user, id_)
+        return replace(
+            action_from_data(self._sealer.open(action, *name, "action")),
+            status=status,
+            answer=None if answer is None else Answer(**self._sealer.open(answer, *name, "answer")),
+            answered_by=answered_by,
+            answered_at=answered_at,
+            outcome=None if outcome is None else self._sealer.open(outcome, *name, "outcome"),
+        )

@@ -1,0 +1,103 @@
+"""Retention in SQLite: whole finished runs go, and artifacts past their age or the quota; what is open stays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from functools import partial
+
+from toolpost.contracts.storage import Retention
+from toolpost.stores.appender import EventAppender
+from toolpost.stores.contents import ContentFiles
+from toolpost.stores.quota import Weighed, over_quota
+from toolpost.stores.reader import Reader
+from toolpost.stores.writer import Writer
+
+# Few enough that other writes do not wait long behind one step.
+RUNS_A_STEP = 200
+FILES_A_STEP = 500
+
+_UNSETTLED = "SELECT run_id FROM pending WHERE status IN ('open', 'claimed')"
+_OLD_RUNS = f"""
+SELECT run_id FROM runs WHERE status IN ('completed', 'failed') AND updated_at < ? AND run_id NOT IN ({_UNSETTLED})
+AND run_id NOT IN (SELECT run_id FROM journal WHERE result IS NULL) LIMIT {RUNS_A_STEP}
+"""  # noqa: S608 - constants, here and below
+_THESE = "(SELECT value FROM json_each(:runs))"
+_OF_RUNS = {
+    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM events WHERE run_id IN {_THESE})",  # noqa: S608
+    "events": f"DELETE FROM events WHERE run_id IN {_THESE}",  # noqa: S608
+    "journal": f"DELETE FROM journal WHERE run_id IN {_THESE}",  # noqa: S608
+    "pending": f"DELETE FROM pending WHERE run_id IN {_THESE}",  # noqa: S608
+    "runs": f"DELETE FROM runs WHERE run_id IN {_THESE}",  # noqa: S608
+}
+_BY_AGE = {
+    "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
+    "journal": "DELETE FROM journal WHERE result IS NOT NULL AND at < :cutoff AND run_id NOT IN (SELECT run_id FROM runs)",
+    "pending": """
+        DELETE FROM pending WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff
+        AND run_id NOT IN (SELECT run_id FROM runs)
+    """,
+    "cancels": "DELETE FROM cancels WHERE at < :cutoff",
+    "artifacts": f"DELETE FROM artifacts WHERE created_at < :cutoff AND run_id NOT IN ({_UNSETTLED})",  # noqa: S608
+}
+_WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"
+_SPARED = f"SELECT id FROM artifacts WHERE run_id IN ({_UNSETTLED})"  # noqa: S608
+
+
+class Pruner:
+    """Removes in small steps, each a transaction of the writer."""
+
+    def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, files: ContentFiles) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._appender = appender
+        self._files = files
+
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        """How many rows and files of each kind were removed."""
+        removed = Counter(dict.fromkeys(("runs", "events", "journal", "pending", "keys", "cancels", "artifacts", "files"), 0))
+        if retention.max_age_s is not None:
+            cutoff = now - retention.max_age_s
+            while step := await self._writer.submit(partial(self._prune_runs, cutoff=cutoff)):
+                removed.update(step)
+            removed.update(await self._writer.submit(partial(_prune_by_age, cutoff=cutoff)))
+        if retention.max_artifact_bytes is not None:
+            over = partial(_prune_over_quota, max_bytes=retention.max_artifact_bytes)
+            removed["artifacts"] += await self._writer.submit(over)
+        removed["files"] = await self._prune_files(now)
+        return dict(removed)
+
+    def _prune_runs(self, db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
+        self._appender.save_heads(db)  # A run that goes on in this very transaction is not old.
+        runs = [run_id for (run_id,) in db.execute(_OLD_RUNS, (cutoff,))]
+        if not runs:
+            return {}
+        values = {"runs": json.dumps(runs)}
+        removed = {table: db.execute(sql, values).rowcount for table, sql in _OF_RUNS.items()}
+        self._appender.drop(runs)
+        return removed
+
+    async def _prune_files(self, now: float) -> int:
+        """Remove files without a row: after the rows are gone for good, and while nobody can add one."""
+        await asyncio.to_thread(self._files.sweep, now)
+        names = await asyncio.to_thread(lambda: set(self._files.names()))
+        known = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
+        stray = sorted(names - known)
+        steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
+        return sum([await self._writer.submit(partial(self._delete_unnamed, names=step)) for step in steps])
+
+    def _delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
+        named = "SELECT 1 FROM artifacts WHERE sha256 = ?"
+        return sum(self._files.delete(name) for name in names if not db.execute(named, (name,)).fetchone())
+
+
+def _prune_by_age(db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
+    return {table: db.execute(sql, {"cutoff": cutoff}).rowcount for table, sql in _BY_AGE.items()}
+
+
+def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
+    spared = {row[0] for row in db.execute(_SPARED)}
+    gone = over_quota((Weighed(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
+    return db.execute("DELETE FROM artifacts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(gone),)).rowcount

@@ -1,0 +1,33 @@
+"""Which artifacts must go so that the rest fits: the oldest first, content that is shared counted once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Weighed(NamedTuple):
+    """An artifact as far as the quota goes."""
+
+    id: str
+    sha256: str
+    size: int
+
+
+def over_quota(oldest_first: Iterable[Weighed], *, spared: frozenset[str] | set[str], max_bytes: int) -> list[str]:
+    """The ids to remove; those in `spared` stay, whatever they weigh."""
+    artifacts = list(oldest_first)
+    holders = Counter(artifact.sha256 for artifact in artifacts)
+    total = sum({artifact.sha256: artifact.size for artifact in artifacts}.values())
+    gone: list[str] = []
+    for artifact in artifacts:
+        if total <= max_bytes:
+            break
+        if artifact.id in spared:
+            continue
+        gone.append(artifact.id)
+        holders[artifact.sha256] -= 1
+        if not holders[artifact.sha256]:
+            total -= artifact.size
+    return gone

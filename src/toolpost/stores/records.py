@@ -1,0 +1,43 @@
+"""Questions and answers as plain data, and back."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Answer, PendingAction, Question
+
+# What changes in the life of a question stands beside the record, not in it.
+_CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome"})
+_KEPT = tuple(field.name for field in fields(PendingAction) if field.name not in _CHANGING)
+_QUESTION = tuple(field.name for field in fields(Question))
+_ANSWER = tuple(field.name for field in fields(Answer))
+
+
+def action_to_data(action: PendingAction) -> dict[str, Any]:
+    """The part of a pending action that never changes."""
+    return {
+        **{name: getattr(action, name) for name in _KEPT},
+        "question": {name: getattr(action.question, name) for name in _QUESTION},
+        "answers": {key: answer_to_data(answer) for key, answer in action.answers.items()},
+    }
+
+
+def action_from_data(data: dict[str, Any]) -> PendingAction:
+    """A pending action as it was added."""
+    answerers = data["answerers"]
+    return PendingAction(
+        **{
+            **data,
+            "question": Question(**data["question"]),
+            "asked_by": Principal(*data["asked_by"]),
+            "answers": {key: Answer(**answer) for key, answer in data["answers"].items()},
+            "answerers": None if answerers is None else tuple(answerers),
+        }
+    )
+
+
+def answer_to_data(answer: Answer) -> dict[str, Any]:
+    """An answer as plain data."""
+    return {name: getattr(answer, name) for name in _ANSWER}

@@ -1,0 +1,32 @@
+"""JSON documents sealed to the row they stand in, so that a row given to another user does not open."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import Sealer
+
+
+class RowSealer:
+    """Seals values to rows; a row is named by its table, its owner and its key."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    def seal(self, value: Any, *row: str) -> bytes:
+        """The value, sealed; StoreError when it is not JSON."""
+        return self._sealer.seal(to_json(value, row[0]), row=json.dumps(row))
+
+    def open(self, sealed: bytes, *row: str) -> Any:
+        """The value that was sealed for this row."""
+        return json.loads(self._sealer.open(sealed, row=json.dumps(row)))
+
+
+def to_json(value: Any, what: str) -> bytes:
+    """A value as the bytes of a JSON document."""
+    try:
+        return json.dumps(value, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise StoreError(f"{what}: a value that is not JSON cannot be kept ({exc}); use plain data", cause=exc) from exc

@@ -1,0 +1,137 @@
+"""The store in one folder: a SQLite database, its lock files and its artifacts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import (
+    ArtifactStore,
+    CancelStore,
+    EventLog,
+    Journal,
+    KeyStore,
+    PendingStore,
+    Retention,
+    Sealer,
+)
+from toolpost.stores.appender import EventAppender
+from toolpost.stores.artifacts import SQLiteArtifactStore
+from toolpost.stores.cancels import SQLiteCancelStore
+from toolpost.stores.contents import ContentFiles
+from toolpost.stores.database import open_writable
+from toolpost.stores.events import SQLiteEventLog
+from toolpost.stores.journal import SQLiteJournal
+from toolpost.stores.keys import SQLiteKeyStore
+from toolpost.stores.liveness import Liveness
+from toolpost.stores.pending import SQLitePendingStore
+from toolpost.stores.pruning import Pruner
+from toolpost.stores.reader import Reader
+from toolpost.stores.sealing import RowSealer
+from toolpost.stores.state import SealedStateStore, SQLiteShelf
+from toolpost.stores.transactions import Transactor
+from toolpost.stores.writer import Writer
+
+DATABASE = "toolpost.db"
+OWNERS = "owners"
+ARTIFACTS = "artifacts"
+
+
+def open_sqlite_store(
+    data_dir: Path,
+    *,
+    sealer: Sealer,
+    clock: Callable[[], float] = time.time,
+    queue_limit: int = 50_000,
+    busy_s: float = 5.0,
+) -> SQLiteStore:
+    """Open the store in a folder, made if it is not there; StoreError says why not and what to do.
+
+    `queue_limit` is how many events may wait before emitters are asked to; `busy_s`
+    how long another process may hold the database.
+    """
+    _make_folder(data_dir)
+    liveness = Liveness(data_dir / OWNERS)
+    path = data_dir / DATABASE
+    try:
+        db = open_writable(path, busy_s=busy_s)
+    except StoreError:
+        liveness.release()
+        raise
+    appender = EventAppender()
+    writer = Writer(Transactor(db, appender, path=path), limit=queue_limit)
+    reader = Reader(path, busy_s=busy_s)
+    files = ContentFiles(data_dir / ARTIFACTS)
+    pruner = Pruner(writer, reader, appender=appender, files=files)
+    return SQLiteStore(
+        writer, reader, pruner=pruner, files=files, sealer=RowSealer(sealer), liveness=liveness, clock=clock
+    )
+
+
+class SQLiteStore:
+    """All that one Toolbox remembers, in one folder that several processes may share."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        *,
+        pruner: Pruner,
+        files: ContentFiles,
+        sealer: RowSealer,
+        liveness: Liveness,
+        clock: Callable[[], float],
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._pruner = pruner
+        self._liveness = liveness
+        self.events: EventLog = SQLiteEventLog(writer, reader)
+        self.journal: Journal = SQLiteJournal(writer, reader, sealer=sealer, liveness=liveness)
+        self.pending: PendingStore = SQLitePendingStore(writer, reader, sealer=sealer, liveness=liveness)
+        self.keys: KeyStore = SQLiteKeyStore(writer, sealer=sealer, liveness=liveness, clock=clock)
+        self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
+        self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)
+        self.state = SealedStateStore(SQLiteShelf(writer, reader), sealer)
+
+    @property
+    def owner_id(self) -> str:
+        """Under which this store's intents, claims and keys stand."""
+        return self._liveness.owner_id
+
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        return await self._pruner.prune(retention, now=now)
+
+    async def close(self) -> None:
+        """Write what waits and let go; StoreError says what could not be written."""
+        try:
+            await self._writer.close()
+        finally:
+            await self._reader.close()
+            self._liveness.release()
+
+    async def __aenter__(self) -> SQLiteStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as exc:
+        raise StoreError(
+            f"data folder {str(path)!r} is, or lies in, a file; move it away or set data_dir to another folder", cause=exc
+        ) from exc
+    except OSError as exc:
+        raise StoreError(
+            f"data folder {str(path)!r} cannot be made: {exc.strerror}; "
+            "give this user write permission or set data_dir to another folder",
+            cause=exc,
+        ) from exc

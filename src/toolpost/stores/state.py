@@ -1,0 +1,102 @@
+"""A planner's memory: its events, its remote halves and its pauses, sealed on a shelf."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from hashlib import sha256
+from typing import Any, Protocol
+
+from toolpost.contracts.events import EventCode, RemoteBinding, StoredEvent
+from toolpost.stores.reader import Reader
+from toolpost.stores.sealing import RowSealer
+from toolpost.stores.writer import Writer
+
+_EVENT = tuple(field.name for field in fields(StoredEvent))
+
+
+class Shelf(Protocol):
+    """Where sealed documents stand: by kind, key and item."""
+
+    async def put(self, kind: str, key: str, item: str, body: bytes) -> None:
+        """Keep a document; replaces the one that stood there."""
+        ...
+
+    async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
+        """The documents under a key with their items, in the order of the items."""
+        ...
+
+
+class SealedStateStore:
+    """Fulfils `StateStore` and `PlannerStateStore` on any shelf.
+
+    A pause's token resumes it, so only its hash is kept.
+    """
+
+    def __init__(self, shelf: Shelf, sealer: RowSealer) -> None:
+        self._shelf = shelf
+        self._sealer = sealer
+
+    async def save_event(self, event: StoredEvent) -> None:
+        data = {**{name: getattr(event, name) for name in _EVENT}, "code": int(event.code)}
+        await self._put("event", event.trace_id, f"{event.seq:012d}", {**data, "payload": dict(event.payload)})
+
+    async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
+        documents = await self._all("event", trace_id)
+        return [StoredEvent(**{**data, "code": EventCode(data["code"])}) for data in documents]
+
+    async def save_remote_binding(self, binding: RemoteBinding) -> None:
+        item = json.dumps([binding.agent_url, binding.task_id])
+        await self._put("binding", binding.trace_id, item, asdict(binding))
+
+    async def load_remote_bindings(self, trace_id: str) -> Sequence[RemoteBinding]:
+        """Where remote agents keep their sides of a run."""
+        return [RemoteBinding(**data) for data in await self._all("binding", trace_id)]
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        await self._put("pause", _fingerprint(token), "", payload)
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        found: list[dict[str, Any]] = await self._all("pause", _fingerprint(token))
+        return found[0] if found else {}
+
+    async def _put(self, kind: str, key: str, item: str, value: Any) -> None:
+        await self._shelf.put(kind, key, item, self._sealer.seal(value, "state", kind, key, item))
+
+    async def _all(self, kind: str, key: str) -> list[Any]:
+        found = await self._shelf.all(kind, key)
+        return [self._sealer.open(body, "state", kind, key, item) for item, body in found]
+
+
+class SQLiteShelf:
+    """The shelf in a table."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def put(self, kind: str, key: str, item: str, body: bytes) -> None:
+        sql = "INSERT OR REPLACE INTO state (kind, key, item, body) VALUES (?, ?, ?, ?)"
+        await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, body)).close())
+
+    async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
+        sql = "SELECT item, body FROM state WHERE kind = ? AND key = ? ORDER BY item"
+        return await self._reader.query(lambda db: db.execute(sql, (kind, key)).fetchall())
+
+
+class MemoryShelf:
+    """The shelf in a dict."""
+
+    def __init__(self) -> None:
+        self._documents: dict[tuple[str, str], dict[str, bytes]] = {}
+
+    async def put(self, kind: str, key: str, item: str, body: bytes) -> None:
+        self._documents.setdefault((kind, key), {})[item] = body
+
+    async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
+        return sorted(self._documents.get((kind, key), {}).items())
+
+
+def _fingerprint(token: str) -> str:
+    return sha256(token.encode()).hexdigest()

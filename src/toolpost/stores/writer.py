@@ -1,0 +1,174 @@
+"""The one thread that writes: it takes whatever waits, commits it at once, and answers those who wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.events import RunEvent
+from toolpost.stores.database import store_error
+from toolpost.stores.replies import Reply, send
+from toolpost.stores.transactions import Item, Job, Stop, Transactor
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+
+BATCH = 16_384
+LINGER_S = 0.005
+FIRST_BACKOFF_S = 0.1
+LAST_BACKOFF_S = 2.0
+EXIT_PATIENCE_S = 10.0
+
+
+class Writer:
+    """Groups what waits into transactions, in the order it came; one sync to disk for each.
+
+    Events alone may wait a few milliseconds for company; a function never does.
+    When a transaction fails its functions are told, its events are kept and tried
+    again for ever. Nothing that was put is dropped.
+    """
+
+    def __init__(self, transactor: Transactor, *, limit: int) -> None:
+        self._transactor = transactor
+        self._limit = limit
+        self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._held: list[Item] = []
+        self._in_hand = 0
+        self._trouble: StoreError | None = None
+        self._backoff_s = FIRST_BACKOFF_S
+        self._drainers: deque[asyncio.Future[None]] = deque()
+        self._urgent = threading.Event()
+        self._stopping = threading.Event()
+        self.put: Callable[[RunEvent], None] = self._queue.put
+        self._thread = threading.Thread(target=self._run, name="toolpost-writer", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop_at_exit)
+
+    @property
+    def waiting(self) -> int:
+        """How much was put and is not yet durable."""
+        return self._queue.qsize() + self._in_hand
+
+    @property
+    def congested(self) -> bool:
+        """Whether more waits than the limit."""
+        return self._queue.qsize() + self._in_hand > self._limit
+
+    async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` within the next transaction; returns when that is durable."""
+        if self._stopping.is_set():
+            self._refuse(work)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.put(Job(work, future))
+        self._urgent.set()
+        return await future
+
+    async def flush(self) -> None:
+        """Wait until all that was put is durable."""
+        if self.waiting:
+            await self.submit(_nothing)
+
+    async def drain(self) -> None:
+        """Wait until at most half of the limit waits."""
+        if not self.congested:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._drainers.append(future)
+        self._urgent.set()
+        self._answer_drainers()  # The writer may have caught up, or failed, just before it could see this one.
+        await future
+
+    async def close(self) -> None:
+        """Write what waits and end; StoreError says how many events could not be written."""
+        if self._stopping.is_set():
+            return
+        self._stop()
+        await asyncio.to_thread(self._thread.join)
+        newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
+            raise StoreError(f"{lost} events were not written: {self._trouble}", cause=self._trouble)
+
+    def _run(self) -> None:
+        while True:
+            self._write(self._take())
+            self._answer_drainers()
+            if self._stopping.is_set() and (self._trouble is not None or not self.waiting):
+                break
+            if self._trouble is not None:
+                self._stopping.wait(self._backoff_s)
+                self._backoff_s = min(self._backoff_s * 2, LAST_BACKOFF_S)
+        self._transactor.close()
+
+    def _take(self) -> list[Item]:
+        """The next batch: what an earlier failure left, else what waits; sleeps while nothing does."""
+        batch = self._held[:BATCH]
+        del self._held[:BATCH]
+        if not batch:
+            batch = [self._queue.get()]
+            if self._queue.qsize() < BATCH:
+                self._urgent.wait(LINGER_S)
+        self._urgent.clear()
+        room = min(self._queue.qsize(), BATCH - len(batch))
+        self._in_hand = len(self._held) + len(batch) + room
+        batch.extend(self._queue.get_nowait() for _ in range(room))
+        return batch
+
+    def _write(self, batch: list[Item]) -> None:
+        try:
+            replies = self._transactor.commit(batch)
+        except Exception as exc:  # noqa: BLE001 - whatever it was, nothing is lost and it is tried again
+            self._keep(batch, store_error(exc, self._transactor.path))
+            return
+        self._trouble, self._backoff_s = None, FIRST_BACKOFF_S
+        self._in_hand = len(self._held)
+        send(replies)
+
+    def _keep(self, batch: list[Item], trouble: StoreError) -> None:
+        """After a failed transaction: keep the events for another try, tell the functions."""
+        self._trouble = trouble
+        newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        items = [*batch, *self._held, *newer]
+        self._held = [item for item in items if isinstance(item, RunEvent)]
+        self._in_hand = len(self._held)
+        send(Reply(item.future, error=_again(trouble)) for item in items if isinstance(item, Job))
+
+    def _answer_drainers(self) -> None:
+        trouble = self._trouble
+        if trouble is None and self.waiting > self._limit // 2:
+            return
+        with contextlib.suppress(IndexError):  # Two threads may empty it at once.
+            while True:
+                send([Reply(self._drainers.popleft(), error=trouble and _again(trouble))])
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self.put = self._refuse
+        self._queue.put(Stop())
+        self._urgent.set()
+        atexit.unregister(self._stop_at_exit)
+
+    def _stop_at_exit(self) -> None:
+        """A program that ends without closing its store still gets its events written."""
+        self._stop()
+        self._thread.join(EXIT_PATIENCE_S)
+
+    def _refuse(self, item: object) -> NoReturn:
+        raise StoreError(f"the store at {str(self._transactor.path)!r} is closed; open it again to go on")
+
+
+def _nothing(_: sqlite3.Connection) -> None:
+    """What is run to learn that all before it is durable."""
+
+
+def _again(error: StoreError) -> StoreError:
+    """The same error as an object of its own: each waiter raises one."""
+    return StoreError(error.message, cause=error.__cause__)

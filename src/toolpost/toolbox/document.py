@@ -1,0 +1,188 @@
+"""A YAML file as plain data: read strictly, with `${VAR}` replaced from the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.jsontypes import is_array, is_object
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_NODES = 100_000
+MAX_DEPTH = 64
+# Shorter values ("1", "on") are no secrets, and hiding them would hide half of every text.
+MIN_SECRET = 4
+# Where a variable holds a place on disk, which is no secret and must stay readable.
+_PLACES = frozenset({"data_dir", "dataDir", "allowed_paths", "allowedPaths", "cwd"})
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]*)(?P<end>\}?)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Keys = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a file says, and the values in it that came from variables."""
+
+    data: dict[str, Any]
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> Document:
+    """Read a file that holds one mapping; an empty file is an empty mapping."""
+    data = _parse(_text(path, shown), shown)
+    if data is None:
+        return Document(data={})
+    if not isinstance(data, dict):
+        raise ConfigError(f"{shown} must hold keys and values (such as `policy: standard`), not {kind_of(data)}")
+    substitution = _Substitution(shown, environ)
+    replaced = substitution.walk(data, ())
+    substitution.complain()
+    return Document(data=replaced, secrets=frozenset(substitution.secrets))
+
+
+def key_text(keys: Keys) -> str:
+    """A place in the document as people write it: `sources[0].name`."""
+    parts = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys]
+    return "".join(parts).removeprefix(".")
+
+
+def kind_of(value: Any) -> str:
+    """What kind of thing YAML made of a value."""
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case str():
+            return "text"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def _text(path: Path, shown: str) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"configuration file {shown!r} does not exist; check --config or the folder") from None
+    except OSError as error:
+        raise ConfigError(f"configuration file {shown!r} cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"configuration file {shown!r} is larger than {MAX_BYTES} bytes")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration file {shown!r} is not UTF-8 text (byte {error.start})") from None
+
+
+def _parse(text: str, shown: str) -> Any:
+    # The error's own text quotes the file, which may hold secrets; only its problem and line are told.
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{shown}{line}: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or number that Python cannot hold
+        raise ConfigError(f"{shown} is not valid YAML: {getattr(error, 'reason', error)}") from None
+    except RecursionError:
+        raise ConfigError(f"{shown} is nested more than {MAX_DEPTH} deep") from None
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Plain data only, and no key twice: YAML would silently keep the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - yaml's signature
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                problem = f"key {key.value!r} is there twice (first in line {seen[key.value]}); keep one"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen[key.value] = line
+        return super().construct_mapping(node, deep)
+
+
+class _Substitution:
+    """One walk through a document; all missing variables are told at once."""
+
+    def __init__(self, shown: str, environ: Mapping[str, str]) -> None:
+        self.secrets: set[str] = set()
+        self._shown = shown
+        self._environ = environ
+        self._missing: dict[str, str] = {}
+        self._nodes = 0
+
+    def walk(self, value: Any, keys: Keys) -> Any:
+        self._count(keys)
+        if isinstance(value, str):
+            return self._replaced(value, keys)
+        if is_array(value):
+            return [self.walk(item, (*keys, n)) for n, item in enumerate(value)]
+        if is_object(value):
+            named = {self._key(key, keys): item for key, item in value.items()}
+            return {key: self.walk(item, (*keys, key)) for key, item in named.items()}
+        return value
+
+    def complain(self) -> None:
+        """Raise when a variable was missing."""
+        if self._missing:
+            listed = ", ".join(f"{name} (at {place})" for name, place in self._missing.items())
+            one = "variable is" if len(self._missing) == 1 else "variables are"
+            raise ConfigError(
+                f"{self._shown}: environment {one} not set: {listed}; set it, or write $${{...}} for a plain $"
+            )
+
+    def _count(self, keys: Keys) -> None:
+        """Aliases can make a small file endless."""
+        self._nodes += 1
+        if len(keys) > MAX_DEPTH:
+            raise ConfigError(f"{self._shown} is nested more than {MAX_DEPTH} deep")
+        if self._nodes > MAX_NODES:
+            raise ConfigError(f"{self._shown} holds more than {MAX_NODES} values; its aliases multiply")
+
+    def _key(self, key: Any, keys: Keys) -> str:
+        if not isinstance(key, str):
+            place = f" below {key_text(keys)!r}" if keys else ""
+            raise ConfigError(f"{self._shown}: key {key!r}{place} is {kind_of(key)}, not text; put it in quotes")
+        return key
+
+    def _replaced(self, text: str, keys: Keys) -> str:
+        return "".join(self._pieces(text, keys)) if "${" in text else text
+
+    def _pieces(self, text: str, keys: Keys) -> Iterator[str]:
+        end = 0
+        for found in _REFERENCE.finditer(text):
+            yield text[end : found.start()]
+            yield "${" if found["name"] is None else self._value(found, keys)
+            end = found.end()
+        yield text[end:]
+
+    def _value(self, found: re.Match[str], keys: Keys) -> str:
+        name = found["name"]
+        if not found["end"] or not _VARIABLE.fullmatch(name):
+            wrong = f"{self._shown}: {key_text(keys)} has a `${{` that is not a variable"
+            raise ConfigError(f"{wrong}; write ${{NAME}}, or $${{ to mean it literally")
+        value = self._environ.get(name)
+        if value is None:
+            self._missing.setdefault(name, key_text(keys))
+            return ""
+        if len(value) >= MIN_SECRET and _PLACES.isdisjoint(keys):
+            self.secrets.add(value)
+        return value

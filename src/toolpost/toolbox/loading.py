@@ -1,0 +1,126 @@
+"""From `toolpost.yaml` to settings: found, read, checked, and with its paths made absolute."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.errors import ConfigError
+from toolpost.toolbox.complaints import complaint
+from toolpost.toolbox.document import MIN_SECRET, Document, read_document
+from toolpost.toolbox.settings import McpServerSettings, Settings, ToolsSettings
+
+FILE_NAME = "toolpost.yaml"
+# Transports whose connection can be a file; for the others it is a command or an address.
+_FILE_TRANSPORTS = frozenset(TransportType) - {TransportType.MCP, TransportType.CLI, TransportType.WEBSOCKET}
+_SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSettings:
+    """Settings, the file they came from (None: defaults alone), and the secrets that must never be told."""
+
+    settings: Settings
+    path: Path | None
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+def load_settings(
+    path: Path | None, *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> LoadedSettings:
+    """Read the given file, or `toolpost.yaml` of the working folder if there is one; ConfigError says what is wrong."""
+    here = (cwd or Path.cwd()).absolute()
+    file = here / path if path is not None else _found(here)
+    if file is None:
+        return LoadedSettings(settings=_anchored(Settings(), here), path=None)
+    shown = _shown(file, here)
+    document = read_document(file, shown=shown, environ=os.environ if environ is None else environ)
+    settings = _validated(document, shown)
+    secrets = document.secrets.union(_literal_secrets(settings))
+    return LoadedSettings(settings=_anchored(settings, file.parent), path=file, secrets=secrets)
+
+
+def _found(folder: Path) -> Path | None:
+    file = folder / FILE_NAME
+    return file if file.exists() else None
+
+
+def _shown(file: Path, here: Path) -> str:
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)
+
+
+def _validated(document: Document, shown: str) -> Settings:
+    try:
+        return Settings.model_validate(document.data)
+    except ValidationError as error:
+        text = complaint(error, model=Settings, data=document.data, shown=shown, secrets=document.secrets)
+    # Outside the handler: pydantic's own error quotes the values, and a traceback would show it.
+    raise ConfigError(text)
+
+
+def _literal_secrets(settings: Settings) -> Iterator[str]:
+    """Secrets that were written into the file as they are."""
+    key = settings.tools.web_search.api_key
+    if key is not None:
+        yield key.get_secret_value()
+    for source in settings.all_sources():
+        yield from _secret_values({**source.auth_config, **source.env})
+
+
+def _secret_values(named: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in named.items():
+        if isinstance(value, Mapping):
+            yield from _secret_values(cast("Mapping[str, Any]", value))
+        elif isinstance(value, str) and len(value) >= MIN_SECRET and _SECRET_NAME.search(name):
+            yield value
+
+
+def _anchored(settings: Settings, folder: Path) -> Settings:
+    data_dir = None if settings.data_dir is None else _absolute(settings.data_dir, folder)
+    sources = [_anchored_source(source, folder) for source in settings.sources]
+    tools = _anchored_tools(settings.tools, folder)
+    return settings.model_copy(update={"data_dir": data_dir, "sources": sources, "tools": tools})
+
+
+def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolConfig:
+    changes: dict[str, str] = {}
+    if source.cwd is not None:
+        changes["cwd"] = str(_absolute(source.cwd, folder))
+    if source.transport in _FILE_TRANSPORTS and _is_file(source.connection):
+        changes["connection"] = str(_absolute(source.connection, folder))
+    return source.model_copy(update=changes)
+
+
+def _anchored_tools(tools: ToolsSettings, folder: Path) -> ToolsSettings:
+    paths = ["data"] if tools.allowed_paths is None else tools.allowed_paths
+    allowed = [_absolute(path, folder) for path in paths]
+    servers = [_anchored_server(server, folder) for server in tools.mcp_servers]
+    return tools.model_copy(update={"allowed_paths": allowed, "mcp_servers": servers})
+
+
+def _anchored_server(server: McpServerSettings, folder: Path) -> McpServerSettings:
+    if server.cwd is None:
+        return server
+    return server.model_copy(update={"cwd": str(_absolute(server.cwd, folder))})
+
+
+def _is_file(connection: str) -> bool:
+    """Whether a connection is written as a file: `./x`, `~/x`, `x.py`; a URL or a module's name is not."""
+    if "://" in connection:
+        return False
+    return connection.startswith((".", "/", "~")) or connection.endswith((".py", ".json", ".yaml", ".yml"))
+
+
+def _absolute(path: str | Path, folder: Path) -> Path:
+    try:
+        own = Path(path).expanduser()
+    except RuntimeError:  # ~someone, who has no home here
+        own = Path(path)
+    return Path(os.path.normpath(folder / own))

@@ -1,0 +1,94 @@
+"""Plug-ins: tools and sources that installed distributions offer through entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
+
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.tools import Tool, ToolSource
+
+TOOLS_GROUP = "toolpost.tools"
+SOURCES_GROUP = "toolpost.sources"
+
+SourceFactory: TypeAlias = Callable[[ExternalToolConfig], ToolSource]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugins:
+    """What the installed plug-ins offer, and what is wrong with those that offer nothing.
+
+    Factories are kept by the transport they serve.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    source_factories: Mapping[str, SourceFactory] = field(default_factory=lambda: MappingProxyType({}))
+    problems: tuple[str, ...] = ()
+
+
+def load_plugins() -> Plugins:
+    """Load every plug-in; a broken one is a problem to tell of, never a crash."""
+    collected = _Collected()
+    for point in _points(TOOLS_GROUP):
+        collected.take(point, collected.add_tools)
+    for point in _points(SOURCES_GROUP):
+        collected.take(point, collected.add_factory)
+    return Plugins(
+        tools=tuple(collected.tools),
+        source_factories=MappingProxyType(collected.factories),
+        problems=tuple(collected.problems),
+    )
+
+
+def _points(group: str) -> list[EntryPoint]:
+    """In an order that does not depend on how packages lie on the disk."""
+    return sorted(entry_points(group=group), key=lambda point: (point.name, _distribution(point), point.value))
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "unknown distribution"
+
+
+class _Collected:
+    """What was found so far."""
+
+    def __init__(self) -> None:
+        self.tools: list[Tool] = []
+        self.factories: dict[str, SourceFactory] = {}
+        self.problems: list[str] = []
+
+    def take(self, point: EntryPoint, add: Callable[[str, Any], None]) -> None:
+        try:
+            add(point.name, point.load())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code runs here, and may do anything
+            said = str(error) if isinstance(error, _UnfitError) else f"{type(error).__name__}: {error}"
+            where = f"plug-in {point.name!r} of {_distribution(point)} ({point.group} = {point.value})"
+            self.problems.append(f"{where} is left out: {said}")
+
+    def add_tools(self, name: str, value: Any) -> None:
+        offered = value() if callable(value) and not isinstance(value, Tool) else value
+        tools = [offered] if isinstance(offered, Tool) else list(_several(offered))
+        unfit = next((tool for tool in tools if not isinstance(tool, Tool)), None)
+        if unfit is not None:
+            raise _UnfitError(f"it offers {unfit!r}, which is not a tool; decorate it with @tool")
+        self.tools.extend(tools)
+
+    def add_factory(self, name: str, value: Any) -> None:
+        if not callable(value):
+            raise _UnfitError(f"it is of type {type(value).__name__}, not a function that makes a source")
+        if name in self.factories:
+            raise _UnfitError(f"another plug-in already serves the transport {name!r}; remove one of them")
+        self.factories[name] = cast("SourceFactory", value)
+
+
+class _UnfitError(TypeError):
+    """A plug-in that loads but does not offer what its group promises."""
+
+
+def _several(offered: Any) -> Iterable[Any]:
+    if not isinstance(offered, list | tuple | set | frozenset | Iterator):
+        raise _UnfitError(f"it offers something of type {type(offered).__name__}, not a tool or a list of tools")
+    return cast("Iterable[Any]", offered)

@@ -1,0 +1,254 @@
+"""What `toolpost.yaml` may say, as typed and frozen models; reading the file is `loading`'s part."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    SecretStr,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from toolpost.contracts.config import ConfigModel, ExternalToolConfig, ToolOverride, TransportType
+from toolpost.contracts.spec import SideEffects
+from toolpost.contracts.storage import Retention
+from toolpost.toolbox.durations import PATTERN, parse_duration
+from toolpost.wire.guard import allow_rules
+
+PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
+RuleAction = Literal["allow", "ask", "deny"]
+SearchProviderName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
+McpTransport = Literal["stdio", "sse", "streamable_http"]
+
+
+def _whole(value: Any) -> Any:
+    # YAML reads `yes` as true, and true counts as 1.
+    if isinstance(value, bool):
+        raise ValueError("must be a whole number")  # noqa: TRY004 - what pydantic takes for a finding
+    return value
+
+
+def _milliseconds(value: Any) -> int:
+    return round(parse_duration(value, bare="ms") * 1000)
+
+
+def _written_duration(description: str) -> WithJsonSchema:
+    numbers = {"type": "number", "exclusiveMinimum": 0}
+    return WithJsonSchema({"anyOf": [numbers, {"type": "string", "pattern": PATTERN}], "description": description})
+
+
+def _shape_of(value: Any) -> str | None:
+    match value:
+        case str():
+            return "word"
+        case list() | tuple():
+            return "list"
+        case _:
+            return None
+
+
+def _word_or_list(message: str) -> Discriminator:
+    """Decide by the value's own shape, so that a wrong one is told of once and not once per alternative."""
+    return Discriminator(_shape_of, custom_error_type="word_or_list", custom_error_message=message)
+
+
+Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Milliseconds = Annotated[
+    int, Field(ge=1), BeforeValidator(_milliseconds), _written_duration("Milliseconds, or with a unit: 500ms, 30s, 2m")
+]
+Seconds = Annotated[
+    float, BeforeValidator(parse_duration), _written_duration("Seconds, or with a unit: 500ms, 30s, 10m, 12h, 7d")
+]
+
+
+class PolicyRule(ConfigModel):
+    """What happens to the calls that match; everything a rule leaves out matches all."""
+
+    tools: list[str] = Field(default_factory=lambda: ["*"], min_length=1, description="Tool names, with * and ?")
+    sources: list[str] | None = None
+    tags: list[str] | None = None
+    side_effects: list[SideEffects] | None = None
+    destructive: bool | None = None
+    action: RuleAction
+    reason: str = ""
+
+
+Policy = Annotated[
+    Annotated[PolicyTemplate, Tag("word")] | Annotated[list[PolicyRule], Tag("list")],
+    _word_or_list("must be exploratory, standard, regulated, audit or a list of rules"),
+]
+Builtins = Annotated[
+    Annotated[Literal["all", "none"], Tag("word")] | Annotated[list[str], Tag("list")],
+    _word_or_list("must be all, none or a list of tool names"),
+]
+
+
+class WebSearchSettings(ConfigModel):
+    """Where web searches go."""
+
+    provider: SearchProviderName = "duckduckgo"
+    api_key: SecretStr | None = None
+    max_results: Count = 10
+
+
+class McpServerSettings(ConfigModel):
+    """An MCP server in the short form that agents' configuration files use."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    transport: McpTransport = "stdio"
+    command: str | None = None
+    args: list[str] = Field(default_factory=list[str])
+    env: dict[str, str] = Field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+    url: str | None = None
+    enabled: bool = True
+    required: bool = False
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.transport == "stdio" and not self.command:
+            raise ValueError("transport=stdio requires command")
+        if self.transport != "stdio" and not self.url:
+            raise ValueError(f"transport={self.transport} requires url")
+        return self
+
+    def to_external_config(self) -> ExternalToolConfig:
+        """The same server as a source like any other."""
+        connection = shlex.join([self.command or "", *self.args]) if self.transport == "stdio" else self.url or ""
+        return ExternalToolConfig(
+            name=self.name,
+            transport=TransportType.MCP,
+            connection=connection,
+            env=self.env,
+            cwd=self.cwd,
+            enabled=self.enabled,
+            required=self.required,
+        )
+
+
+class AgentSettings(ConfigModel):
+    """What agents' own configuration files call some of the keys of `tools`."""
+
+    max_concurrent_tools: Count | None = Field(default=None, description="The same as tools.maxConcurrent")
+
+
+class ToolsSettings(ConfigModel):
+    """How tools run: for how long, how many at a time, and on which files.
+
+    `allowed_paths=None` is no restriction and exists in code only: a file that
+    leaves it out means the folder `data` beside it.
+    """
+
+    timeout: Milliseconds = 30_000
+    max_concurrent: Count = 3
+    allowed_paths: list[Path] | None = None
+    web_search: WebSearchSettings = Field(default_factory=WebSearchSettings)
+    mcp_servers: list[McpServerSettings] = Field(default_factory=list[McpServerSettings])
+
+    @property
+    def timeout_s(self) -> float:
+        """The deadline of a call that nobody gave another, in seconds."""
+        return self.timeout / 1000
+
+
+class NetworkSettings(ConfigModel):
+    """Which private addresses the network guard lets through; public ones need no entry."""
+
+    allow_hosts: list[str] = Field(default_factory=list[str])
+    allow_private: bool = False
+
+    @field_validator("allow_hosts")
+    @classmethod
+    def _readable(cls, hosts: list[str]) -> list[str]:
+        allow_rules(frozenset(hosts))
+        return hosts
+
+
+class LimitSettings(ConfigModel):
+    """How much may be on the way at a time, and for how long."""
+
+    inline_bytes: Count = Field(default=32_768, description="A larger result becomes an artifact with a preview")
+    absolute_max_parallel: Count = 50
+    pending_ttl: Seconds = 7 * 86_400.0
+    retry_budget: float = Field(default=0.1, ge=0, le=1, description="Retries as a share of all calls to a source")
+    event_queue: Count = Field(default=50_000, description="Events that may wait to be written before callers wait")
+
+
+class RetentionSettings(ConfigModel):
+    """How long and how much is kept; null keeps without limit."""
+
+    max_age: Seconds | None = None
+    max_artifact_mb: float | None = Field(default=None, gt=0)
+
+    def to_retention(self) -> Retention:
+        """The limits as the store takes them."""
+        size = None if self.max_artifact_mb is None else round(self.max_artifact_mb * 1024 * 1024)
+        return Retention(max_age_s=self.max_age, max_artifact_bytes=size)
+
+
+class Settings(ConfigModel):
+    """All of `toolpost.yaml`; every part has a default that is safe on one machine."""
+
+    data_dir: Path | None = Field(default=Path(".toolpost"), description="null keeps everything in memory")
+    policy: Policy = "standard"
+    builtins: Builtins = "all"
+    sources: list[ExternalToolConfig] = Field(default_factory=list[ExternalToolConfig])
+    agent: AgentSettings = Field(default_factory=AgentSettings)
+    tools: ToolsSettings = Field(default_factory=ToolsSettings, validate_default=True)
+    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    collections: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]], description="Names for sets of tools: patterns of names, or tag:x"
+    )
+    overrides: dict[str, ToolOverride] = Field(
+        default_factory=dict[str, ToolOverride], description="What changes about a tool, by its full name"
+    )
+
+    @field_validator("tools")
+    @classmethod
+    def _one_limit(cls, tools: ToolsSettings, info: ValidationInfo) -> ToolsSettings:
+        """Take `agent.maxConcurrentTools` for `tools.maxConcurrent`; two different numbers are a mistake."""
+        agent: AgentSettings | None = info.data.get("agent")
+        other = agent.max_concurrent_tools if agent else None
+        if other is None:
+            return tools
+        if "max_concurrent" in tools.model_fields_set and tools.max_concurrent != other:
+            both = f"tools.maxConcurrent is {tools.max_concurrent} and agent.maxConcurrentTools is {other}"
+            raise ValueError(f"{both}; they are one limit, so give one of them")
+        return tools.model_copy(update={"max_concurrent": other})
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        first: dict[str, str] = {}
+        for place, name in self._named():
+            if name in first:
+                raise ValueError(
+                    f"{first[name]} and {place} are both named {name!r}; "
+                    "the name is the namespace of a source's tools, so rename one"
+                )
+            first[name] = place
+        return self
+
+    def _named(self) -> list[tuple[str, str]]:
+        sources = [(f"sources[{n}]", source.name) for n, source in enumerate(self.sources)]
+        return sources + [(f"tools.mcpServers[{n}]", server.name) for n, server in enumerate(self.tools.mcp_servers)]
+
+    def all_sources(self) -> list[ExternalToolConfig]:
+        """Every source, those written as MCP servers included."""
+        return [*self.sources, *(server.to_external_config() for server in self.tools.mcp_servers)]
+
+    def policy_data(self) -> str | list[dict[str, Any]]:
+        """The policy as plain data: a template's name, or rules that hold only what they say."""
+        if isinstance(self.policy, str):
+            return self.policy
+        return [rule.model_dump(exclude_none=True) for rule in self.policy]

@@ -1,0 +1,176 @@
+"""Which addresses are public: the IANA special-purpose registries as one table, read after unwrapping tunnels.
+
+Not a firewall: it judges an address that somebody else found, and opens nothing.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+_LOOPBACK = "loopback"
+_PRIVATE = "private use (RFC 1918)"
+_SHARED = "carrier-grade NAT"
+_UNIQUE_LOCAL = "unique local (RFC 4193)"
+_METADATA = "cloud metadata"
+_DOCUMENTATION = "documentation"
+_BENCHMARK = "benchmarking"
+_PROTOCOL = "IETF protocol assignment"
+_RESERVED = "reserved"
+
+# What people mean by "my own network": the only reasons that `allow_private` or a host name may lift.
+PRIVATE_REASONS = frozenset({_LOOPBACK, _PRIVATE, _SHARED, _UNIQUE_LOCAL})
+
+
+def judge(address: Address) -> str | None:
+    """Why this address must not be connected to, or None when it is public."""
+    if isinstance(address, IPv6Address):
+        for form, inner in _embedded(address):
+            if reason := _longest_match(int(inner), _IPV4):
+                return reason if form == _MAPPED else f"{reason} inside {form}"
+        return _longest_match(int(address), _IPV6)
+    return _longest_match(int(address), _IPV4)
+
+
+def plain(address: Address) -> Address:
+    """The IPv4 address behind an IPv4-mapped one, which the kernel treats as the same; else the address itself."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+class _Block(NamedTuple):
+    """One row of a registry as whole numbers: containment is then two comparisons."""
+
+    first: int
+    last: int
+    reason: str | None
+
+
+class _Wrapping(NamedTuple):
+    """An IPv6 form that carries an IPv4 address `shift` bits above its end, XORed with `mask`."""
+
+    form: str
+    network: IPv6Network
+    shift: int = 0
+    mask: int = 0
+
+
+def _longest_match(number: int, blocks: Iterable[_Block]) -> str | None:
+    # The blocks are sorted by prefix length, longest first, and end with the whole address space.
+    return next(block.reason for block in blocks if block.first <= number <= block.last)
+
+
+def _embedded(address: IPv6Address) -> Iterator[tuple[str, IPv4Address]]:
+    number = int(address)
+    if number <= 1:  # RFC 4291 §2.5: `::` and `::1` are not IPv4-compatible addresses
+        return
+    for form, network, shift, mask in _WRAPPINGS:
+        if address in network:
+            yield form, IPv4Address((number >> shift & _LOW_32) ^ mask)
+    if number >> 32 & _ISATAP_MASK == _ISATAP:
+        yield "ISATAP", IPv4Address(number & _LOW_32)
+
+
+_LOW_32 = 0xFFFFFFFF
+# RFC 5214 §6.1: the interface identifier 00-00-5E-FE, whatever its universal and group bits, under any prefix.
+_ISATAP = 0x00005EFE
+_ISATAP_MASK = 0xFCFFFFFF
+_MAPPED = "IPv4-mapped"
+
+_WRAPPINGS = (
+    _Wrapping(_MAPPED, IPv6Network("::ffff:0:0/96")),
+    _Wrapping("IPv4-compatible", IPv6Network("::/96")),
+    _Wrapping("IPv4-translated", IPv6Network("::ffff:0:0:0/96")),
+    _Wrapping("NAT64", IPv6Network("64:ff9b::/96")),
+    _Wrapping("local-use NAT64", IPv6Network("64:ff9b:1::/96")),
+    _Wrapping("6to4", IPv6Network("2002::/16"), shift=80),
+    _Wrapping("Teredo (server)", IPv6Network("2001::/32"), shift=64),
+    # RFC 4380 §4: the client's address is stored with every bit inverted.
+    _Wrapping("Teredo (client)", IPv6Network("2001::/32"), mask=_LOW_32),
+)
+
+
+def _blocks(*rows: tuple[str, str | None]) -> tuple[_Block, ...]:
+    networks = sorted(((ip_network(text), reason) for text, reason in rows), key=lambda row: -row[0].prefixlen)
+    return tuple(_Block(int(net[0]), int(net[-1]), reason) for net, reason in networks)
+
+
+# https://www.iana.org/assignments/iana-ipv4-special-registry: None is "globally reachable".
+# The metadata addresses are not IANA's; each cloud documents its own.
+_IPV4 = _blocks(
+    ("0.0.0.0/0", None),
+    ("0.0.0.0/8", "this network"),
+    ("0.0.0.0/32", "unspecified"),
+    ("10.0.0.0/8", _PRIVATE),
+    ("100.64.0.0/10", _SHARED),
+    ("100.100.100.200/32", _METADATA),  # Alibaba
+    ("127.0.0.0/8", _LOOPBACK),
+    ("168.63.129.16/32", _METADATA),  # Azure's wire server, inside public space
+    ("169.254.0.0/16", "link-local"),
+    ("169.254.0.23/32", _METADATA),  # Tencent
+    ("169.254.42.42/32", _METADATA),  # Scaleway
+    ("169.254.169.254/32", _METADATA),  # AWS, Google, Azure, Oracle, DigitalOcean, OpenStack and others
+    ("169.254.170.2/32", _METADATA),  # AWS ECS task credentials
+    ("169.254.170.23/32", _METADATA),  # AWS EKS pod identity
+    ("172.16.0.0/12", _PRIVATE),
+    ("192.0.0.0/24", _PROTOCOL),
+    ("192.0.0.9/32", None),  # PCP anycast
+    ("192.0.0.10/32", None),  # TURN anycast
+    ("192.0.0.192/32", _METADATA),  # Oracle Cloud, classic
+    ("192.0.2.0/24", _DOCUMENTATION),
+    ("192.31.196.0/24", None),  # AS112
+    ("192.52.193.0/24", None),  # AMT
+    ("192.88.99.0/24", "6to4 relay"),
+    ("192.168.0.0/16", _PRIVATE),
+    ("192.175.48.0/24", None),  # AS112
+    ("198.18.0.0/15", _BENCHMARK),
+    ("198.51.100.0/24", _DOCUMENTATION),
+    ("203.0.113.0/24", _DOCUMENTATION),
+    ("224.0.0.0/4", "multicast"),
+    ("240.0.0.0/4", _RESERVED),
+    ("255.255.255.255/32", "broadcast"),
+)
+
+# https://www.iana.org/assignments/iana-ipv6-special-registry; outside 2000::/3 nothing is assigned to hosts.
+# Tunnels are refused as a whole, even around a public address: no server lives there, and the relay decides
+# where a packet ends.
+_IPV6 = _blocks(
+    ("::/0", _RESERVED),
+    ("::/96", "IPv4-compatible"),
+    ("::/128", "unspecified"),
+    ("::1/128", _LOOPBACK),
+    ("::ffff:0:0/96", None),  # IPv4-mapped: judged by what it carries
+    ("64:ff9b::/96", None),  # NAT64, how an IPv6-only network reaches IPv4: judged by what it carries
+    ("64:ff9b:1::/48", "local-use NAT64"),
+    ("100::/64", "discard only"),
+    ("100:0:0:1::/64", "dummy prefix"),
+    ("2000::/3", None),
+    ("2001::/23", _PROTOCOL),
+    ("2001::/32", "Teredo"),
+    ("2001:1::1/128", None),  # PCP anycast
+    ("2001:1::2/128", None),  # TURN anycast
+    ("2001:1::3/128", None),  # DNS-SD SRP anycast
+    ("2001:2::/48", _BENCHMARK),
+    ("2001:3::/32", None),  # AMT
+    ("2001:4:112::/48", None),  # AS112
+    ("2001:20::/28", "ORCHIDv2"),  # reachable by the registry, but an identifier and never a host
+    ("2001:30::/28", None),  # DRIP
+    ("2001:db8::/32", _DOCUMENTATION),
+    ("2002::/16", "6to4"),
+    ("2620:4f:8000::/48", None),  # AS112
+    ("3fff::/20", _DOCUMENTATION),
+    ("5f00::/16", "segment routing"),
+    ("fc00::/7", _UNIQUE_LOCAL),
+    ("fd00:42::42/128", _METADATA),  # Scaleway
+    ("fd00:ec2::23/128", _METADATA),  # AWS EKS pod identity
+    ("fd00:ec2::254/128", _METADATA),  # AWS
+    ("fd20:ce::254/128", _METADATA),  # Google
+    ("fe80::/10", "link-local"),
+    ("fec0::/10", "site-local"),
+    ("ff00::/8", "multicast"),
+)

@@ -1,0 +1,281 @@
+"""The judging half of the network guard: a URL becomes a target, a target becomes addresses that may be connected to.
+
+It looks a name up once and opens no connection; whoever connects must use the addresses it returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError, ToolTimeoutError
+from toolpost.wire.addresses import PRIVATE_REASONS, judge, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from toolpost.wire.addresses import Address
+
+HTTP_SCHEMES = frozenset({"http", "https"})
+WEBSOCKET_SCHEMES = frozenset({"ws", "wss"})
+REFUSED = "address_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a URL points: `ascii_host` is what to look up and to send, `address` is set when it is a literal."""
+
+    scheme: str
+    host: str
+    port: int
+    ascii_host: str
+    address: Address | None = None
+
+
+class Resolver(Protocol):
+    """What `loop.getaddrinfo` does: the socket address is the last item of each answer."""
+
+    def __call__(self, host: str, port: int, /, *, type: int) -> Awaitable[Iterable[tuple[Any, ...]]]:
+        """Look a host up."""
+
+
+def parse_target(url: str, *, schemes: frozenset[str] = HTTP_SCHEMES) -> Target:
+    """Read where a URL points, refusing every form that two parsers could read differently."""
+    try:
+        return _read_url(url, schemes)
+    except _UnusableError as unusable:
+        message = f"the URL{_of_host(url)} is refused: {unusable}"
+        raise ToolPermissionError(message, code=REFUSED) from None
+
+
+async def resolve(
+    target: Target,
+    *,
+    allow_hosts: frozenset[str] = frozenset(),
+    allow_private: bool = False,
+    resolver: Resolver | None = None,
+    timeout_s: float = 10.0,
+) -> list[Address]:
+    """Look the target up once and return its addresses; one refused address refuses them all."""
+    rules = allow_rules(allow_hosts)
+    addresses = [target.address] if target.address else await _look_up(target, resolver, timeout_s)
+    for address in addresses:
+        reason = judge(address)
+        if reason is None or (allow_private and reason in PRIVATE_REASONS):
+            continue
+        if not any(rule.lifts(reason, target, address) for rule in rules):
+            raise _refusal(target, address, reason)
+    return list(dict.fromkeys(plain(address) for address in addresses))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowRule:
+    """One entry of `network.allow_hosts`: a name (`.example.org` for all below it) or a network, at one port or any.
+
+    A name speaks for whoever runs its DNS, so it lifts only loopback and private use;
+    an address or a network lifts whatever it holds, cloud metadata included.
+    """
+
+    name: str = ""
+    network: IPv4Network | IPv6Network | None = None
+    port: int | None = None
+
+    def lifts(self, reason: str, target: Target, address: Address) -> bool:
+        """Whether this entry allows the target to be reached at that address in spite of the reason."""
+        if self.port not in {None, target.port}:
+            return False
+        if self.network is not None:
+            return address in self.network or plain(address) in self.network
+        below = self.name.startswith(".") and target.ascii_host.endswith(self.name)
+        return reason in PRIVATE_REASONS and (below or target.ascii_host == self.name)
+
+
+@lru_cache(maxsize=128)
+def allow_rules(entries: frozenset[str]) -> tuple[AllowRule, ...]:
+    """Read `network.allow_hosts`; a wrong entry is a ConfigError, for whoever reads the configuration to find."""
+    return tuple(_read_rule(entry) for entry in sorted(entries))
+
+
+def _read_rule(entry: str) -> AllowRule:
+    try:
+        if "/" in entry or (":" in entry.replace(":", "", 1) and "[" not in entry):
+            return AllowRule(network=ip_network(entry))
+        if entry.startswith("*."):
+            host, port = _split_authority(entry[2:])
+            return AllowRule(name=f".{_ascii_name(host)}", port=port)
+        host, port = _split_authority(entry)
+        name, address = _read_host(host)
+        return AllowRule(name=name, network=ip_network(address) if address else None, port=port)
+    except ValueError as wrong:
+        forms = "host, *.host, host:port, an address or a network in CIDR form"
+        raise ConfigError(f"network.allow_hosts: {entry!r} cannot be read ({wrong}); write {forms}.") from None
+
+
+async def _look_up(target: Target, resolver: Resolver | None, timeout_s: float) -> list[Address]:
+    look_up = resolver or asyncio.get_running_loop().getaddrinfo
+    try:
+        async with asyncio.timeout(timeout_s):
+            answers = await look_up(target.ascii_host, target.port, type=socket.SOCK_STREAM)
+        addresses = [ip_address(answer[-1][0]) for answer in answers]
+    except TimeoutError as late:
+        message = f"Looking up {target.ascii_host!r} took longer than {timeout_s:g} s; check the name or the resolver."
+        raise ToolTimeoutError(message, cause=late) from late
+    except (OSError, ValueError) as failed:  # ValueError: an answer that is no address
+        message = f"Host {target.ascii_host!r} could not be found ({failed}); check the name."
+        raise ToolConnectionError(message, sent=False, cause=failed) from failed
+    if not addresses:
+        raise ToolConnectionError(f"Host {target.ascii_host!r} has no address; check the name.", sent=False)
+    return addresses
+
+
+def _refusal(target: Target, address: Address, reason: str) -> ToolPermissionError:
+    host, literal = repr(target.host), target.address is not None
+    subject = f"host {host}" if literal else f"host {host} resolves to {address}, which"
+    entry = f"{host} or {str(address)!r}" if reason in PRIVATE_REASONS and not literal else repr(str(address))
+    return ToolPermissionError(
+        f"{subject} is not a public address: {reason}. An operator can allow it with {entry} in network.allow_hosts.",
+        code=REFUSED,
+    )
+
+
+class _UnusableError(ValueError):
+    """A URL or a host that is refused for its form; the text is the reason and never quotes the URL."""
+
+
+_DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+_LAST_PORT = 65535
+_LONGEST_NAME = 253
+_LONGEST_LABEL = 63
+# \s also means every Unicode space; a lone surrogate cannot be sent at all.
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\s\ud800-\udfff]")
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
+
+
+def _read_url(url: str, schemes: frozenset[str]) -> Target:
+    if _UNSAFE.search(url):
+        raise _UnusableError("it contains whitespace, a control character or a backslash; percent-encode it")
+    scheme, _, rest = url.partition(":")
+    scheme = scheme.lower()
+    if scheme not in schemes:
+        raise _UnusableError(f"only {' and '.join(sorted(schemes))} are allowed")
+    if not rest.startswith("//"):
+        raise _UnusableError("it has no host; write scheme://host/path")
+    authority = re.split(r"[/?#]", rest[2:], maxsplit=1)[0]
+    if "@" in authority:
+        raise _UnusableError("it carries credentials; configure them as the source's auth instead")
+    host, port = _split_authority(authority)
+    ascii_host, address = _read_host(host)
+    return Target(scheme=scheme, host=host, port=port or _DEFAULT_PORTS[scheme], ascii_host=ascii_host, address=address)
+
+
+def _of_host(url: str) -> str:
+    """The host as a message may name it: nothing that could be part of a password."""
+    authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
+    if "@" in authority and url.count("@") > 1:
+        return ""
+    host = re.sub(r":[^:\]]*$", "", authority.rpartition("@")[2])
+    return f" of host {host[:80]!r}" if host else ""
+
+
+def _split_authority(authority: str) -> tuple[str, int | None]:
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        raise _UnusableError("its host or port is malformed; an IPv6 address stands in brackets, a port is a number")
+    port = int(parts["port"]) if parts["port"] else None
+    if port is not None and not 0 < port <= _LAST_PORT:
+        raise _UnusableError(f"its port is not between 1 and {_LAST_PORT}")
+    return parts["host"], port
+
+
+def _read_host(host: str) -> tuple[str, Address | None]:
+    """A host in ASCII, and its address when it is a literal in the one plain form."""
+    if len(host) > _LONGEST_NAME:
+        raise _UnusableError(f"its host is longer than {_LONGEST_NAME} characters")
+    if host.startswith("["):
+        address: Address = _ipv6(host[1:-1])
+    elif _ends_in_number(host):
+        address = _ipv4(host)
+    else:
+        return _ascii_name(host), None
+    return str(address), address
+
+
+def _ipv6(text: str) -> IPv6Address:
+    if "%" in text:
+        raise _UnusableError("an address with a zone id belongs to one machine's own links")
+    try:
+        return IPv6Address(text)
+    except ValueError:
+        raise _UnusableError("what stands in brackets is not an IPv6 address") from None
+
+
+def _ends_in_number(host: str) -> bool:
+    """Whether some resolver would read the host as an IPv4 address (the WHATWG URL standard's own test).
+
+    inet_aton takes one to four parts, each decimal, octal or hexadecimal; no top-level domain is a number.
+    """
+    folded = unicodedata.normalize("NFKC", host).replace("\u3002", ".")
+    folded = "".join(str(unicodedata.decimal(character, character)) for character in folded)
+    last = folded.rstrip(".").rpartition(".")[2]
+    return re.fullmatch(r"[0-9]+|0[xX][0-9a-fA-F]*", last) is not None
+
+
+def _ipv4(text: str) -> IPv4Address:
+    try:
+        return IPv4Address(text)
+    except ValueError:
+        raise _UnusableError(
+            "its host is a disguised or malformed address; write four plain decimal numbers, "
+            "and if it is not public list it in network.allow_hosts"
+        ) from None
+
+
+def _ascii_name(host: str) -> str:
+    """A DNS name as it is looked up: lower case, its labels in Punycode, without the root's dot."""
+    normal = host.lower() if host.isascii() else _normalised(host)
+    name = ".".join(_ascii_label(label) for label in normal.removesuffix(".").split("."))
+    if len(name) > _LONGEST_NAME:
+        raise _UnusableError(f"its host is longer than {_LONGEST_NAME} characters")
+    if normal.endswith(".") and f".{name}".endswith(".localhost"):
+        raise _UnusableError("localhost is written without a dot at its end")
+    return name
+
+
+def _normalised(host: str) -> str:
+    """UTS 46 without its tables; ß and ς stay themselves as in IDNA 2008, unlike in the standard library's codec."""
+    if any("." in unicodedata.normalize("NFKC", character) and character not in ".\uff0e" for character in host):
+        raise _UnusableError("its host hides a dot in another character")
+    composed = unicodedata.normalize("NFKC", host).replace("\u3002", ".")
+    # One character at a time: str.lower() would turn a last Σ into ς, which is another name.
+    return unicodedata.normalize("NFKC", "".join(character.lower() for character in composed))
+
+
+def _ascii_label(label: str) -> str:
+    if not label:
+        raise _UnusableError("its host is empty or has an empty part")
+    if not all(map(_fits_in_label, label)):
+        raise _UnusableError("its host has a character that no host name has")
+    encoded = label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
+    if len(encoded) > _LONGEST_LABEL:
+        raise _UnusableError(f"a part of its host is longer than {_LONGEST_LABEL} characters")
+    return encoded
+
+
+# RFC 5892 appendix A.3 to A.7: punctuation that is spelling in Catalan, Greek, Hebrew (two) and Japanese.
+_SPELLING = frozenset("\u00b7\u0375\u05f3\u05f4\u30fb")
+_IN_NAMES = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd", "Nl", "So"})
+_VARIATION_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def _fits_in_label(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character in "-_"
+    if _VARIATION_SELECTORS.match(character):  # invisible: two names would look the same
+        return False
+    return unicodedata.category(character) in _IN_NAMES or character in _SPELLING

@@ -1,0 +1,115 @@
+"""`toolpost pending`: a question is answered once, by the right person, in whatever process."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Done, Run
+
+
+@pytest.fixture
+def paused(toolpost: Run) -> str:
+    """The id of a destructive call that waits."""
+    return pause(toolpost)
+
+
+def pause(toolpost: Run, *options: str) -> str:
+    done = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', "--json", *options)
+    assert done.code == 3, done
+    return done.json["pending"]["id"]
+
+
+def test_another_process_approves_and_the_call_runs_once(child: Run, paused: str, home: Path) -> None:
+    approved = child("pending", "approve", paused, "--json")
+    again = child("pending", "approve", paused, "--json")
+
+    assert (approved.code, approved.json["status"], approved.json["content"]) == (0, "completed", "wiped disk")
+    assert (again.code, again.json["status"]) == (1, "failed")
+    assert again.json["error"]["error_code"] == "already_answered"
+    assert (home / "wiped.txt").read_text() == "disk\n"
+
+
+def test_changed_arguments_are_what_runs(toolpost: Run, paused: str, home: Path) -> None:
+    done = toolpost("pending", "approve", paused, "--args", '{"name": "cup"}', "--json")
+
+    assert (done.code, done.json["content"]) == (0, "wiped cup")
+    assert (home / "wiped.txt").read_text() == "cup\n"
+
+
+@pytest.mark.parametrize("args", ['{"name": 5}', "[1]"])
+def test_changed_arguments_are_validated_and_the_question_stays_open(toolpost: Run, paused: str, args: str) -> None:
+    done = toolpost("pending", "approve", paused, "--args", args, "--json")
+
+    assert (done.code, done.json["error"]["error_code"]) == (1, "validation_failed")
+    assert toolpost("pending", "show", paused, "--json").json["status"] == "open"
+
+
+def test_a_denied_call_is_never_run(toolpost: Run, paused: str, home: Path) -> None:
+    done = toolpost("pending", "deny", paused, "--reason", "not today", "--json")
+    again = toolpost("pending", "approve", paused, "--json")
+
+    assert (done.code, done.json["status"]) == (0, "failed")
+    assert done.json["error"]["error_code"] == "approval_denied"
+    assert "not today" in done.json["error"]["message"]
+    assert (again.code, again.json["status"]) == (1, "failed")
+    assert not (home / "wiped.txt").exists()
+
+
+def test_people_are_told_what_their_answer_did(toolpost: Run) -> None:
+    assert "was not run" in toolpost("pending", "deny", pause(toolpost)).out
+    assert toolpost("pending", "approve", pause(toolpost)).out == "wiped disk\n"
+
+
+def test_another_tenant_finds_nothing_to_answer(toolpost: Run, paused: str, home: Path) -> None:
+    def as_mallory(*command: str) -> Done:
+        return toolpost("pending", *command, "--user", "evil:mallory", "--json")
+
+    assert as_mallory("list").json == []
+    for done in (as_mallory("show", paused), as_mallory("approve", paused), as_mallory("deny", paused)):
+        assert (done.code, done.json["error"]["error_code"]) == (1, "pending_not_found")
+    assert not (home / "wiped.txt").exists()
+
+
+def test_a_colleague_of_the_same_tenant_may_answer(toolpost: Run) -> None:
+    pending_id = pause(toolpost, "--user", "acme:ann")
+
+    assert toolpost("pending", "approve", pending_id, "--user", "acme:bob", "--json").code == 0
+
+
+def test_open_questions_are_listed_and_shown_with_what_they_would_run(toolpost: Run, paused: str) -> None:
+    [listed] = toolpost("pending", "list", "--json").json
+    shown = toolpost("pending", "show", paused, "--json").json
+
+    assert listed == shown
+    assert (shown["id"], shown["status"], shown["tool_name"]) == (paused, "open", "local.wipe")
+    assert shown["arguments"] == {"name": "disk"}
+    assert paused in toolpost("pending", "list").out
+    told = toolpost("pending", "show", paused)
+    assert "disk" in told.out
+    assert f"toolpost pending approve {paused}" in told.err
+
+
+def test_answered_questions_are_listed_when_asked_for(toolpost: Run, paused: str) -> None:
+    toolpost("pending", "approve", paused)
+
+    assert "Nothing waits" in toolpost("pending", "list").out
+    [kept] = toolpost("pending", "list", "--status", "all", "--json").json
+    assert (kept["id"], kept["status"]) == (paused, "answered")
+    assert kept["answered_by"].startswith("local:")
+
+
+@pytest.mark.parametrize(("value", "read"), [("blue", "blue"), ('"red"', "red"), ("7", "7")])
+def test_a_question_of_a_tool_gets_its_answer(toolpost: Run, value: str, read: str) -> None:
+    asked = toolpost("tools", "call", "local.ask", "--json")
+
+    done = toolpost("pending", "answer", asked.json["pending"]["id"], value, "--json")
+
+    assert (asked.code, asked.json["pending"]["prompt"]) == (3, "Which colour?")
+    assert (done.code, done.json["content"]) == (0, f"painted {read}")
+
+
+def test_an_approval_takes_no_other_decision(toolpost: Run, paused: str) -> None:
+    done = toolpost("pending", "answer", paused, "--decision", "happened", "--json")
+
+    assert (done.code, done.json["status"]) == (1, "failed")
+    assert "takes approve, deny" in done.json["error"]["message"]

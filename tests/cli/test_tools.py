@@ -1,0 +1,180 @@
+"""`toolpost tools`: list, show and call."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Run
+
+CALL_KEYS = {"status", "call_id", "content", "error", "pending", "artifacts"}
+LIST_KEYS = {
+    "name",
+    "description",
+    "source",
+    "category",
+    "side_effects",
+    "replay",
+    "input_schema",
+    "output_schema",
+    "tags",
+}
+
+
+@pytest.mark.req("CLI-01")
+def test_the_list_holds_every_tool_with_its_contract(toolpost: Run) -> None:
+    done = toolpost("tools", "list", "--json")
+
+    tools = {tool["name"]: tool for tool in done.json}
+    assert done.code == 0
+    assert {"local.add", "local.wipe", "artifact_read", "artifact_search"} <= set(tools)
+    assert set(tools["local.add"]) >= LIST_KEYS
+    assert tools["local.add"]["description"] == "Add two numbers."
+    assert tools["local.add"]["input_schema"]["required"] == ["a", "b"]
+
+
+@pytest.mark.req("CLI-01")
+@pytest.mark.parametrize(
+    ("option", "value", "name"),
+    [("--source", "local", "local.add"), ("--tag", "math", "local.add"), ("--category", "data", "artifact_read")],
+)
+def test_the_list_can_be_narrowed(toolpost: Run, option: str, value: str, name: str) -> None:
+    everything = {tool["name"] for tool in toolpost("tools", "list", "--json").json}
+    narrowed = {tool["name"] for tool in toolpost("tools", "list", option, value, "--json").json}
+
+    assert name in narrowed
+    assert narrowed < everything
+    assert toolpost("tools", "list", "--tag", "nobody-has-it", "--json").json == []
+
+
+@pytest.mark.req("CLI-01", "NRT-05")
+def test_people_get_a_table_and_the_next_step(toolpost: Run) -> None:
+    done = toolpost("tools", "list")
+
+    assert "local.wipe" in done.out
+    assert "write, destructive" in done.out
+    assert "toolpost tools show NAME" in done.err
+
+
+def test_one_tool_is_shown_whole(toolpost: Run) -> None:
+    assert toolpost("tools", "show", "local.add", "--json").json["tags"] == ["math"]
+    assert "Add two numbers." in toolpost("tools", "show", "local.add").out
+
+
+def test_an_unknown_tool_is_told_with_the_nearest_name(toolpost: Run) -> None:
+    shown = toolpost("tools", "show", "local.ad", "--json")
+    called = toolpost("tools", "call", "local.ad", "--json")
+
+    for done in (shown, called):
+        assert done.code == 1
+        assert set(done.json) >= CALL_KEYS
+        assert done.json["status"] == "failed"
+        assert done.json["error"]["message"] == 'Tool "local.ad" not found. Did you mean "local.add"?'
+
+
+def test_a_call_prints_its_outcome(toolpost: Run) -> None:
+    done = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json")
+
+    assert done.code == 0
+    assert set(done.json) >= CALL_KEYS
+    assert (done.json["status"], done.json["content"], done.json["error"]) == ("completed", 5, None)
+
+
+def test_arguments_come_from_a_file_or_from_stdin_too(home: Path, toolpost: Run, child: Run) -> None:
+    (home / "args.json").write_text('{"a": 2, "b": 3}')
+
+    assert toolpost("tools", "call", "local.add", "--args", "@args.json").out == "5\n"
+    assert child("tools", "call", "local.add", "--args", "-", given='{"a": 20, "b": 3}').out == "23\n"
+
+
+@pytest.mark.parametrize("args", ['{"a": "2", "b": 3}', '{"a": 2}', '{"a": 2, "b": 3, "c": 4}', "[2, 3]", "5", "null"])
+def test_refused_arguments_are_a_failed_call(toolpost: Run, args: str) -> None:
+    done = toolpost("tools", "call", "local.add", "--args", args, "--json")
+
+    assert done.code == 1
+    assert done.json["error"]["error_code"] == "validation_failed"
+
+
+def test_people_are_told_why_a_call_failed_and_what_to_do(toolpost: Run) -> None:
+    done = toolpost("tools", "call", "local.add", "--args", '{"a": 2}')
+
+    assert (done.code, done.out) == (1, "")
+    assert "failed: Parameter validation failed" in done.err
+    assert "`toolpost tools show local.add` shows what it takes." in done.err
+
+
+def test_a_call_that_takes_too_long_fails(toolpost: Run) -> None:
+    done = toolpost("tools", "call", "local.wait", "--args", '{"seconds": 60}', "--timeout", "50ms", "--json")
+
+    assert (done.code, done.json["error"]["error_code"]) == (1, "timeout")
+
+
+def test_a_destructive_call_pauses_and_says_how_to_go_on(toolpost: Run, home: Path) -> None:
+    done = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', "--json")
+    told = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}')
+
+    assert (done.code, done.json["status"]) == (3, "paused")
+    assert done.json["pending"]["kind"] == "approval"
+    assert told.code == 3
+    assert "toolpost pending approve " in told.out
+    assert not (home / "wiped.txt").exists()
+
+
+def test_the_same_key_gives_the_same_answer(toolpost: Run) -> None:
+    def call(a: int) -> tuple[int, dict]:
+        args = json.dumps({"a": a, "b": 1})
+        done = toolpost("tools", "call", "local.add", "--args", args, "--idempotency-key", "k1", "--json")
+        return done.code, done.json
+
+    first, again, other = call(1), call(1), call(2)
+
+    assert first[1]["call_id"] == again[1]["call_id"]
+    assert (other[0], other[1]["error"]["type"]) == (1, "ToolConflictError")
+
+
+def test_what_a_tool_prints_never_mixes_with_the_answer(child: Run) -> None:
+    done = child("tools", "call", "local.noisy", "--json")
+
+    assert done.json["content"] == "quiet"
+    assert "printed" in done.err
+    assert "echoed" in done.err
+
+
+def test_what_a_tool_returns_cannot_command_the_terminal(toolpost: Run) -> None:
+    done = toolpost("tools", "call", "local.styled")
+
+    assert done.out == "\N{REPLACEMENT CHARACTER}[2Jall \N{REPLACEMENT CHARACTER}good\n"
+
+
+def test_a_large_result_names_its_artifact(toolpost: Run) -> None:
+    done = toolpost("tools", "call", "local.large", "--json")
+    told = toolpost("tools", "call", "local.large")
+
+    assert len(done.json["artifacts"]) == 1
+    assert "artifact_read" in told.err
+
+
+def test_a_source_that_fails_is_told_and_the_others_work(toolpost: Run, home: Path) -> None:
+    (home / "broken.py").write_text("import no_such_module_at_all\n")
+    (home / "toolpost.yaml").write_text(
+        "sources:\n"
+        "- {name: local, transport: python, connection: ./tools.py}\n"
+        "- {name: odd, transport: python, connection: ./broken.py}\n"
+    )
+
+    done = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json")
+
+    assert (done.code, done.json["content"]) == (0, 5)
+    assert "source 'odd' is left out: " in done.err
+    assert "no_such_module_at_all" in done.err
+
+
+def test_a_required_source_that_fails_stops_the_command(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").write_text(
+        "sources: [{name: odd, transport: python, connection: ./gone.py, required: true}]\n"
+    )
+
+    done = toolpost("tools", "list", "--json")
+
+    assert (done.code, done.json["error"]["error_code"]) == (1, "config_invalid")
+    assert "required source 'odd' failed" in done.json["error"]["message"]

@@ -1,0 +1,131 @@
+"""A reader who does what a page says, in a folder of its own, and compares what comes out."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.docs.blocks import Block, Command, commands
+from toolpost.toolbox.loading import load_settings
+
+LOGIN = "ann"  # what `local:<login>` is in the documents
+TIMEOUT_S = 60
+NOT_RUN = frozenset({"sh", "toml", "diff"})
+
+_ID = r"\b(?:ask|art|call|run)_(?:call_)?[0-9a-f]+\b"
+_VARIABLE = re.compile(r"\$\{([A-Z_]+)\}")
+
+
+class PageError(AssertionError):
+    """A page that does not hold."""
+
+
+class Reader:
+    """Follows one page; its programs know what those above them defined.
+
+    Ids differ each time, so an id shown is bound to the real one at its place.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ids: dict[str, str] = {}
+        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self._printed: str | None = None
+
+    def follow(self, block: Block) -> None:
+        """Do what one block says."""
+        if block.file_name is not None:
+            (self._folder / block.file_name).write_text(block.text, encoding="utf-8")
+            return
+        match block.language:
+            case "python":
+                self._printed = self._execute(block)
+            case "text":
+                self._compare(block.text, self._printed or "", block.place)
+            case "console":
+                self._type(block)
+            case "yaml":
+                self._configure(block)
+            case "json":
+                json.loads(block.text)
+            case language if language in NOT_RUN:
+                return
+            case other:
+                raise PageError(f"{block.place}: nobody checks a block of {other or 'no language'}")
+
+    def _execute(self, block: Block) -> str:
+        printed = io.StringIO()
+        code = compile("\n" * block.line + block.text, block.page, "exec")
+        with contextlib.redirect_stdout(printed):
+            exec(code, self._names)  # noqa: S102 - that is the test
+        return printed.getvalue()
+
+    def _type(self, block: Block) -> None:
+        last = 0
+        for command in commands(block):
+            if command.line != "echo $?" and last:
+                raise PageError(f"{block.place}: a command left with {last}, and the page does not say so")
+            last, output = self._run(command, last)
+            self._compare(command.shown, output, f"{block.place}: {command.line}")
+        if last:
+            raise PageError(f"{block.place}: the last command left with {last}, and the page does not say so")
+
+    def _run(self, command: Command, last: int) -> tuple[int, str]:
+        line = re.sub(_ID, lambda found: self._ids.get(found[0], found[0]), command.line)
+        done = subprocess.run(
+            line.replace("$?", str(last)),
+            shell=True,
+            cwd=self._folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def _compare(self, shown: str, actual: str, place: str) -> None:
+        wanted = shown.strip()
+        names: dict[str, str] = {}
+        found = re.fullmatch(self._pattern(wanted, names), actual.strip(), re.DOTALL)
+        if wanted and found is None:
+            raise PageError(f"{place}\n--- the page shows\n{wanted}\n--- it printed\n{actual}")
+        if found is not None:
+            self._ids.update({shown_id: found[group] for shown_id, group in names.items()})
+
+    def _pattern(self, shown: str, names: dict[str, str]) -> str:
+        """`...` is anything, an id is the one it was before, or any at its first appearance."""
+        parts = [self._part(part, names) for part in re.split(rf"(\.\.\.|{_ID})", shown)]
+        return "".join(parts)
+
+    def _part(self, part: str, names: dict[str, str]) -> str:
+        if part == "...":
+            return ".*?"
+        if not re.fullmatch(_ID, part):
+            return r"\s+".join(map(re.escape, re.split(r"\s+", part)))  # the width of a column may differ
+        if part in self._ids:
+            return re.escape(self._ids[part])
+        if part in names:
+            return f"(?P={names[part]})"
+        names[part] = f"id{len(names)}"
+        return f"(?P<{names[part]}>{_ID})"
+
+    def _configure(self, block: Block) -> None:
+        """A piece of toolpost.yaml holds when the settings take it."""
+        file = self._folder / "fragment.yaml"
+        file.write_text(block.text, encoding="utf-8")
+        environ = dict.fromkeys(_VARIABLE.findall(block.text), "from-the-environment")
+        load_settings(file, environ=environ)
+        file.unlink()
+
+
+def environment() -> dict[str, str]:
+    """The reader's own: the commands are on the path, and the login is that of the documents."""
+    here = str(Path(sys.executable).parent)
+    return {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}", "LOGNAME": LOGIN, "NO_COLOR": "1"}

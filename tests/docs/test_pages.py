@@ -1,0 +1,74 @@
+"""Every page does what it says: its programs run, its files load, its commands print what is shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import PAGES, ROOT, Block, blocks
+from tests.docs.reader import LOGIN, PageError, Reader
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_reader_who_follows_the_page_sees_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOGNAME", LOGIN)
+    reader = Reader(tmp_path)
+
+    for block in blocks(page.read_text(encoding="utf-8"), page=page.name):
+        reader.follow(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8"))
+
+    broken = [target for target in targets if not _leads(page, *target)]
+
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in readme] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "complaint"),
+    [
+        ("console", "$ echo one\ntwo\n", "--- the page shows\ntwo\n--- it printed\none"),
+        ("console", "$ false\n", "the last command left with 1"),
+        ("console", "$ false\n$ true\n", "a command left with 1"),
+        ("text", "what nobody printed\n", "what nobody printed"),
+        ("perl", "print 1\n", "nobody checks a block of perl"),
+    ],
+)
+def test_a_page_that_does_not_hold_is_noticed(tmp_path: Path, language: str, text: str, complaint: str) -> None:
+    with pytest.raises(PageError, match=re.escape(complaint)):
+        Reader(tmp_path).follow(Block("page.md", 1, language, text))
+
+
+def test_an_id_that_was_shown_stands_for_the_real_one_from_then_on(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+
+    reader.follow(Block("page.md", 1, "console", "$ echo ask_00ff is open\nask_1 is ...\n"))
+    reader.follow(Block("page.md", 9, "console", "$ echo answered ask_1\nanswered ask_1\n"))
+
+    with pytest.raises(PageError, match="it printed"):
+        reader.follow(Block("page.md", 20, "console", "$ echo answered ask_0abc\nanswered ask_1\n"))
+
+
+def _leads(page: Path, path: str, anchor: str) -> bool:
+    target = (page.parent / path) if path else page
+    if not target.exists():
+        return False
+    return not anchor or anchor in _anchors(target.read_text(encoding="utf-8"))
+
+
+def _anchors(text: str) -> set[str]:
+    """The names that headings get where Markdown is shown."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

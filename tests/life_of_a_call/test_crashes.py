@@ -1,0 +1,166 @@
+"""What a kill -9 leaves behind: nothing lost, nothing run twice in silence."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from toolpost import Settings, Toolbox, tool
+
+ANN = "acme:ann"
+
+HOST = dedent(
+    """
+    import asyncio, sys
+    from pathlib import Path
+    from toolpost import Settings, Toolbox, tool
+
+    folder = Path(sys.argv[1])
+
+    @tool(side_effects="write")
+    async def pay(amount: int) -> str:
+        with (folder / "ledger").open("a") as ledger:
+            ledger.write(f"{amount}\\n")
+        if not (folder / "go").exists():
+            print("inside", flush=True)
+            await asyncio.sleep(60)
+        return "paid"
+
+    @tool(side_effects="write", idempotent=True)
+    async def put(n: int) -> str:
+        print("inside", flush=True)
+        await asyncio.sleep(60)
+        return "put"
+
+    @tool(side_effects="write", destructive=True)
+    async def drop(n: int) -> str:
+        with (folder / "ledger").open("a") as ledger:
+            ledger.write(f"drop {n}\\n")
+        if not (folder / "go").exists():
+            print("inside", flush=True)
+            await asyncio.sleep(60)
+        return "dropped"
+
+    async def main():
+        async with Toolbox(tools=[pay, put, drop], settings=Settings(data_dir=folder / "data")) as box:
+            if sys.argv[2] == "answer":
+                (action,) = await box.desk.list(by="acme:ann")
+                await box.approve(action.id, by="acme:ann")
+            else:
+                name, arguments, key = sys.argv[2:5]
+                outcome = await box.call(name, eval(arguments), user="acme:ann", idempotency_key=key or None)
+                print(outcome.status, flush=True)
+
+    asyncio.run(main())
+    """
+)
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    script = folder / "host.py"
+    script.write_text(HOST)
+    command = [sys.executable, str(script), str(folder), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def kill_inside(folder: Path, *arguments: str) -> None:
+    """Start a call in another process and kill that with -9 while the tool runs."""
+    with start(folder, *arguments) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "inside\n"
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def ledger(folder: Path) -> list[str]:
+    return (folder / "ledger").read_text().splitlines()
+
+
+@tool(side_effects="write")
+async def pay(amount: int) -> str:
+    return f"paid {amount} again"
+
+
+@tool(side_effects="write", idempotent=True)
+async def put(n: int) -> str:
+    return "put"
+
+
+def reopened(folder: Path) -> Toolbox:
+    return Toolbox(tools=[pay, put], settings=Settings(data_dir=folder / "data"))
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "content"),
+    [("happened", "completed", "receipt 7"), ("not_happened", "failed", None), ("rerun", "completed", "paid 5 again")],
+)
+async def test_an_unsafe_call_interrupted_goes_to_a_person(
+    tmp_path: Path, decision: str, status: str, content: str | None
+) -> None:
+    kill_inside(tmp_path, "pay", '{"amount": 5}', "")
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+        assert action.question.kind == "unknown"
+        assert dict(action.arguments) == {"amount": 5}
+        outcome = await box.answer(action.id, "receipt 7", by=ANN, decision=decision)  # type: ignore[arg-type]
+        assert await box.desk.list(by=ANN) == []
+        told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
+        assert await box.store.events.verify(action.run_id) == []
+    assert outcome.status == status
+    assert getattr(outcome, "content", None) == content
+    assert ledger(tmp_path) == ["5"]
+    assert told[:3] == [400, 405, 440]
+    assert told[-1] == (410 if status == "completed" else 420)
+
+
+async def test_a_repeatable_call_interrupted_is_closed_as_failed_and_its_key_is_free(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "put", '{"n": 1}', "k1")
+    async with reopened(tmp_path) as box:
+        assert await box.desk.list(by=ANN) == []
+        (run,) = await box.runs(user=ANN)
+        assert run.status == "failed"
+        again = await box.call("put", {"n": 1}, user=ANN, idempotency_key="k1")
+    assert again.status == "completed"
+
+
+async def test_a_key_of_an_interrupted_unsafe_call_leads_to_its_question(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "pay", '{"amount": 5}', "k1")
+    async with reopened(tmp_path) as box:
+        again = await box.call("pay", {"amount": 5}, user=ANN, idempotency_key="k1")
+        (action,) = await box.desk.list(by=ANN)
+    assert again.status == "paused"
+    assert again.pending_id == action.id
+    assert ledger(tmp_path) == ["5"]
+
+
+async def test_an_approved_call_killed_inside_becomes_unknown_and_never_runs_by_itself(tmp_path: Path) -> None:
+    with start(tmp_path, "drop", '{"n": 1}', "") as process:
+        assert process.communicate()[0] == "paused\n"
+    kill_inside(tmp_path, "answer")
+    (tmp_path / "go").touch()
+    with start(tmp_path, "pay", '{"amount": 1}', "") as process:
+        assert process.communicate()[0] == "completed\n"
+    assert ledger(tmp_path) == ["drop 1", "1"]
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+        assert action.question.kind == "unknown"
+        assert action.tool_name == "drop"
+
+
+async def test_a_living_process_s_calls_are_left_alone(tmp_path: Path) -> None:
+    with start(tmp_path, "pay", '{"amount": 5}', "") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "inside\n"
+        async with reopened(tmp_path) as box:
+            assert await box.desk.list(by=ANN) == []
+            (run,) = await box.runs(user=ANN)
+            assert run.status == "running"
+            assert await box.cancel(run.run_id, by=ANN)
+            said = await asyncio.to_thread(process.stdout.readline)
+    assert said == "failed\n"
+    assert json.dumps(ledger(tmp_path)) == '["5"]'

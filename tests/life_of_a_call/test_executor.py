@@ -1,0 +1,100 @@
+"""The executor: hosts that tell of completion themselves."""
+
+import asyncio
+
+import pytest
+
+from tests.life_of_a_call.conftest import MakeBox
+from toolpost import EventBus, EventCode, PauseSignal, ToolContext, ToolExecutor, tool
+
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@tool(side_effects="write", destructive=True)
+async def wipe() -> None:
+    """Wipe everything."""
+
+
+@pytest.mark.req("PEXE-05", "PEXE-07", "PEXE-08", "PEXE-09", "MISC-14", "MISC-17")
+async def test_completion_is_told_by_the_host_after_its_own_state(make_box: MakeBox) -> None:
+    bus = EventBus(keep_history=True)
+    async with make_box(add) as box:
+        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        context = ToolContext("task-1", user_id="acme:ann")
+        result = await executor.execute("add", {"a": 1, "b": 2}, context)
+        before = [event.code.value for event in bus.history]
+        executor.emit_completion("add", result, context)
+    assert before == [400, 405]
+    last = bus.history[-1]
+    assert (result.success, result.result) == (True, 3)
+    assert last.code is EventCode.TOOL_CALL_COMPLETED
+    assert last.payload["result"] == 3
+    assert last.payload["duration_ms"] == result.duration_ms
+    assert bus.history[0].payload["params"] == {"a": 1, "b": 2}
+
+
+@pytest.mark.req("PEXE-10", "PTYPE-03", "PEXE-02")
+async def test_a_failure_is_a_result_never_an_exception(make_box: MakeBox) -> None:
+    bus = EventBus(keep_history=True)
+    async with make_box(add) as box:
+        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        context = ToolContext("task-1")
+        result = await executor.execute("add", {"a": "x"}, context)
+        unknown = await executor.execute("nope", {}, context)
+        executor.emit_completion("add", result, context)
+    assert not result.success
+    assert result.error is not None
+    assert result.error.startswith("Parameter validation failed")
+    assert result.error_info is not None
+    assert result.error_info["error_code"] == "validation_failed"
+    assert result.completed_at is not None
+    assert result.completed_at >= result.started_at > 1e12
+    assert unknown.error == 'Tool "nope" not found'
+    assert bus.history[-1].payload["error"] == result.error
+
+
+@pytest.mark.req("CONC-05", "PSEC-05")
+async def test_at_most_three_tools_run_at_a_time(make_box: MakeBox) -> None:
+    now, most = 0, 0
+
+    @tool(side_effects="read")
+    async def work() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.005)
+        now -= 1
+
+    bus = EventBus()
+    async with make_box(work) as box:
+        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        await asyncio.gather(*(executor.execute("work", {}, ToolContext("t")) for _ in range(10)))
+    assert most == 3
+
+
+async def test_a_pause_is_raised_with_the_address_of_its_question(make_box: MakeBox) -> None:
+    bus = EventBus()
+    async with make_box(wipe) as box:
+        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        with pytest.raises(PauseSignal) as pause:
+            await executor.execute("wipe", {}, ToolContext("t", user_id="acme:ann"))
+        (action,) = await box.desk.list(by="acme:ann")
+    assert pause.value.pending_id == action.id
+
+
+async def test_a_subscriber_hears_what_it_asked_for_and_cannot_disturb_a_call(make_box: MakeBox) -> None:
+    bus, heard = EventBus(), list[int]()
+
+    def deaf(_event: object) -> None:
+        raise RuntimeError("not listening")
+
+    bus.subscribe(EventCode.TOOL_CALL_COMPLETED, lambda event: heard.append(event.code.value))
+    stop = bus.subscribe(None, deaf)
+    async with make_box(add, sinks=[bus]) as box:
+        assert (await box.call("add", {"a": 1, "b": 1})).status == "completed"
+        stop()
+        await box.call("add", {"a": 1, "b": 1})
+    assert heard == [410, 410]

@@ -1,0 +1,141 @@
+"""Retries: only where they are safe, never more than the budget allows."""
+
+import pytest
+
+from tests.life_of_a_call.conftest import MakeBox
+from toolpost import (
+    EventCode,
+    ToolAuthError,
+    ToolCircuitOpenError,
+    ToolConnectionError,
+    ToolContext,
+    ToolRateLimitError,
+    ToolServerError,
+    tool,
+)
+
+ANN = "acme:ann"
+
+
+@pytest.mark.req("TEST-11", "GEN-04")
+async def test_a_read_that_fails_for_a_moment_is_tried_again(make_box: MakeBox) -> None:
+    tries: list[int] = []
+
+    @tool(side_effects="read")
+    async def flaky() -> int:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ToolServerError("busy", status_code=503)
+        return len(tries)
+
+    async with make_box(flaky) as box:
+        outcome = await box.call("flaky", user=ANN)
+        told = [event.code for event in await box.events(user=ANN, run_id=outcome.run_id)]
+    assert outcome.content == 3
+    assert told.count(EventCode.CALL_RETRIED) == 2
+    assert told.count(EventCode.TOOL_CALL_STARTED) == 1
+
+
+@pytest.mark.parametrize(
+    ("side_effects", "error", "tries"),
+    [
+        ("write", ToolServerError("busy", status_code=503), 1),
+        ("write", ToolConnectionError("it broke"), 1),
+        ("write", ToolConnectionError("never sent", sent=False), 3),
+        ("read", ToolConnectionError("it broke"), 3),
+        ("read", ToolServerError("odd", status_code=501), 1),
+        ("read", ToolAuthError("who are you", status_code=401), 1),
+        ("read", ConnectionResetError("by peer"), 3),
+        ("write", ConnectionResetError("by peer"), 1),
+        ("read", ValueError("a bug"), 1),
+    ],
+)
+@pytest.mark.req("TEST-11")
+async def test_a_call_is_repeated_only_where_that_helps_and_does_no_harm(
+    make_box: MakeBox, side_effects: str, error: Exception, tries: int
+) -> None:
+    count = 0
+
+    @tool(side_effects=side_effects)  # type: ignore[call-overload]
+    async def failing() -> None:
+        nonlocal count
+        count += 1
+        raise error
+
+    async with make_box(failing) as box:
+        outcome = await box.call("failing")
+    assert outcome.status == "failed"
+    assert count == tries
+
+
+async def test_a_keyed_call_is_repeated_with_the_same_key(make_box: MakeBox) -> None:
+    keys: list[str | None] = []
+
+    @tool(side_effects="external", replay="keyed", destructive=False)
+    async def pay(ctx: ToolContext) -> str:
+        keys.append(ctx.idempotency_key)
+        if len(keys) == 1:
+            raise ToolServerError("busy", status_code=503)
+        return "paid"
+
+    async with make_box(pay) as box:
+        outcome = await box.call("pay", idempotency_key="order-7")
+    assert outcome.content == "paid"
+    assert keys == ["order-7", "order-7"]
+
+
+@pytest.mark.req("ERR-06")
+async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(make_box: MakeBox) -> None:
+    @tool(side_effects="read")
+    async def limited() -> None:
+        raise ToolRateLimitError("slow down", status_code=429, retry_after_s=3600)
+
+    async with make_box(limited) as box:
+        outcome = await box.call("limited")
+    assert outcome.error.retry_after_seconds == 3600
+
+
+@pytest.mark.req("GEN-04")
+async def test_a_source_that_keeps_failing_is_left_alone_for_a_while(make_box: MakeBox) -> None:
+    count = 0
+
+    @tool(side_effects="write")
+    async def down() -> None:
+        nonlocal count
+        count += 1
+        raise ToolServerError("down", status_code=503)
+
+    async with make_box(down) as box:
+        for _ in range(5):
+            await box.call("down", user=ANN)
+        refused = await box.call("down", user=ANN)
+        told = await box.store.events.read(run_id="source_down")
+    assert count == 5
+    assert isinstance(refused.error, ToolCircuitOpenError)
+    assert "try again in" in str(refused.error)
+    assert [event.code for event in told] == [EventCode.BREAKER_OPENED]
+
+
+async def test_refused_credentials_do_not_open_the_breaker_for_everyone(make_box: MakeBox) -> None:
+    @tool(side_effects="write")
+    async def locked() -> None:
+        raise ToolAuthError("no", status_code=403)
+
+    async with make_box(locked) as box:
+        codes = {(await box.call("locked")).error.error_code for _ in range(8)}
+    assert codes == {"auth_required"}
+
+
+async def test_an_outage_is_not_made_worse_by_retries(make_box: MakeBox) -> None:
+    count = 0
+
+    @tool(side_effects="read", idempotent=True)
+    async def limited() -> None:
+        nonlocal count
+        count += 1
+        raise ToolRateLimitError("slow down", status_code=429, retry_after_s=0.001)
+
+    async with make_box(limited, limits={"retry_budget": 0.1}) as box:
+        for _ in range(50):
+            await box.call("limited")
+    assert 50 < count <= 60

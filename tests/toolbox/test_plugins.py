@@ -1,0 +1,104 @@
+"""Plug-ins come from real distributions on the path, and a broken one breaks nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+TOOLS = """
+from toolpost.catalog.function import tool
+
+@tool(side_effects="pure")
+def one() -> int:
+    return 1
+
+@tool(side_effects="pure")
+def two() -> int:
+    return 2
+
+def made():
+    return [two]
+
+def source(config):
+    return config
+
+not_a_tool = [one, len]
+number = 5
+"""
+REPORT = """
+import json
+from toolpost.toolbox.plugins import load_plugins
+found = load_plugins()
+print(json.dumps({
+    "tools": [tool.spec.name for tool in found.tools],
+    "sources": {name: factory.__module__ for name, factory in found.source_factories.items()},
+    "problems": list(found.problems),
+}))
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "plug.py").write_text(TOOLS)
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no such luck')\n")
+    (tmp_path / "leaving.py").write_text("raise SystemExit(3)\n")
+    return tmp_path
+
+
+def install(site: Path, name: str, entry_points: str) -> None:
+    """Write a distribution as an installer leaves it."""
+    folder = site / f"{name}-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(entry_points)
+
+
+def load(site: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), str(site)])},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_tools_and_sources_come_in_through_entry_points(site: Path) -> None:
+    install(site, "good", "[toolpost.tools]\na = plug:one\nb = plug:made\n[toolpost.sources]\nhttp = plug:source\n")
+
+    assert load(site) == {"tools": ["one", "two"], "sources": {"http": "plug"}, "problems": []}
+
+
+def test_a_broken_plug_in_is_a_problem_and_the_others_load(site: Path) -> None:
+    install(site, "good", "[toolpost.tools]\nz = plug:one\n[toolpost.sources]\nhttp = plug:source\n")
+    install(
+        site,
+        "odd",
+        "[toolpost.tools]\na = broken:tool\nb = leaving:tool\nc = plug:gone\nd = plug:not_a_tool\ne = plug:number\n"
+        "[toolpost.sources]\nhttp = plug:made\nmcp = plug:number\n",
+    )
+
+    found = load(site)
+
+    assert found["tools"] == ["one"]
+    assert found["sources"] == {"http": "plug"}
+    said = [problem.split(" is left out: ") for problem in found["problems"]]
+    assert said[0][0] == "plug-in 'a' of odd 1.0 (toolpost.tools = broken:tool)"
+    assert [why for _, why in said] == [
+        "RuntimeError: no such luck",
+        "SystemExit: 3",
+        "AttributeError: module 'plug' has no attribute 'gone'",
+        "it offers <built-in function len>, which is not a tool; decorate it with @tool",
+        "it offers something of type int, not a tool or a list of tools",
+        "another plug-in already serves the transport 'http'; remove one of them",
+        "it is of type int, not a function that makes a source",
+    ]
