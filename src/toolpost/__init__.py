@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer, PendingAction, Question
+    from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolDefinition, ToolSpec
     from toolpost.contracts.storage import StateStore, TokenStore
-    from toolpost.contracts.tools import Tool, ToolSource
+    from toolpost.contracts.tool import Tool
     from toolpost.policy.paths import is_path_allowed
     from toolpost.policy.rules import Policy, Rule
     from toolpost.runtime.bus import EventBus
@@ -109,7 +110,8 @@ _HOMES = {
     "contracts.questions": ["Answer", "PendingAction", "Question"],
     "contracts.spec": ["SafetyProfile", "ToolCategory", "ToolDefinition", "ToolSpec"],
     "contracts.storage": ["StateStore", "TokenStore"],
-    "contracts.tools": ["Tool", "ToolSource"],
+    "contracts.sources": ["ToolSource"],
+    "contracts.tool": ["Tool"],
     "policy.paths": ["is_path_allowed"],
     "policy.rules": ["Policy", "Rule"],
     "runtime.bus": ["EventBus"],

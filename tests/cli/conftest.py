@@ -36,6 +36,12 @@ def wipe(name: str) -> str:
     return f"wiped {name}"
 
 
+@tool(side_effects="write", destructive=True)
+def sign_in(user: str, password: str) -> str:
+    """Sign in, which must not be done lightly."""
+    return f"{user} is in with {len(password)} characters"
+
+
 @tool(side_effects="pure")
 async def wait(seconds: float) -> str:
     """Wait."""

@@ -11,7 +11,7 @@ BROKEN_SOURCE = """
 sources:
   - {name: local, transport: python, connection: ./tools.py}
   - {name: odd, transport: python, connection: ./gone.py}
-  - {name: off, transport: python, connection: ./gone.py, enabled: false}
+  - {name: idle, transport: python, connection: ./gone.py, enabled: false}
 """
 
 
@@ -30,7 +30,7 @@ def test_a_healthy_folder_is_told_to_be_well(toolpost: Run, home: Path) -> None:
     assert {"python", "sqlite", "platform", "configuration", "data folder", "database", "key file"} <= set(found)
     assert found["key file"]["detail"].endswith("(mode 0600)")
     assert found["database"]["detail"].startswith("version ")
-    assert "python, 7 tools" in found["source local"]["detail"]
+    assert "python, 8 tools" in found["source local"]["detail"]
     assert "All is well." in toolpost("doctor").err
 
 
@@ -85,7 +85,7 @@ def test_the_data_folder_is_looked_at(toolpost: Run, home: Path, data_dir: str, 
 
 
 def test_open_doors_and_a_newer_database_are_found(toolpost: Run, home: Path) -> None:
-    toolpost("tools", "list")
+    toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}')
     folder = home / ".toolpost"
     folder.chmod(0o755)
     (folder / "key").chmod(0o644)
@@ -114,7 +114,7 @@ def test_a_configuration_that_holds_is_told_as_it_was_read(toolpost: Run, home: 
     assert done.code == 0
     assert (done.json["status"], done.json["path"]) == ("ok", str(home / "toolpost.yaml"))
     assert done.json["allowed_paths"] == [str(home / "data")]
-    assert done.json["sources"] == [{"name": "local", "transport": "python", "ok": True, "tools": 7, "error": None}]
+    assert done.json["sources"] == [{"name": "local", "transport": "python", "ok": True, "tools": 8, "error": None}]
     assert "The configuration holds." in toolpost("config", "check").err
 
 
@@ -126,7 +126,7 @@ def test_a_configuration_with_a_broken_source_does_not_hold(toolpost: Run, home:
 
     assert (done.code, done.json["status"]) == (1, "failed")
     assert [(source["name"], source["ok"]) for source in done.json["sources"]] == [("local", True), ("odd", False)]
-    assert done.json["disabled"] == ["off"]
+    assert done.json["disabled"] == ["idle"]
     assert told.code == 1
     assert "failed: " in told.out
     assert "disabled" in told.out

@@ -89,6 +89,19 @@ def test_open_questions_are_listed_and_shown_with_what_they_would_run(toolpost: 
     assert f"toolpost pending approve {paused}" in told.err
 
 
+def test_a_password_is_not_shown_to_the_one_who_approves_and_is_used_all_the_same(toolpost: Run) -> None:
+    args = '{"user": "ann", "password": "open-sesame"}'
+    pending_id = toolpost("tools", "call", "local.sign_in", "--args", args, "--json").json["pending"]["id"]
+
+    shown = toolpost("pending", "show", pending_id, "--json")
+    told = toolpost("pending", "show", pending_id)
+    approved = toolpost("pending", "approve", pending_id, "--json")
+
+    assert shown.json["arguments"]["user"] == "ann"
+    assert "open-sesame" not in shown.out + told.out
+    assert approved.json["content"] == "ann is in with 11 characters"
+
+
 def test_answered_questions_are_listed_when_asked_for(toolpost: Run, paused: str) -> None:
     toolpost("pending", "approve", paused)
 

@@ -12,10 +12,10 @@ from toolpost.contracts.errors import ToolError
 ADD = ("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}')
 
 
-def test_a_wrong_key_in_the_configuration_names_the_right_one(child: Run, home: Path) -> None:
+def test_a_wrong_key_in_the_configuration_names_the_right_one(toolpost: Run, child: Run, home: Path) -> None:
     (home / "toolpost.yaml").write_text("polcy: audit\n")
 
-    done = child("tools", "list", "--json")
+    done = toolpost("tools", "list", "--json")
     told = child("tools", "list")
 
     message = "unknown key 'polcy' in toolpost.yaml; did you mean 'policy'?"
@@ -25,12 +25,12 @@ def test_a_wrong_key_in_the_configuration_names_the_right_one(child: Run, home: 
     assert "Traceback" not in told.err
 
 
-def test_a_configuration_elsewhere_is_read_and_its_paths_are_its_own(child: Run, home: Path) -> None:
+def test_a_configuration_elsewhere_is_read_and_its_paths_are_its_own(toolpost: Run, home: Path) -> None:
     other = home / "other"
     other.mkdir()
     (other / "mine.yaml").write_text("sources: [{name: mine, transport: python, connection: ../tools.py}]\n")
 
-    done = child("tools", "call", "mine.add", "--args", '{"a": 2, "b": 3}', "--config", "other/mine.yaml", "--json")
+    done = toolpost("tools", "call", "mine.add", "--args", '{"a": 2, "b": 3}', "--config", "other/mine.yaml", "--json")
 
     assert done.json["content"] == 5
     assert (other / ".toolpost").is_dir()
@@ -72,14 +72,14 @@ def test_a_question_sealed_with_another_key_is_not_run(toolpost: Run, home: Path
     assert not (home / "wiped.txt").exists()
 
 
-def test_a_secret_of_the_configuration_is_not_told(child: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_of_the_configuration_is_not_told(toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "s3cret-token-value")
     (home / "toolpost.yaml").write_text(
         "sources:\n- {name: local, transport: python, connection: ./tools.py, env: {T: '${MY_TOKEN}'}}\n"
         "tools: {timeout: '${MY_TOKEN}'}\n"
     )
 
-    done = child("config", "check", "--json")
+    done = toolpost("config", "check", "--json")
 
     assert done.code == 1
     assert "s3cret-token-value" not in done.out + done.err

@@ -61,11 +61,11 @@ def _nested(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     """The model within a type, and how its keys are reached: directly, in a list, or by name."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
-    marks = {list: "[]", dict: ".NAME"}
+    marks: dict[Any, str] = {list: "[]", dict: ".NAME"}
     for part in get_args(annotation):
         inner, suffix = _nested(part)
         if inner is not None:
-            return inner, marks.get(get_origin(annotation) or object, "") + suffix
+            return inner, marks.get(get_origin(annotation), "") + suffix
     return None, ""
 
 
@@ -100,7 +100,7 @@ def _default(field: FieldInfo) -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, Enum):
         value = value.value
-    if value is None or value == "" or value == [] or value == {}:
+    if value is None or value in ("", [], {}):
         return "none"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 

@@ -1,5 +1,6 @@
 """A call from request to outcome, and what is told of it."""
 
+import json
 import sys
 import threading
 from typing import Any
@@ -141,7 +142,11 @@ def circle() -> list[Any]:
     return ring
 
 
-@pytest.mark.parametrize("make", [Strange, circle, lambda: {"x": Strange()}, lambda: float("nan"), lambda: {"x": {1j}}])
+@pytest.mark.parametrize(
+    "make",
+    [Strange, circle, lambda: {"x": Strange()}, lambda: float("nan"), lambda: {"x": {1j}}],
+    ids=["object", "circle", "object inside", "not a number", "complex inside"],
+)
 async def test_a_result_that_is_not_json_is_a_failure_that_says_so(make_box: MakeBox, make: Any) -> None:
     @tool(side_effects="pure")
     async def strange() -> Any:
@@ -212,7 +217,7 @@ async def test_a_large_result_becomes_an_artifact_with_a_preview_and_nothing_is_
         other = await box.call("artifact_read", {"artifact_id": artifact_id}, user="rival:eve")
     assert len(found.content["matches"]) == 1
     assert other.error.error_code == "artifact_not_found"
-    assert __import__("json").loads(whole) == rows
+    assert json.loads(whole) == rows
 
 
 async def test_fifty_megabytes_arrive_as_an_artifact(make_box: MakeBox) -> None:
@@ -332,7 +337,7 @@ async def test_an_override_renames_fixes_and_hides_what_a_model_sees(make_box: M
         refused = await box.call("plus_ten", {"a": 5, "b": 1})
         hidden = await box.call("which_thread")
         names = [definition.name for definition in box.registry.to_llm_tools()]
-        original = box.registry.original("add")
+        original = box.registry.find("plus_ten").original
     assert outcome.content == 15
     assert refused.error.error_code == "validation_failed"
     assert hidden.error.error_code == "tool_not_found"

@@ -10,6 +10,7 @@ from pydantic import Field
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.spec import ToolCategory
 
 if TYPE_CHECKING:
@@ -21,51 +22,51 @@ _EXCERPT = 80
 
 def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
     """The artifact tools over one store."""
+    return [_reader(artifacts), _searcher(artifacts)]
 
-    async def known(artifact_id: str, ctx: ToolContext) -> ArtifactRef:
-        ref = await artifacts.info(artifact_id, tenant=ctx.tenant_id)
-        if ref is None:
-            msg = f"no artifact {artifact_id!r} for this user; a completed call names its artifacts"
-            raise ToolClientError(msg, code="artifact_not_found")
-        return ref
 
+def _reader(artifacts: ArtifactStore) -> FunctionTool:
     @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"])
     async def artifact_read(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
         ctx: ToolContext,
         offset: Annotated[int, Field(ge=0, description="Where to begin, in bytes")] = 0,
-        limit: Annotated[int, Field(ge=1, le=20_000, description="The most bytes to read")] = 16_000,
+        limit: Annotated[int, Field(ge=4, le=20_000, description="The most bytes to read")] = 16_000,
     ) -> dict[str, Any]:
-        """Read part of a result that was too large to hand on whole; go on at `next_offset` until it is null."""
-        ref = await known(artifact_id, ctx)
-        data = await artifacts.read(artifact_id, tenant=ctx.tenant_id, offset=offset, limit=limit)
+        """Read part of a result that was too large to hand on; `next_offset` is where to go on, null at the end."""
+        ref = await _known(artifacts, artifact_id, ctx)
+        data = await artifacts.read(artifact_id, tenant=ref.tenant, offset=offset, limit=limit)
         text = _as_text(data) if _is_text(ref.media_type) else None
-        taken = len(data) if text is None else len(text.encode("utf-8", "surrogatepass"))
-        end = offset + taken
+        end = offset + (len(data) if text is None else len(text.encode("utf-8", "surrogatepass")))
         return {
             "artifact_id": artifact_id,
             "media_type": ref.media_type,
             "size": ref.size,
             "offset": offset,
-            "next_offset": end if end < ref.size and taken else None,
+            "next_offset": end if end < ref.size else None,
             "encoding": "base64" if text is None else "utf-8",
             "content": base64.b64encode(data).decode() if text is None else text,
         }
 
+    return artifact_read
+
+
+def _searcher(artifacts: ArtifactStore) -> FunctionTool:
     @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"])
     async def artifact_search(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
         query: Annotated[
-            str, Field(min_length=1, max_length=1000, description="The text to find; case does not matter")
+            str,
+            Field(min_length=1, max_length=1000, description="The text to find; the case of A to Z does not matter"),
         ],
         ctx: ToolContext,
         max_results: Annotated[int, Field(ge=1, le=100)] = 20,
     ) -> dict[str, Any]:
         """Find a text in a large result. Each match has its offset in bytes and some text around it."""
-        ref = await known(artifact_id, ctx)
-        needle, matches, begin = query.lower().encode(), list[dict[str, Any]](), 0
+        ref = await _known(artifacts, artifact_id, ctx)
+        needle, matches, begin = query.encode("utf-8", "surrogatepass").lower(), list[dict[str, Any]](), 0
         while begin < ref.size and len(matches) <= max_results:
-            data = await artifacts.read(artifact_id, tenant=ctx.tenant_id, offset=begin, limit=_CHUNK + len(needle) - 1)
+            data = await artifacts.read(artifact_id, tenant=ref.tenant, offset=begin, limit=_CHUNK + len(needle) - 1)
             matches += _matches(data, needle, begin, room=max_results + 1 - len(matches))
             begin += _CHUNK
         return {
@@ -74,7 +75,16 @@ def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
             "truncated": len(matches) > max_results,
         }
 
-    return [artifact_read, artifact_search]
+    return artifact_search
+
+
+async def _known(artifacts: ArtifactStore, artifact_id: str, ctx: ToolContext) -> ArtifactRef:
+    """The artifact, if it belongs to the caller's tenant; a context without one is local, never everyone's."""
+    ref = await artifacts.info(artifact_id, tenant=ctx.tenant_id or LOCAL_TENANT)
+    if ref is None:
+        msg = f"no artifact {artifact_id!r} for this user; a completed call names its artifacts"
+        raise ToolClientError(msg, code="artifact_not_found")
+    return ref
 
 
 def _is_text(media_type: str) -> bool:
@@ -82,12 +92,13 @@ def _is_text(media_type: str) -> bool:
 
 
 def _as_text(data: bytes) -> str | None:
-    """The longest whole text in the bytes; None when they are not UTF-8 at all."""
+    """The longest whole text in the bytes; None when they do not begin with one."""
     for cut in range(4):  # a character may be cut in its middle at the end
         try:
-            return data[: len(data) - cut].decode("utf-8", "surrogatepass")
+            text = data[: len(data) - cut].decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             continue
+        return text if text or not data else None
     return None
 
 

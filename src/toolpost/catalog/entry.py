@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.catalog.function import FunctionTool, output_of
-from toolpost.contracts.errors import PauseSignal
+from toolpost.catalog.function import FunctionTool, run_tool
+from toolpost.contracts.errors import ToolValidationError
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import Question
+    from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tools import Tool, ToolSource
+    from toolpost.contracts.tool import Tool
     from toolpost.schema.validator import Validator
 
 
@@ -64,6 +65,21 @@ class Entry:
             self._output = compile_validator(self.spec.output_schema)
         return self._output
 
+    def succeed(self, old: Entry) -> None:
+        """Take the place of another tool of the same name, and go on with its counts."""
+        self.count, self.failures, self.total_ms = old.count, old.failures, old.total_ms
+
+    def fit(self, arguments: Any) -> dict[str, Any]:
+        """The arguments as the original tool takes them; ToolValidationError says where they do not fit."""
+        if self.spec.validate_inputs == "lenient":
+            arguments = self.input_validator.coerce(arguments)
+        if self.spec.validate_inputs != "off":
+            self.input_validator.check(arguments, self.spec.name)
+        if not isinstance(arguments, dict):
+            raise ToolValidationError(f"$: expected object, got {type(arguments).__name__}", tool_name=self.spec.name)
+        fitting = cast("dict[str, Any]", arguments)
+        return fitting if self.overlay is None else self.overlay.fill(fitting)
+
     def record(self, duration_ms: float, *, success: bool) -> None:
         """Count one call."""
         self.count += 1
@@ -75,15 +91,4 @@ class Entry:
 def _invoker(tool: Tool, source: ToolSource | None) -> Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]]:
     if source is not None:
         return source.invoke
-    if isinstance(tool, FunctionTool):
-        return tool.invoke
-    return _execute_custom
-
-
-async def _execute_custom(call: AuthorizedCall) -> ToolOutput | Question:
-    """Run a tool that someone wrote by hand against the Tool Protocol."""
-    try:
-        result: Any = await call.tool.execute(call.arguments, call.context())
-    except PauseSignal as pause:
-        return pause.question
-    return output_of(result)
+    return tool.invoke if isinstance(tool, FunctionTool) else run_tool

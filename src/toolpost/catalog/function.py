@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.schema.signature import FunctionSchema
 
-F = TypeVar("F", bound="Callable[..., Any]")
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
@@ -117,15 +116,25 @@ class FunctionTool:
         return output_of(value)
 
 
+async def run_tool(call: AuthorizedCall) -> ToolOutput | Question:
+    """Run a tool of this process, made by `@tool` or written by hand against the Tool Protocol."""
+    if isinstance(call.tool, FunctionTool):
+        return await call.tool.invoke(call)
+    try:
+        return output_of(await call.tool.execute(call.arguments, call.context()))
+    except PauseSignal as pause:
+        return pause.question
+
+
 def output_of(value: Any) -> ToolOutput:
     """Whatever a Python tool returned, as output: JSON, bytes, or a result that reports a failure."""
     match value:
         case ToolOutput():
             return value
-        case bytes() | bytearray() | memoryview():
+        case bytes() | bytearray():
             return ToolOutput(bytes(value), media_type="application/octet-stream")
         case ToolResult(success=True):
-            return ToolOutput(value.result, text=value.content_text)
+            return output_of(value.result)._replace(text=value.content_text)
         case ToolResult():
             raise ToolExecutionError(value.error or "the tool reported a failure without saying why")
         case _:
@@ -139,7 +148,7 @@ def raised_by_tool(raised: BaseException, tool_name: str) -> ToolExecutionError:
 
 
 @overload
-def tool(fn: F, /) -> FunctionTool: ...
+def tool(fn: Callable[..., Any], /) -> FunctionTool: ...
 @overload
 def tool(
     *,
@@ -197,7 +206,7 @@ def _make(
 ) -> FunctionTool:
     shape = function_schema(fn)
     spec = ToolSpec(
-        name=name or getattr(fn, "__name__", ""),
+        name=name or str(getattr(fn, "__name__", "")),
         description=desc if desc is not None else shape.description,
         input_schema=input_schema or shape.input_schema,
         output_schema=output_schema or shape.output_schema,

@@ -6,12 +6,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects, ToolSpec, replay_of
+from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects, ToolSpec, destructive_of, replay_of
+from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.config import ToolOverride
+
+# Keywords that let in arguments which `properties` does not name.
+_OPEN = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"})
+
+# What says how a single argument must look, whichever others are given.
+_SHAPE = frozenset({"$schema", "$id", "$defs", "definitions", "properties"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +38,7 @@ class Overlay:
 def overlay(spec: ToolSpec, override: ToolOverride, *, name: str) -> Overlay:
     """Lay an override over a tool's record."""
     _known_arguments(spec, [*override.fix, *override.default])
+    _fitting_values(spec, {**override.default, **override.fix})
     changed = replace(
         spec,
         name=name,
@@ -43,14 +52,22 @@ def overlay(spec: ToolSpec, override: ToolOverride, *, name: str) -> Overlay:
 
 def _with_effects(spec: ToolSpec, override: ToolOverride) -> ToolSpec:
     if override.side_effects is not None:
-        effects = _one_of(override.side_effects, get_args(SideEffects), spec.name, "side_effects")
-        spec = replace(spec, side_effects=cast("SideEffects", effects), replay=replay_of(cast("SideEffects", effects)))
+        named = _one_of(override.side_effects, get_args(SideEffects), spec.name, "side_effects")
+        effects = cast("SideEffects", named)
+        safety = spec.safety._replace(destructive=destructive_of(effects, _still_known(spec, effects)))
+        spec = replace(spec, side_effects=effects, replay=replay_of(effects), safety=safety)
     if override.replay is not None:
         replay = _one_of(override.replay, get_args(ReplayClass), spec.name, "replay")
         spec = replace(spec, replay=cast("ReplayClass", replay))
     if override.destructive is not None:
         spec = replace(spec, safety=spec.safety._replace(destructive=override.destructive))
     return spec
+
+
+def _still_known(spec: ToolSpec, effects: SideEffects) -> bool | None:
+    """What is known of destruction under other effects; a tool that turns out to leave the machine is unknown again."""
+    leaves = effects == "external" and spec.side_effects != "external"
+    return (spec.safety.destructive or None) if leaves else spec.safety.destructive
 
 
 def _one_of(value: str, allowed: tuple[str, ...], tool: str, key: str) -> str:
@@ -61,11 +78,25 @@ def _one_of(value: str, allowed: tuple[str, ...], tool: str, key: str) -> str:
 
 
 def _known_arguments(spec: ToolSpec, names: list[str]) -> None:
+    """Refuse a misspelled argument: what an operator fixed must not stay open to callers."""
     properties = spec.input_schema.get("properties", {})
+    if _OPEN & spec.input_schema.keys() and spec.input_schema.get("additionalProperties") is not False:
+        return
     for name in names:
-        if name not in properties and spec.input_schema.get("additionalProperties") is False:
+        if name not in properties:
             msg = f"override of {spec.name!r}: it has no argument {name!r}; it has {', '.join(properties) or 'none'}"
             raise ConfigError(msg, tool_name=spec.name)
+
+
+def _fitting_values(spec: ToolSpec, values: Mapping[str, Any]) -> None:
+    """Refuse a value that the tool would refuse; it is filled in after the caller's arguments were checked."""
+    if not values:
+        return
+    shape = {key: part for key, part in spec.input_schema.items() if key in _SHAPE}
+    issues = compile_validator(shape).issues(dict(values))
+    if issues:
+        msg = f"override of {spec.name!r} does not fit its schema: {'; '.join(issues)}"
+        raise ConfigError(msg, tool_name=spec.name)
 
 
 def _without(schema: JsonSchema, names: set[str]) -> JsonSchema:
@@ -82,6 +113,7 @@ def _with_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> JsonSchem
     properties = dict(schema.get("properties", {}))
     for name, value in defaults.items():
         part = properties.get(name, {})
-        properties[name] = {**part, "default": value} if isinstance(part, dict) else part
+        shown = isinstance(part, dict) and not is_secret_name(name)  # a model sees the schema
+        properties[name] = {**part, "default": value} if shown else part
     required = [name for name in schema.get("required", []) if name not in defaults]
     return {**schema, "properties": properties, "required": required}

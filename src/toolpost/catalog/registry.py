@@ -16,9 +16,11 @@ from toolpost.schema.bounds import check_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from toolpost.catalog.overrides import Overlay
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
+    from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tools import Tool, ToolSource
+    from toolpost.contracts.tool import Tool
 
 
 class CatalogChange(NamedTuple):
@@ -47,12 +49,15 @@ class ToolStats:
 
 
 class ToolRegistry:
-    """Tools by name; canonical and model names both find them, and a taken name is refused."""
+    """Tools by name; canonical and model names both find them, and a taken name is refused.
+
+    `hidden` holds the records of tools that an operator took out of the catalog.
+    """
 
     def __init__(self, *, naming: NamingPolicy = "double_underscore") -> None:
+        self.hidden: dict[str, ToolSpec] = {}
         self._entries: dict[str, Entry] = {}
         self._names = ToolNameMap(naming)
-        self._hidden: dict[str, Tool] = {}
         self._collections: dict[str, tuple[str, ...]] = {}
         self._listeners: list[Callable[[CatalogChange], None]] = []
 
@@ -63,17 +68,28 @@ class ToolRegistry:
         source: ToolSource | None = None,
         config: ExternalToolConfig | None = None,
         override: ToolOverride | None = None,
+        replace: bool = False,
     ) -> None:
-        """Add a tool; ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad."""
-        spec = tool.spec
-        check_schema(spec.input_schema, tool_name=spec.name)
+        """Add a tool, or with `replace` exchange the one of the same name without a gap.
+
+        ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad (both ValueErrors).
+        """
+        _check_contract(tool.spec)
         if override is not None and override.hide:
-            self._hidden[spec.name] = tool
+            self.hidden[tool.spec.name] = tool.spec
             return
-        name = canonical_name(spec.source, override.name) if override and override.name else spec.name
-        laid = overlay(spec, override, name=name) if override else None
-        self._add(name, Entry(tool, source=source, config=config, overlay=laid))
-        self._tell("added", name)
+        entry = Entry(tool, source=source, config=config, overlay=_laid_over(tool.spec, override))
+        name = entry.spec.name
+        check_canonical(name)
+        old = self._entries.get(name)
+        if old is None:
+            self._names.add(name)
+        elif replace:
+            entry.succeed(old)
+        else:
+            raise _taken(old)
+        self._entries[name] = entry
+        _tell(self._listeners, "changed" if old else "added", name)
 
     def register_many(self, tools: Iterable[Tool]) -> None:
         """Add several tools."""
@@ -82,26 +98,10 @@ class ToolRegistry:
 
     def unregister(self, name: str) -> None:
         """Remove a tool while others go on; calls under way finish."""
-        entry = self.find(name)
-        del self._entries[entry.spec.name]
-        self._names.remove(entry.spec.name)
-        self._tell("removed", entry.spec.name)
-
-    def replace(self, tool: Tool, *, source: ToolSource | None = None) -> None:
-        """Exchange a tool for another of the same name without a gap."""
-        check_schema(tool.spec.input_schema, tool_name=tool.spec.name)
-        old = self.find(tool.spec.name)
-        self._entries[old.spec.name] = Entry(tool, source=source, config=old.config)
-        self._tell("changed", old.spec.name)
-
-    def _add(self, name: str, entry: Entry) -> None:
-        check_canonical(name)
-        if name in self._entries:
-            taken = self._entries[name].spec.source or "the toolbox itself"
-            msg = f"a tool named {name!r} is already registered (from {taken}); rename one of them"
-            raise ToolCollisionError(msg, tool_name=name)
-        self._names.add(name)
-        self._entries[name] = entry
+        canonical = self.find(name).spec.name
+        del self._entries[canonical]
+        self._names.remove(canonical)
+        _tell(self._listeners, "removed", canonical)
 
     def find(self, name: str) -> Entry:
         """The entry of a tool, by canonical or model name; ToolNotFoundError names the nearest."""
@@ -124,22 +124,21 @@ class ToolRegistry:
         """Whether a tool of this name can be called."""
         return name in self._entries or self._names.to_canonical(name) is not None
 
-    def original(self, name: str) -> ToolSpec:
-        """The record of a tool as its source gave it, also of a renamed or hidden one."""
-        if name in self._hidden:
-            return self._hidden[name].spec
-        for entry in self._entries.values():
-            if entry.original.name == name:
-                return entry.original
-        return self.find(name).original
-
     def list(self) -> list[Tool]:
         """All tools, in the order they came."""
         return [entry.tool for entry in self._entries.values()]
 
-    def specs(self) -> Sequence[ToolSpec]:
-        """All records as they are in force, overrides included."""
-        return [entry.spec for entry in self._entries.values()]
+    def specs(self, collection: str | None = None) -> Sequence[ToolSpec]:
+        """The records in force, overrides included: all, or those that belong to a collection now."""
+        all_specs = [entry.spec for entry in self._entries.values()]
+        if collection is None:
+            return all_specs
+        if collection not in self._collections:
+            known = ", ".join(sorted(self._collections)) or "none are defined"
+            msg = f"no collection {collection!r}; there are: {known}"
+            raise KeyError(msg)
+        members = self._collections[collection]
+        return [spec for spec in all_specs if any(_belongs(spec, member) for member in members)]
 
     def list_by_category(self, category: ToolCategory) -> Sequence[Tool]:
         """The tools of one category."""
@@ -157,15 +156,6 @@ class ToolRegistry:
     def define_collection(self, name: str, members: Sequence[str]) -> None:
         """Name a set of tools by patterns: names with `*`, or `tag:x`; it follows the catalog as that changes."""
         self._collections[name] = tuple(members)
-
-    def collection(self, name: str) -> Sequence[ToolSpec]:
-        """The tools that belong to a collection now."""
-        if name not in self._collections:
-            known = ", ".join(sorted(self._collections)) or "none are defined"
-            msg = f"no collection {name!r}; there are: {known}"
-            raise KeyError(msg)
-        members = self._collections[name]
-        return [spec for spec in self.specs() if any(_belongs(spec, member) for member in members)]
 
     def get_stats(self) -> ToolStats:
         """The registry in numbers."""
@@ -185,9 +175,30 @@ class ToolRegistry:
         """Be told whenever a tool comes, goes or changes."""
         self._listeners.append(listener)
 
-    def _tell(self, kind: Literal["added", "removed", "changed"], name: str) -> None:
-        for listener in self._listeners:
-            listener(CatalogChange(kind, name))
+
+def _check_contract(spec: ToolSpec) -> None:
+    check_schema(spec.input_schema, tool_name=spec.name)
+    if spec.output_schema is not None:
+        check_schema(spec.output_schema, tool_name=spec.name, role="output")
+
+
+def _laid_over(spec: ToolSpec, override: ToolOverride | None) -> Overlay | None:
+    if override is None:
+        return None
+    return overlay(spec, override, name=canonical_name(spec.source, override.name) if override.name else spec.name)
+
+
+def _taken(holder: Entry) -> ToolCollisionError:
+    name, source = holder.spec.name, holder.spec.source or "the toolbox itself"
+    msg = f"a tool named {name!r} is already registered (from {source}); rename one of them"
+    return ToolCollisionError(msg, tool_name=name)
+
+
+def _tell(
+    listeners: Iterable[Callable[[CatalogChange], None]], kind: Literal["added", "removed", "changed"], name: str
+) -> None:
+    for listener in listeners:
+        listener(CatalogChange(kind, name))
 
 
 def _belongs(spec: ToolSpec, member: str) -> bool:

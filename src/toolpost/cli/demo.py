@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -107,6 +107,7 @@ def _furnish(folder: Path) -> None:
     (folder / "data").mkdir()
     orders = [{"id": n, "customer": f"customer {n}", "total": n * 1.25} for n in range(1, 1001)]
     (folder / "data" / ORDERS_FILE).write_text(jsonlib.dumps(orders), encoding="utf-8")
+    (folder / "data" / LEDGER_FILE).touch()
 
 
 async def _steps(stage: Stage) -> AsyncIterator[Step]:
@@ -123,7 +124,7 @@ async def _listing(stage: Stage) -> AsyncIterator[Step]:
     specs = stage.box.registry.specs()
     table = _table("Tool", "Effects", "Repeat", "Description")
     for spec in specs:
-        table.add_row(spec.name, spec.side_effects, spec.replay, spec.description.partition(".")[0])
+        table.add_row(spec.name, spec.side_effects, spec.replay, spec.description.partition(".")[0].partition(";")[0])
     yield Step(
         title="Every tool has a contract",
         did="toolpost tools list",
@@ -176,7 +177,7 @@ async def _approval(stage: Stage) -> AsyncIterator[Step]:
 async def _denial(stage: Stage) -> AsyncIterator[Step]:
     arguments = {"order_id": 3, "text": "You won!"}
     paused = await stage.call("shop.email_customer", arguments)
-    yield _outcome("So does one whose effect is unknown", arguments, paused, "paused", "nobody has said")
+    yield _outcome("A call of unknown effect waits too", arguments, paused, "paused", "nobody has said")
     denied = await stage.box.deny(_pending_id(paused), by=PERSON, reason="we do not send that")
     step = _outcome("A person denies it, with a reason", arguments, denied, "failed", "we do not send that")
     yield _proving(step, fine=stage.noted("mailed 'You won!'") == 0)
@@ -195,14 +196,14 @@ async def _question(stage: Stage) -> AsyncIterator[Step]:
 async def _artifact(stage: Stage) -> AsyncIterator[Step]:
     large = await stage.call("shop.export_orders", {})
     step = _outcome("A large result is kept whole, and a preview handed on", {}, large, "completed", "artifact_id")
-    yield _proving(step, fine=isinstance(large, Completed) and len(large.artifacts) == 1)
-    artifact = large.artifacts[0] if isinstance(large, Completed) and large.artifacts else "none"
-    reading = {"artifact_id": artifact, "offset": 40_000, "limit": 50}
+    kept = large.artifacts if isinstance(large, Completed) else ()
+    yield _proving(step, fine=len(kept) == 1)
+    reading = {"artifact_id": "".join(kept), "offset": 40_000, "limit": 60}
     part = await stage.call("artifact_read", reading)
-    yield _outcome("artifact_read gets at the rest", reading, part, "completed", "next_offset")
-    search = {"artifact_id": artifact, "query": "customer 777"}
-    match = await stage.call("artifact_search", search)
-    yield _outcome("artifact_search finds a place in it", search, match, "completed", "customer 777")
+    yield _outcome("artifact_read gets at the rest", reading, part, "completed", "next_offset", show="content")
+    search = {"artifact_id": "".join(kept), "query": "customer 777"}
+    found = await stage.call("artifact_search", search)
+    yield _outcome("artifact_search finds a place in it", search, found, "completed", "customer 777", show="matches")
 
 
 async def _retries(stage: Stage) -> AsyncIterator[Step]:
@@ -227,7 +228,7 @@ async def _statistics(stage: Stage) -> AsyncIterator[Step]:
         says=f"{sum(one.count for one in stats.call_stats.values())} calls of {len(stats.call_stats)} tools here",
         fine=stats.call_stats["shop.find_order"].failures == 3,
         more=table,
-        detail={name: one._asdict() for name, one in stats.call_stats.items()},
+        detail={name: asdict(one) for name, one in stats.call_stats.items()},
     )
 
 
@@ -299,15 +300,18 @@ async def _refused(title: str, answer: Any, who: str, code: str) -> Step:
     return Step(title=title, did=did, expected="failed", status=outcome.status, says="the answer was taken")
 
 
-def _outcome(title: str, arguments: Mapping[str, Any], outcome: Outcome, expected: str, holds: str) -> Step:
+def _outcome(
+    title: str, arguments: Mapping[str, Any], outcome: Outcome, expected: str, holds: str, *, show: str | None = None
+) -> Step:
     """A step that is one call: its status word, and a text that must be in what it says."""
     said = _said(outcome)
+    shown = _text(outcome.content[show]) if show and isinstance(outcome, Completed) else said
     return Step(
         title=title,
         did=f"{outcome.tool_name} {_text(arguments)}",
         expected=expected,
         status=outcome.status,
-        says=_short(said),
+        says=_short(shown),
         fine=holds in said,
         detail=outcome_to_dict(outcome),
     )

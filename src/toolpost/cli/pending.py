@@ -10,6 +10,7 @@ from toolpost.cli.options import Config, Json, User, read_json, read_json_or_tex
 from toolpost.cli.outcome import next_step, show_outcome
 from toolpost.cli.output import Output, moment, pretty
 from toolpost.cli.session import run_with_box
+from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.questions import PendingAction, PendingStatus
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def list_pending(
     wanted = cast("PendingStatus", status) if status in get_args(PendingStatus) else None
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_list(await box.desk.list(by=user, status=wanted, limit=limit), output)
+        actions = await box.desk.list(by=user, status=wanted, limit=limit)
+        _show_list([_told(action, box) for action in actions], output)
         return 0
 
     run_with_box(work, config=config, as_json=json)
@@ -53,7 +55,7 @@ def show_pending(pending_id: Id, config: Config = None, user: User = "", json: J
     """Show one question and what it would run."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_one(await box.desk.get(pending_id, by=user), output)
+        _show_one(_told(await box.desk.get(pending_id, by=user), box), output)
         return 0
 
     run_with_box(work, config=config, as_json=json)
@@ -68,6 +70,8 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
     arguments = None if args is None else read_json(args, option="--args")
 
     async def work(box: Toolbox, output: Output) -> int:
+        if arguments is not None and not isinstance(arguments, dict):
+            raise ToolValidationError("the arguments must be an object, such as {}")
         return show_outcome(await box.approve(pending_id, by=user, arguments=arguments), output)
 
     run_with_box(work, config=config, as_json=json)
@@ -112,17 +116,25 @@ def answer(
     run_with_box(work, config=config, as_json=json)
 
 
-def pending_document(action: PendingAction) -> dict[str, Any]:
-    """A question as plain data."""
+def _told(action: PendingAction, box: Toolbox) -> dict[str, Any]:
+    """A question as plain data; what is secret in it stays so, and the approved call runs with it all the same."""
+    redactor, name = box.router.teller.redactor, action.tool_name
+    redact = redactor.for_tool(box.registry.find(name).spec) if box.registry.has(name) else redactor.plain
+    open_text = redact(
+        {
+            "prompt": action.question.prompt,
+            "payload": dict(action.question.payload),
+            "arguments": dict(action.arguments),
+            "outcome": action.outcome,
+        }
+    )
     return {
         "id": action.id,
         "status": action.status,
         "kind": action.question.kind,
-        "prompt": action.question.prompt,
         "reason": action.question.reason,
-        "payload": dict(action.question.payload),
-        "tool_name": action.tool_name,
-        "arguments": dict(action.arguments),
+        "tool_name": name,
+        **open_text,
         "call_id": action.call_id,
         "run_id": action.run_id,
         "asked_by": str(action.asked_by),
@@ -130,39 +142,28 @@ def pending_document(action: PendingAction) -> dict[str, Any]:
         "expires_at": action.expires_at,
         "answered_by": action.answered_by,
         "answered_at": action.answered_at,
-        "outcome": action.outcome,
     }
 
 
-def _show_list(actions: list[PendingAction], output: Output) -> None:
+def _show_list(questions: list[dict[str, Any]], output: Output) -> None:
     if output.as_json:
-        output.document([pending_document(action) for action in actions])
+        output.document(questions)
         return
-    if not actions:
+    if not questions:
         output.text("Nothing waits for an answer.")
         return
-    rows = [
-        (
-            action.id,
-            action.status,
-            action.tool_name,
-            str(action.asked_by),
-            moment(action.created_at),
-            action.question.prompt,
-        )
-        for action in actions
-    ]
-    output.table(["Id", "Status", "Tool", "Asked by", "Since", "Question"], rows)
+    keys = ("id", "status", "tool_name", "asked_by", "prompt")
+    rows = [(*(question[key] for key in keys), moment(question["created_at"])) for question in questions]
+    output.table(["Id", "Status", "Tool", "Asked by", "Question", "Since"], rows)
     output.note("`toolpost pending show ID` shows the arguments of one.")
 
 
-def _show_one(action: PendingAction, output: Output) -> None:
-    document = pending_document(action)
+def _show_one(question: dict[str, Any], output: Output) -> None:
     if output.as_json:
-        output.document(document)
+        output.document(question)
         return
-    times = {key: moment(document[key]) for key in ("created_at", "expires_at", "answered_at")}
-    rows = [(key, pretty(value)) for key, value in {**document, **times}.items() if value not in (None, "", {})]
-    output.table(["", action.question.prompt], rows)
-    if action.status == "open":
-        output.note(next_step(action.question.kind, action.id))
+    times = {key: moment(question[key]) for key in ("created_at", "expires_at", "answered_at")}
+    rows = [(key, pretty(value)) for key, value in {**question, **times}.items() if value not in (None, "", {})]
+    output.table(["", question["prompt"]], rows)
+    if question["status"] == "open":
+        output.note(next_step(question["kind"], question["id"]))

@@ -69,10 +69,11 @@ def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Outpu
     except BrokenPipeError:
         return FAILED
     except Exception as error:  # noqa: BLE001 - tools of others run in here; nobody wants their traceback
+        output.failure(ToolError(f"{type(error).__name__}: {error}", code="internal_error", cause=error))
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exc()
-        output.failure(ToolError(f"{type(error).__name__}: {error}", code="internal_error", cause=error))
-        output.note(f"Set {TRACEBACK_VARIABLE}=1 to see where it came from.")
+        else:
+            output.note(f"Set {TRACEBACK_VARIABLE}=1 to see where it came from.")
         return FAILED
 
 

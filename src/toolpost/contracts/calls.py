@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer
-    from toolpost.contracts.tools import Tool
+    from toolpost.contracts.tool import Tool
 
 
 class RequestedCall(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ class SafetyProfile(NamedTuple):
     open_world: bool = False
 
 
-SAFE = SafetyProfile()
+_DERIVED: Any = None  # left out: worked out from the side effects, so that readers never see it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class ToolSpec:
     """One tool's contract.
 
     `input_schema` and `output_schema` are kept as they came: they are what a model
-    sees and what calls are validated against. Prefer `ToolSpec.of` to build one: it
-    derives `replay` and `safety` from the side effects.
+    sees and what calls are validated against. `replay` and `safety` follow from the
+    side effects unless they are given.
     """
 
     name: str
@@ -55,8 +55,8 @@ class ToolSpec:
     input_schema: JsonSchema = field(default_factory=lambda: {"type": "object", "properties": {}})
     output_schema: JsonSchema | None = None
     side_effects: SideEffects = "write"
-    safety: SafetyProfile = SAFE
-    replay: ReplayClass = "unsafe"
+    safety: SafetyProfile = _DERIVED
+    replay: ReplayClass = _DERIVED
     cost_hint: str | None = None
     latency_hint_ms: int | None = None
     timeout_s: float | None = None
@@ -68,6 +68,14 @@ class ToolSpec:
     max_concurrency: int | None = None
     deprecated: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if cast("SafetyProfile | None", self.safety) is None:
+            external = self.side_effects == "external"
+            derived = SafetyProfile(external, False, destructive_of(self.side_effects, None), external)  # noqa: FBT003 - in the record's order
+            object.__setattr__(self, "safety", derived)
+        if cast("ReplayClass | None", self.replay) is None:
+            object.__setattr__(self, "replay", replay_of(self.side_effects))
 
     @property
     def has_effects(self) -> bool:

@@ -6,14 +6,14 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, quote_plus
 
 from toolpost.contracts.events import JsonText
 from toolpost.schema.secrets import is_secret_name, is_secret_path, secret_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from toolpost.contracts.spec import ToolSpec
     from toolpost.schema.secrets import SecretPaths
@@ -49,19 +49,27 @@ class Redactor:
 
     def value(self, value: Any, *, secret: SecretPaths = _NOTHING, path: tuple[str, ...] = ()) -> Any:
         """A JSON value without known secrets, secret-like names and marked paths; what is not JSON becomes text."""
+        if type(value) is str:
+            return self.text(value)
+        if value is None or type(value) is bool:
+            return value
+        if type(value) is int or type(value) is float:
+            return self._number(value)
+        return self._composite(value, secret, path)
+
+    def _composite(self, value: Any, secret: SecretPaths, path: tuple[str, ...]) -> Any:
         match value:
             case JsonText():
                 return self.value(json.loads(value), secret=secret, path=path)
-            case str():
-                return self.text(value)
-            case None | bool():
-                return value
+            case dict() | Mapping():
+                members = cast("Mapping[object, Any]", value)
+                return {
+                    self.text(str(key)): self._member(str(key), part, secret, path) for key, part in members.items()
+                }
+            case list() | tuple():
+                return [self._member("*", part, secret, path) for part in cast("Sequence[Any]", value)]
             case int() | float():
                 return self._number(value)
-            case dict() | Mapping():
-                return {self.text(str(key)): self._member(str(key), item, secret, path) for key, item in value.items()}
-            case list() | tuple():
-                return [self._member("*", item, secret, path) for item in value]
             case _:
                 return self.text(str(value))
 
@@ -96,9 +104,9 @@ class Redactor:
         return {key: self._fact(key, fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, key: str, fact: Any, marked: SecretPaths) -> Any:
-        if key in _ARGUMENT_KEYS:
-            return self.value(fact, secret=marked)
-        return self._member(key, fact, _NOTHING, ())
+        if type(fact) is str:
+            return self.text(fact)  # the keys of facts are ours and name no secrets
+        return self.value(fact, secret=marked if key in _ARGUMENT_KEYS else _NOTHING)
 
 
 def _forms_of(secret: str) -> set[str]:

@@ -11,11 +11,12 @@ from toolpost.contracts.events import EventCode
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import JournalEntry
 from toolpost.runtime.results import artifact_of
+from toolpost.runtime.teller import as_told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from toolpost.contracts.calls import RequestedCall
+    from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
     from toolpost.contracts.events import CallRef
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
@@ -49,7 +50,7 @@ class Runtime(Protocol):
 class Attempt:
     """What the router knows of a call while it runs, and what it lends to the tool."""
 
-    __slots__ = ("began", "call", "journaled", "lane", "request", "router", "started", "summary")
+    __slots__ = ("began", "call", "journaled", "lane", "request", "router", "started", "summary", "told")
 
     def __init__(self, router: Runtime, request: RequestedCall, lane: Lane | None, call: CallRef) -> None:
         self.router = router
@@ -60,11 +61,18 @@ class Attempt:
         self.started = request.started
         self.journaled = False
         self.summary: Any = None
+        self.told: Any = None
 
     @property
     def elapsed_ms(self) -> float:
         """Milliseconds since the attempt began."""
         return (time.perf_counter() - self.began) * 1000
+
+    def input_of(self, call: ValidatedCall | AuthorizedCall) -> Any:
+        """The arguments for the record; told once more only where validation changed them."""
+        if call.arguments is self.request.arguments and self.told is not None:
+            return self.told
+        return as_told(call.arguments)
 
     def context(self) -> ToolContext:
         """The context that a tool sees; made only for tools that ask for one."""

@@ -11,6 +11,7 @@ from toolpost.contracts.errors import StoreError, ToolError
 from toolpost.contracts.events import CallRef
 from toolpost.contracts.outcomes import Failed, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
+from toolpost.contracts.storage import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,21 +23,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolpost.runtime")
 _WATCH_S = 0.2
 _SWEEP_S = 5.0
+_PRUNE_S = 3600.0
 _UNKNOWN_TTL_S = 365 * 24 * 3600.0
 
 
 class Caretaker:
     """One quiet task beside the calls; `sweep` can also be asked for at once."""
 
-    def __init__(self, router: ToolRouter, desk: PendingDesk) -> None:
+    def __init__(self, router: ToolRouter, desk: PendingDesk, *, retention: Retention) -> None:
         self._router = router
         self._desk = desk
         self._store: Store = router.store
+        self._retention = retention
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Look after what an earlier process left, then keep watching."""
         await self.sweep()
+        await self.prune()
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     async def stop(self) -> None:
@@ -47,7 +51,7 @@ class Caretaker:
             self._task = None
 
     async def _watch(self) -> None:
-        swept = time.monotonic()
+        swept = pruned = time.monotonic()
         while True:
             await asyncio.sleep(_WATCH_S)
             try:
@@ -55,6 +59,9 @@ class Caretaker:
                 if time.monotonic() - swept >= _SWEEP_S:
                     swept = time.monotonic()
                     await self.sweep()
+                if time.monotonic() - pruned >= _PRUNE_S:
+                    pruned = time.monotonic()
+                    await self.prune()
             except StoreError as error:  # the disk may come back; the calls themselves report it
                 _log.warning("looking after pending work: %s", error)
 
@@ -71,6 +78,12 @@ class Caretaker:
             await self._ask_about(entry)
         for action in await self._store.pending.adopt_claims():
             await self._continue(action)
+
+    async def prune(self) -> dict[str, int]:
+        """Remove what is no longer kept; says how many of each."""
+        if self._retention == Retention():
+            return {}
+        return await self._store.prune(self._retention, now=time.time())
 
     async def cancel_waiting(self, target_id: str) -> int:
         """Close the open questions of a call or run that is cancelled."""

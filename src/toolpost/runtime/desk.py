@@ -132,11 +132,7 @@ class PendingDesk:
     def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
         """The hash of what is approved; changed arguments are validated before the question is closed."""
         entry = self._registry.find(action.tool_name)
-        exact = dict(action.arguments if arguments is None else arguments)
-        if arguments is not None:
-            entry.input_validator.check(exact, action.tool_name)
-        filled = entry.overlay.fill(exact) if entry.overlay else exact
-        granted = call_hash(entry.spec, filled)
+        granted = call_hash(entry.spec, entry.fit(dict(action.arguments if arguments is None else arguments)))
         if arguments is None and granted != action.arguments_hash:
             msg = f"{action.tool_name!r} has changed since this was asked; deny it and call the tool again"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")

@@ -9,7 +9,7 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.runtime.failures import failure_of
 from toolpost.runtime.retry import backoff, may_repeat
-from toolpost.runtime.teller import as_told, why
+from toolpost.runtime.teller import why
 
 if TYPE_CHECKING:
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
@@ -32,7 +32,7 @@ class Invoker:
         """Try until it works or must not be repeated; nothing is held while waiting to try again."""
         if not attempt.started:
             attempt.started = True
-            self._teller.tell(attempt.call, EventCode.TOOL_CALL_STARTED, {"input": as_told(call.arguments)})
+            self._teller.tell(attempt.call, EventCode.TOOL_CALL_STARTED, {"input": attempt.input_of(call)})
         tries = 0
         while True:
             tries += 1

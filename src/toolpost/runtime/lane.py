@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ValidatedCall
-from toolpost.contracts.errors import ToolValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,28 +63,17 @@ class Lane:
         self.redact = redact
         self.journaled = entry.spec.has_effects
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
-        self._fits = None if self.spec.validate_inputs == "off" else entry.input_validator.is_valid
+        plain = self.spec.validate_inputs != "off" and entry.overlay is None
+        self._fits = entry.input_validator.is_valid if plain else None
         output = entry.output_validator
         self.output_fits = None if output is None else output.is_valid
 
     def validate(self, request: RequestedCall) -> ValidatedCall:
         """Check the arguments against the schema, and fill in what an operator fixed."""
         arguments = request.arguments
-        if self._fits is not None and not self._fits(arguments):
-            arguments = self._explain(arguments)
-        if self.entry.overlay is not None:
-            arguments = self.entry.overlay.fill(arguments)
+        if self._fits is None or not self._fits(arguments):
+            arguments = self.entry.fit(arguments)
         return ValidatedCall(request, self.entry.tool, arguments)
-
-    def _explain(self, arguments: Any) -> dict[str, Any]:
-        """Coerce where the tool is lenient; otherwise raise an error that says where it does not fit."""
-        validator = self.entry.input_validator
-        if self.spec.validate_inputs == "lenient":
-            arguments = validator.coerce(arguments)
-        validator.check(arguments, self.spec.name)
-        if not isinstance(arguments, dict):
-            raise ToolValidationError(f"$: expected object, got {type(arguments).__name__}", tool_name=self.spec.name)
-        return cast("dict[str, Any]", arguments)
 
     async def acquire(self) -> None:
         """Wait for a place at the tool and at its source."""

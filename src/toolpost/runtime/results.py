@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
@@ -97,10 +97,10 @@ def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRe
     )
 
 
-def _shape(content: Any, size: int) -> str:
+def _shape(content: dict[str, Any] | list[Any] | str, size: int) -> str:
     if isinstance(content, dict):
-        names = list(map(str, cast("dict[Any, Any]", content)))
+        names = list(map(str, content))
         return f"object with {len(names)} keys ({', '.join(names[:10])}), {size} characters of JSON"
     if isinstance(content, list):
-        return f"list of {len(cast('list[Any]', content))} items, {size} characters of JSON"
+        return f"list of {len(content)} items, {size} characters of JSON"
     return f"text of {size} characters"

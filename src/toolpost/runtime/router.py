@@ -185,8 +185,7 @@ class ToolRouter:
             return None
         attempt.started = True
         attempt.summary = "from the cache"
-        told = {"input": as_told(permitted.validated.arguments)}
-        self.teller.tell(attempt.call, EventCode.TOOL_CALL_STARTED, told)
+        self.teller.tell(attempt.call, EventCode.TOOL_CALL_STARTED, {"input": attempt.input_of(permitted.validated)})
         request = attempt.request
         return kept._replace(
             call_id=request.call_id, run_id=request.run_id, cached=True, duration_ms=attempt.elapsed_ms
@@ -196,7 +195,8 @@ class ToolRouter:
         lane = self._lanes.find(request.tool_name)
         attempt = Attempt(self, request, lane, self.teller.ref(request, lane))
         if not request.answers:
-            self.teller.tell(attempt.call, EventCode.TOOL_CALL_REQUESTED, {"params": as_told(request.arguments)})
+            attempt.told = as_told(request.arguments)
+            self.teller.tell(attempt.call, EventCode.TOOL_CALL_REQUESTED, {"params": attempt.told})
         return attempt
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.lane import Lane
 
 _log = logging.getLogger("toolpost.runtime")
+_IMMUTABLE = frozenset({str, int, float, bool, type(None)})
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -83,8 +84,10 @@ class Teller:
         self.tell(call, code, {"source": source, "state": state})
 
 
-def as_told(arguments: Any) -> JsonText:
-    """Arguments as they are at this moment; what a tool does to them later does not change the record."""
+def as_told(arguments: Any) -> Any:
+    """Arguments as they are at this moment; what anyone does to them later does not change the record."""
+    if type(arguments) is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
+        return arguments.copy()
     try:
         return JsonText(_encode(arguments))
     except (TypeError, ValueError, RecursionError):

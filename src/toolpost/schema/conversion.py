@@ -39,7 +39,7 @@ def converter(
             value = _read_as_json(adapter, given, exc, schema)
         if single is not None:
             return {single: value}
-        return {**value, **value.pop(EXTRAS)} if extras else value
+        return {**value.pop(EXTRAS), **value} if extras else value
 
     return convert
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def schema_of(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"]) -> JsonSchema:
     """The JSON Schema of a type, as something to be read or as something to be written."""
     schema = adapter.json_schema(mode=mode, schema_generator=_Untitled)
+    for name, definition in schema.get("$defs", {}).items():
+        _drop_title(definition, name)
     return _with_root_inlined(schema)
 
 
@@ -46,12 +48,13 @@ class _Untitled(GenerateJsonSchema):
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return _untitled(super().typed_dict_schema(schema), schema)
 
-    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        return _untitled(super().enum_schema(schema), schema)
-
 
 def _untitled(result: JsonSchemaValue, schema: CoreSchema) -> JsonSchemaValue:
-    cls: Any = schema.get("cls")
-    if cls is not None and result.get("title") == cls.__name__:
-        del result["title"]
+    _drop_title(result, getattr(schema.get("cls"), "__name__", ""))
     return result
+
+
+def _drop_title(schema: JsonSchema, name: str) -> None:
+    """Remove a title that only repeats the name of a class."""
+    if name and schema.get("title") == name:
+        del schema["title"]

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionSchema", "function_schema", "to_jsonable"]
 
+_SIMPLE: dict[Any, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 _SINGLE_NAMES = ("args", "params", "input")
 
 
@@ -159,13 +166,21 @@ def _complete(property_schema: JsonSchema | None, argument: Argument) -> None:
         property_schema.setdefault("description", description)
     if argument.default is NO_DEFAULT or is_secret_name(argument.key):
         return
-    if argument.default is None and property_schema.get("type", "null") != "null":
+    if argument.default is None and not _admits_null(property_schema):
         # `x: int = None` means "may be left out"; as a default in the schema it would invite null.
         return
     try:
         property_schema["default"] = to_jsonable(argument.default)
     except ToolOutputError:
         return
+
+
+def _admits_null(schema: JsonSchema) -> bool:
+    if "anyOf" in schema:
+        return any(option.get("type") == "null" for option in schema["anyOf"])
+    if "enum" in schema:
+        return None in schema["enum"]
+    return "$ref" not in schema and schema.get("type", "null") == "null"
 
 
 def _describe(schema: JsonSchema, descriptions: Mapping[str, str]) -> None:
@@ -190,6 +205,8 @@ def _output(fn: Callable[..., Any]) -> _Output:
         return _Output()
     if is_raw_result(annotation):
         return _Output()
+    if annotation in _SIMPLE:
+        return _Output({"type": _SIMPLE[annotation]})
     try:
         adapter, schema = _adapted(fn, modernized(annotation, {}), "serialization")
     except ToolSchemaError:

@@ -81,7 +81,7 @@ def _number(value: float | Decimal) -> str:
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         # Python refuses to print an integer of more than 4,300 digits.
         return f"of about {int(value.bit_length() * math.log10(2))} digits"
-    return str(value)
+    return json.dumps(value) if isinstance(value, float) else str(value)
 
 
 def nested_deeper_than(limit: int, value: Any) -> bool:

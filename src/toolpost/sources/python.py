@@ -8,12 +8,12 @@ import importlib.util
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from toolpost.catalog.function import FunctionTool, output_of
+from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.errors import PauseSignal, ToolConnectionError
-from toolpost.contracts.tools import Tool
+from toolpost.contracts.errors import ToolConnectionError
+from toolpost.contracts.spec import ToolSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.tool import Tool
 
 
 class PythonSource:
@@ -40,34 +40,26 @@ class PythonSource:
 
     async def discover(self) -> Sequence[Tool]:
         """Import the file or module and collect its tools."""
-        module = await asyncio.to_thread(self._import)
-        found = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
-        named = [self._named(tool) for tool in found.values() if not isinstance(tool, type)]
+        named = [self._named(tool) for tool in await asyncio.to_thread(self._collect)]
         return [tool for tool in named if self._config.includes(tool.spec.name.partition(".")[2])]
 
     def _named(self, tool: Tool) -> Tool:
         spec = replace(tool.spec, name=canonical_name(self.name, tool.spec.name), source=self.name)
         return tool.renamed(spec) if isinstance(tool, FunctionTool) else RenamedTool(tool, spec)
 
-    def _import(self) -> ModuleType:
+    def _collect(self) -> list[Tool]:
+        """The tools that the module holds, each once however many names it has there."""
         connection = self._config.connection
         try:
-            if connection.endswith(".py"):
-                return _import_file(Path(connection), self.name)
-            return importlib.import_module(connection)
+            module = _import(connection, self.name)
+            return list({id(value): value for value in vars(module).values() if _is_tool(value)}.values())
         except (Exception, SystemExit) as error:  # foreign code runs here, and may do anything
             msg = f"{connection!r} cannot be imported: {type(error).__name__}: {error}"
             raise ToolConnectionError(msg, sent=False, cause=error) from error
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
-        tool = call.tool
-        if isinstance(tool, FunctionTool):
-            return await tool.invoke(call)
-        try:
-            return output_of(await tool.execute(call.arguments, call.context()))
-        except PauseSignal as pause:
-            return pause.question
+        return await run_tool(call)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -85,9 +77,22 @@ class RenamedTool:
         return await self._tool.execute(params, context)
 
 
+def _is_tool(value: object) -> TypeGuard[Tool]:
+    """Whether a module's value is a tool: not its class, and not a stranger with attributes of the same names."""
+    if isinstance(value, type) or not callable(getattr(value, "execute", None)):
+        return False
+    return isinstance(getattr(value, "spec", None), ToolSpec)
+
+
+def _import(connection: str, source: str) -> ModuleType:
+    if connection.endswith(".py"):
+        return _import_file(Path(connection), source)
+    return importlib.import_module(connection)
+
+
 def _import_file(path: Path, source: str) -> ModuleType:
     """Import a file under a name of its own, so that two sources may both be called tools.py."""
-    folder = str(path.parent)
+    folder = str(path.parent.resolve())
     if folder not in sys.path:  # so that the file can import its neighbours
         sys.path.append(folder)
     name = f"toolpost_source_{source.replace('-', '_')}"
@@ -100,6 +105,6 @@ def _import_file(path: Path, source: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise
     return module

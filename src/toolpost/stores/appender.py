@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from toolpost.contracts.events import CallRef, RunEvent
+    from toolpost.contracts.events import RunEvent
     from toolpost.stores.chain import Fields
 
 MAX_HEADS = 10_000
@@ -57,8 +57,7 @@ class EventAppender:
     def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
         """Insert events behind what their runs already have."""
         self._load_heads(db, events)
-        advance = self._advance
-        _insert(db, _EVENTS, [advance(event) for event in events])
+        _insert(db, _EVENTS, self._chain(events))
 
     def save_heads(self, db: sqlite3.Connection) -> None:
         """Write the heads that moved, each once however many events it got."""
@@ -97,19 +96,22 @@ class EventAppender:
             for row in db.execute(_LOAD_HEADS, (json.dumps(missing),)):
                 heads[row[0]] = RunHead(*row)
 
-    def _advance(self, event: RunEvent) -> Fields:
-        payload = payload_text(event)
-        try:
-            return self._chained(event, event.call, payload)
-        except UnicodeEncodeError:
-            return self._chained(event, storable_call(event.call), payload)
-
-    def _chained(self, event: RunEvent, call: CallRef, payload: str) -> Fields:
-        run_id = call.run_id
-        head = self._heads.get(run_id) or RunHead.of_first(call, float(event.at))
-        row = head.advance(event, call, payload)
-        self._heads[run_id] = self._touched[run_id] = head
-        return row
+    def _chain(self, events: Iterable[RunEvent]) -> list[Fields]:
+        """The rows of these events; one flat loop, because it runs for every event there ever is."""
+        heads, touched = self._heads, self._touched
+        rows: list[Fields] = []
+        for event in events:
+            call = event.call
+            payload = payload_text(event)
+            head = heads.get(call.run_id) or RunHead.of_first(call, event.at)
+            try:
+                rows.append(head.advance(event, call, payload))
+            except UnicodeEncodeError:
+                call = storable_call(call)
+                head = heads.get(call.run_id) or RunHead.of_first(call, event.at)
+                rows.append(head.advance(event, call, payload))
+            heads[head.run_id] = touched[head.run_id] = head
+        return rows
 
 
 def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -7,25 +7,24 @@ from hashlib import sha256
 from struct import Struct
 from typing import TypeAlias
 
-
 # A row of the table of events: run_id, seq, code, at, call_id, tenant, payload, hash.
-Fields: TypeAlias = tuple[str, int, int, float, str, str, str, str]
+Fields: TypeAlias = tuple[str, int, int, float, str, str, str, bytes]
 
 _bits = Struct(">d").pack  # Exact, and a quarter of the time of the shortest repr.
 
 
-def link_hash(  # noqa: PLR0913 - the fields of a row
-    previous: str, run_id: str, seq: int, code: int, at: float, call_id: str, tenant: str, payload: str
-) -> str:
+def link_hash(
+    previous: bytes, run_id: str, seq: int, code: int, at: float, call_id: str, tenant: str, payload: str
+) -> bytes:
     """The hash of an event after `previous`; lengths keep two fields from being read as one."""
-    text = f"{previous}|{seq}|{code}|{len(run_id)}|{len(call_id)}|{len(tenant)}|{run_id}|{call_id}|{tenant}|{payload}"
-    return sha256(_bits(at) + text.encode()).hexdigest()
+    text = f"{seq}|{code}|{len(run_id)}|{len(call_id)}|{len(tenant)}|{run_id}|{call_id}|{tenant}|{payload}"
+    return sha256(previous + _bits(at) + text.encode()).digest()
 
 
-def find_breaks(rows: Iterable[Fields], *, last_seq: int, last_hash: str) -> list[str]:
+def find_breaks(rows: Iterable[Fields], *, last_seq: int, last_hash: bytes) -> list[str]:
     """What is wrong with a run's events, in order; empty when all is well."""
     problems: list[str] = []
-    seq, previous = 0, ""
+    seq, previous = 0, b""
     for row in rows:
         if row[1] != seq + 1:
             problems.append(f"event {seq + 1} is missing: event {row[1]} follows event {seq}")

@@ -46,7 +46,8 @@ class ContentFiles:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise StoreError(
-                f"artifact file {str(path)!r} cannot be written: {exc.strerror}; make room or check permissions", cause=exc
+                f"artifact file {str(path)!r} cannot be written: {exc.strerror}; make room or check permissions",
+                cause=exc,
             ) from exc
 
     def read(self, sha256: str, *, offset: int, limit: int | None) -> bytes:

@@ -75,7 +75,7 @@ def _stored(row: tuple[Any, ...]) -> StoredEvent:
         call_id=call_id,
         tenant=tenant,
         payload=json.loads(payload),
-        hash=digest,
+        hash=digest.hex(),
     )
 
 

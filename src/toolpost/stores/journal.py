@@ -54,7 +54,9 @@ class SQLiteJournal:
         return [self._entry(row) for row in rows]
 
     def _finish(self, db: sqlite3.Connection, call_id: str, step: str, result: Any) -> None:
-        found = db.execute("SELECT tenant, user FROM journal WHERE call_id = ? AND step = ?", (call_id, step)).fetchone()
+        found = db.execute(
+            "SELECT tenant, user FROM journal WHERE call_id = ? AND step = ?", (call_id, step)
+        ).fetchone()
         if found is None:
             raise StoreError(f"call {call_id!r}, step {step!r}: a result without an intent; `begin` comes first")
         sealed = self._sealer.seal(result, "journal", *found, call_id, step, "result")

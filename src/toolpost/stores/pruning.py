@@ -57,7 +57,9 @@ class Pruner:
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         """How many rows and files of each kind were removed."""
-        removed = Counter(dict.fromkeys(("runs", "events", "journal", "pending", "keys", "cancels", "artifacts", "files"), 0))
+        removed = Counter(
+            dict.fromkeys(("runs", "events", "journal", "pending", "keys", "cancels", "artifacts", "files"), 0)
+        )
         if retention.max_age_s is not None:
             cutoff = now - retention.max_age_s
             while step := await self._writer.submit(partial(self._prune_runs, cutoff=cutoff)):
@@ -100,4 +102,6 @@ def _prune_by_age(db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
 def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
     spared = {row[0] for row in db.execute(_SPARED)}
     gone = over_quota((Weighed(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
-    return db.execute("DELETE FROM artifacts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(gone),)).rowcount
+    return db.execute(
+        "DELETE FROM artifacts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(gone),)
+    ).rowcount

@@ -28,9 +28,20 @@ _TURNS: dict[int, str] = {
 class RunHead:
     """A run as its last event left it. Mutable: it advances with every event."""
 
-    __slots__ = ("hash", "root_call", "run_id", "seq", "started_at", "status", "tenant", "tool_name", "updated_at", "user")
+    __slots__ = (
+        "hash",
+        "root_call",
+        "run_id",
+        "seq",
+        "started_at",
+        "status",
+        "tenant",
+        "tool_name",
+        "updated_at",
+        "user",
+    )
 
-    def __init__(  # noqa: PLR0913 - one row of the table
+    def __init__(
         self,
         run_id: str,
         tenant: str,
@@ -40,7 +51,7 @@ class RunHead:
         started_at: float,
         updated_at: float,
         seq: int,
-        hash: str,
+        hash: bytes,
         root_call: str,
     ) -> None:
         self.run_id = run_id
@@ -58,14 +69,14 @@ class RunHead:
     def of_first(cls, call: CallRef, at: float) -> RunHead:
         """The head before a run's first event; a run of mere notices counts as finished."""
         user, tool_name = storable(call.user), storable(call.tool_name)
-        return cls(call.run_id, call.tenant, user, tool_name, "completed", at, at, 0, "", call.call_id)
+        return cls(call.run_id, call.tenant, user, tool_name, "completed", at, at, 0, b"", call.call_id)
 
     def advance(self, event: RunEvent, call: CallRef, payload: str) -> Fields:
         """Number and chain one more event; unchanged when an id of it cannot be encoded."""
-        seq, code, at = self.seq + 1, int(event.code), float(event.at)
-        run_id, call_id, tenant = self.run_id, call.call_id, call.tenant
-        digest = link_hash(self.hash, run_id, seq, code, at, call_id, tenant, payload)
-        self.seq, self.hash, self.updated_at = seq, digest, at
+        code, at = int(event.code), float(event.at)
+        run_id, seq, call_id, tenant = self.run_id, self.seq + 1, call.call_id, call.tenant
+        self.hash = digest = link_hash(self.hash, run_id, seq, code, at, call_id, tenant, payload)
+        self.seq, self.updated_at = seq, at
         if code in _TURNS:
             self._turn(code, call_id)
         return run_id, seq, code, at, call_id, tenant, payload, digest
@@ -82,7 +93,7 @@ class RunHead:
         elif turn not in FINISHED or call_id == self.root_call:
             self.status = turn
 
-    def row(self) -> tuple[str, str, str, str, str, float, float, int, str, str]:
+    def row(self) -> tuple[str, str, str, str, str, float, float, int, bytes, str]:
         """The head in the order of the table's columns."""
         return (
             self.run_id,

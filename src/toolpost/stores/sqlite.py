@@ -127,7 +127,8 @@ def _make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as exc:
         raise StoreError(
-            f"data folder {str(path)!r} is, or lies in, a file; move it away or set data_dir to another folder", cause=exc
+            f"data folder {str(path)!r} is, or lies in, a file; move it away or set data_dir to another folder",
+            cause=exc,
         ) from exc
     except OSError as exc:
         raise StoreError(

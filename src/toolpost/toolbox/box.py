@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, PendingAction
     from toolpost.contracts.storage import EventSink, Store
-    from toolpost.contracts.tools import Tool
+    from toolpost.contracts.tool import Tool
     from toolpost.toolbox.sourcing import SourceState
 
 KEY_FILE = "key"
@@ -117,7 +116,7 @@ class Toolbox:
         self._exit.push_async_callback(self._sources.close)
         self.router = self.make_router(*self._sinks)
         self.desk = PendingDesk(self.router, self.registry)
-        self._caretaker = Caretaker(self.router, self.desk)
+        self._caretaker = Caretaker(self.router, self.desk, retention=settings.retention.to_retention())
         await self._fill([*_builtins(settings, self.store), *plugins.tools, *self._tools])
         self.problems += [*plugins.problems, *self._sources.problems]
         self._exit.push_async_callback(self.router.wait_closed)
@@ -228,7 +227,7 @@ class Toolbox:
 
     async def prune(self) -> dict[str, int]:
         """Remove what the retention settings no longer keep."""
-        return await self.store.prune(self.settings.retention.to_retention(), now=time.time())
+        return await self._caretaker.prune()
 
     def _person(self, user: str | None) -> Principal:
         key = user or ""

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.tools import Tool, ToolSource
+from toolpost.contracts.sources import ToolSource
+from toolpost.contracts.tool import Tool
 
 TOOLS_GROUP = "toolpost.tools"
 SOURCES_GROUP = "toolpost.sources"

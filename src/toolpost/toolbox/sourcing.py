@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
-    from toolpost.contracts.tools import Tool, ToolSource
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.contracts.tool import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ CREATE TABLE events (
 """
 _INSERT = "INSERT INTO events (run_id, seq, code, at, call_id, tenant, payload, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
+to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
 
 class BareEvent(NamedTuple):
     """A row but for its hash; the payload is JSON already, or the document that becomes it."""
@@ -78,7 +80,7 @@ class BareWriter:
 
 def _chained(heads: dict[str, str], events: Iterable[BareEvent]) -> Iterable[tuple[Any, ...]]:
     for run_id, seq, code, at, call_id, tenant, payload in events:
-        text = payload if isinstance(payload, str) else json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
+        text = payload if isinstance(payload, str) else to_json(payload)
         link = f"{heads.get(run_id, '')}|{run_id}|{seq}|{code}|{at!r}|{call_id}|{tenant}|{text}"
         digest = heads[run_id] = sha256(link.encode()).hexdigest()
         yield run_id, seq, code, at, call_id, tenant, text, digest

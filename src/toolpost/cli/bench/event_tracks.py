@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import tempfile
 import time
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 from toolpost.auth.seal import FileSealer
 from toolpost.catalog.function import tool
-from toolpost.cli.bench.bare_writer import BareEvent, BareWriter
+from toolpost.cli.bench.bare_writer import BareEvent, BareWriter, to_json
 from toolpost.cli.bench.harness import Stopwatch, Turn, undisturbed
 from toolpost.cli.bench.subject import ARGUMENTS, add3
 from toolpost.contracts.events import RunEvent
@@ -137,5 +136,5 @@ def _bare(calls: Sequence[Call], *, as_text: bool) -> list[BareEvent]:
 
 def _bare_event(event: RunEvent, seq: int, *, as_text: bool) -> BareEvent:
     call, payload = event.call, event.payload
-    shown = json.dumps(payload, separators=(",", ":"), ensure_ascii=False) if as_text else payload
+    shown = to_json(payload) if as_text else payload
     return BareEvent(call.run_id, seq, int(event.code), event.at, call.call_id, call.tenant, shown)

@@ -21,6 +21,7 @@ from toolpost.cli.bench.scale import Scale
 
 SHARE_OF_BARE = 0.6
 CALLER_US = 3.0
+SLACK = 3  # Callers look for room once a call, and a call tells three events.
 
 
 def count(scale: Scale) -> int:
@@ -59,18 +60,21 @@ def figure(result: dict[str, Measured], facts: Sequence[LogFacts]) -> Figure:
         ),
         rows=[_row(name, measured, result[BARE]) for name, measured in result.items()],
         targets=[
-            Target(
-                f"{OURS} / {BARE}, events/s", result[BARE].sustained_us / ours.sustained_us, "at least", SHARE_OF_BARE
-            ),
+            *(_share(result, bare) for bare in (BARE, BARE_TEXT)),
             Target("on the caller, mean", ours.average_us, "at most", CALLER_US, "µs"),
-            Target("waiting at the peak", peak, "at most", QUEUE_LIMIT + 100, "events"),
+            Target("waiting at the peak", peak, "at most", QUEUE_LIMIT + SLACK, "events"),
             Target("dropped", emitted - stored, "at most", 0, "events"),
         ],
         notes=(
             f"{emitted:,} events emitted, {stored:,} found stored.",
-            f"Both make the JSON from the same facts and write the same rows; {BARE_TEXT!r} has even the text ready.",
+            "All write the same rows. Given the text, the bare writer need not even make the JSON that it stores.",
         ),
     )
+
+
+def _share(result: dict[str, Measured], bare: str) -> Target:
+    share = result[bare].sustained_us / result[OURS].sustained_us
+    return Target(f"{OURS} / {bare}, events/s", share, "at least", SHARE_OF_BARE)
 
 
 def _row(name: str, measured: Measured, bare: Measured) -> Row:

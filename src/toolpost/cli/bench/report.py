@@ -51,4 +51,8 @@ def _cell(row: Row, column: Column) -> str:
 def _verdict(target: Target) -> str:
     unit = f" {target.unit}" if target.unit else ""
     word = "met   " if target.met else "missed"
-    return f"{word}  {target.name}: {target.value:,.4g}{unit} ({target.sense} {target.limit:,g})"
+    return f"{word}  {target.name}: {_number(target.value)}{unit} ({target.sense} {_number(target.limit)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

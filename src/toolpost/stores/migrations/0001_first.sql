@@ -8,7 +8,7 @@ CREATE TABLE events (
     call_id TEXT NOT NULL,
     tenant  TEXT NOT NULL,
     payload TEXT NOT NULL,                     -- redacted JSON
-    hash    TEXT NOT NULL,                     -- SHA-256 over the hash before it and this row
+    hash    BLOB NOT NULL,                     -- SHA-256 over the hash before it and this row
     UNIQUE (run_id, seq)
 );
 
@@ -22,7 +22,7 @@ CREATE TABLE runs (
     started_at REAL NOT NULL,
     updated_at REAL NOT NULL,
     last_seq   INTEGER NOT NULL,
-    last_hash  TEXT NOT NULL,
+    last_hash  BLOB NOT NULL,
     root_call  TEXT NOT NULL                   -- the call whose end is the end of the run
 );
 

@@ -1,31 +1,16 @@
-"""The Protocols of a tool and of where tools come from."""
+"""The Protocols of where tools come from and of who calls them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Outcome, ToolResult
+    from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import ToolSpec
-
-
-@runtime_checkable
-class Tool(Protocol):
-    """A capability with a contract; built-in, custom and external tools all have this shape."""
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What the tool is."""
-        ...
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it; a failure is a result with `success=False`, or an error raised."""
-        ...
+    from toolpost.contracts.tool import Tool
 
 
 class ToolSource(Protocol):
