@@ -10,21 +10,28 @@ import venv
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ENVS = HERE / ".envs"
 
 
-def environment(name: str) -> Path:
-    """The interpreter of an environment; made when it is not there or its requirements have changed."""
-    requirements = HERE / "requirements" / f"{name}.txt"
-    digest = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    home = ENVS / f"{name}-{digest}"
+def environment(name: str, *, root: Path = HERE) -> Path:
+    """The interpreter of an environment, which is made when it is not there."""
+    home = home_of(name, root=root)
     python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if not (home / "installed").exists():
         print(f"making the environment of {name} ...", file=sys.stderr, flush=True)
         shutil.rmtree(home, ignore_errors=True)
-        _install(home, python, requirements)
+        _install(home, python, _requirements(name, root))
         (home / "installed").touch()
     return python
+
+
+def home_of(name: str, *, root: Path = HERE) -> Path:
+    """Where an environment lives: elsewhere for other requirements and for another Python."""
+    digest = hashlib.sha256(_requirements(name, root).read_bytes() + sys.version.encode()).hexdigest()[:12]
+    return root / ".envs" / f"{name}-{digest}"
+
+
+def _requirements(name: str, root: Path) -> Path:
+    return root / "requirements" / f"{name}.txt"
 
 
 def _install(home: Path, python: Path, requirements: Path) -> None:

@@ -3,24 +3,28 @@ from pathlib import Path
 
 import pytest
 
-from bench import envs
+from bench.envs import environment, home_of
 
 
 @pytest.fixture
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def root(tmp_path: Path) -> Path:
     (tmp_path / "requirements").mkdir()
     (tmp_path / "requirements" / "none.txt").write_text("# nothing\n")
-    monkeypatch.setattr(envs, "HERE", tmp_path)
-    monkeypatch.setattr(envs, "ENVS", tmp_path / ".envs")
+    return tmp_path
 
 
-@pytest.mark.usefixtures("_elsewhere")
-def test_an_environment_is_made_once_and_again_when_its_requirements_change(tmp_path: Path) -> None:
-    python = envs.environment("none")
+def test_an_environment_is_made_once(root: Path) -> None:
+    python = environment("none", root=root)
+
     said = subprocess.run([python, "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, check=True)
+    assert Path(said.stdout.strip()) == home_of("none", root=root)
+    (root / "requirements" / "none.txt").touch()
+    assert environment("none", root=root) == python
 
-    assert Path(said.stdout.strip()).parent == tmp_path / ".envs"
-    assert envs.environment("none") == python
 
-    (tmp_path / "requirements" / "none.txt").write_text("# still nothing\n")
-    assert envs.environment("none") != python
+def test_other_requirements_are_another_environment(root: Path) -> None:
+    before = home_of("none", root=root)
+
+    (root / "requirements" / "none.txt").write_text("toolpost==0\n")
+
+    assert home_of("none", root=root) != before

@@ -11,6 +11,8 @@ from tests.cli.program import Run
 from toolpost.cli import demo
 from toolpost.contracts.errors import ToolError
 
+LISTING = demo.SCENES[0]
+
 
 def test_every_step_of_the_demo_comes_out_as_expected(child: Run) -> None:
     done = child("demo", "--json")
@@ -47,7 +49,7 @@ def test_a_step_that_comes_out_otherwise_is_shown_and_exits_1(
 
 
 def test_a_second_process_that_says_nothing_readable_is_a_failure(tmp_path: Path) -> None:
-    code, answer = demo._other_process(tmp_path, ["no-such-command"])
+    code, answer = demo.other_process(tmp_path, ["no-such-command"])
 
     assert code == 2
     assert answer["status"] == "failed"
@@ -55,10 +57,11 @@ def test_a_second_process_that_says_nothing_readable_is_a_failure(tmp_path: Path
 
 
 async def _unexpected(stage: demo.Stage) -> AsyncIterator[demo.Step]:
-    async for step in demo._listing(stage):
+    async for step in LISTING(stage):
         yield replace(step, fine=False)
 
 
 async def _raising(stage: demo.Stage) -> AsyncIterator[demo.Step]:
-    raise ToolError("the scene fell down")
-    yield
+    async for step in LISTING(stage):
+        yield step
+        raise ToolError("the scene fell down")

@@ -1,5 +1,6 @@
 """The program itself: its version, its help, and what a wrong command line gets."""
 
+import getpass
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from tests.cli.program import SRC, Run
 from toolpost import __version__
+from toolpost.cli.options import default_user
 
 
 def test_the_version_is_told_without_importing_anything_heavy() -> None:
@@ -32,8 +34,29 @@ def test_the_version_is_told_without_importing_anything_heavy() -> None:
     assert json.loads(imported) == []
 
 
-def test_the_version_is_told_among_other_options_too(toolpost: Run) -> None:
-    assert toolpost("--version", "tools").out == f"toolpost {__version__}\n"
+@pytest.mark.parametrize("arguments", [["--version"], ["--version", "tools"]])
+def test_the_version_is_told_alone_and_among_others(toolpost: Run, arguments: list[str]) -> None:
+    done = toolpost(*arguments)
+
+    assert (done.code, done.out) == (0, f"toolpost {__version__}\n")
+
+
+@pytest.mark.parametrize("name", ["demo", "bench"])
+def test_the_demo_and_the_bench_are_told_how_to_speak_and_give_the_exit_code(
+    toolpost: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(f"toolpost.cli.{name}.run", lambda *, json, quick=False: 7 if json else 8)
+
+    assert (toolpost(name, "--json").code, toolpost(name).code) == (7, 8)
+
+
+def test_a_process_without_a_name_goes_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+
+    assert default_user() == f"local:{os.getuid()}"
 
 
 def test_the_help_names_every_command_and_the_exit_codes(toolpost: Run) -> None:

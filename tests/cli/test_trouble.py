@@ -1,11 +1,14 @@
 """What goes wrong before a call can begin is told in words or as JSON, never as a traceback."""
 
+import os
+import shlex
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Run
+from tests.cli.program import Run, child_environment, command
 from toolpost.cli.session import run_command
 from toolpost.contracts.errors import ToolError
 
@@ -49,6 +52,16 @@ def test_a_data_folder_that_cannot_be_written_is_told(toolpost: Run, home: Path,
     assert "toolpost doctor" in toolpost(*verb).err
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
+def test_a_read_only_data_folder_is_told(toolpost: Run, home: Path) -> None:
+    (home / ".toolpost").mkdir(mode=0o500)
+
+    done = toolpost(*ADD, "--json")
+
+    assert (done.code, done.json["error"]["error_code"]) == (1, "store_unavailable")
+    assert toolpost("doctor").code == 1
+
+
 def test_a_database_of_a_newer_version_is_left_alone(toolpost: Run, home: Path) -> None:
     assert toolpost(*ADD).code == 0
     database = sqlite3.connect(home / ".toolpost" / "toolpost.db")
@@ -70,6 +83,22 @@ def test_a_question_sealed_with_another_key_is_not_run(toolpost: Run, home: Path
 
     assert (done.code, done.json["error"]["type"]) == (1, "StoreError")
     assert not (home / "wiped.txt").exists()
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_is_no_trouble(home: Path, closed: int) -> None:
+    line = shlex.join(command("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}'))
+
+    done = subprocess.run(
+        ["sh", "-c", f"exec {line} {closed}>&-"],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
 def test_a_secret_of_the_configuration_is_not_told(toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ def test_a_reader_who_follows_the_page_sees_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LOGNAME", LOGIN)
     reader = Reader(tmp_path)
 

@@ -78,7 +78,10 @@ def test_references_are_followed_and_recursion_ends() -> None:
 
 
 def test_a_condition_does_not_make_a_secret() -> None:
-    schema: dict[str, Any] = {"not": {"properties": {"a": {"writeOnly": True}}}, "if": {"properties": {"b": {"writeOnly": True}}}}
+    schema: dict[str, Any] = {
+        "not": {"properties": {"a": {"writeOnly": True}}},
+        "if": {"properties": {"b": {"writeOnly": True}}},
+    }
 
     assert secret_paths(schema) == frozenset()
 

@@ -1,7 +1,9 @@
 """A function's contract: its input and output schemas, its description, and how it is called with JSON."""
 
+# ruff: noqa: ANN001, ANN003, ANN202 - functions without annotations are part of what is read.
+
 import dataclasses
-import datetime
+import datetime as dt
 import enum
 import functools
 import sys
@@ -21,8 +23,9 @@ from toolpost.schema.signature import function_schema, to_jsonable
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
-    from toolpost.nowhere import Missing
+    from decimal import Decimal as Missing
 
+MISSING: Any = None
 UserId = NewType("UserId", int)
 Names = typing_extensions.TypeAliasType("Names", list[str])
 
@@ -47,7 +50,7 @@ class Options(TypedDict, total=False):
 
 class Person(BaseModel):
     name: str = Field(description="Who it is.", title="Full name")
-    born: datetime.date | None = None
+    born: dt.date | None = None
 
 
 class Tree(BaseModel):
@@ -62,7 +65,7 @@ class SummarizeArgs(BaseModel):
 
 class SummarizeResult(BaseModel):
     summary: str
-    made: datetime.datetime
+    made: dt.datetime
 
 
 def properties(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def test_a_function_becomes_a_closed_object_schema_with_its_required_parameters(
 
 def test_rich_types_become_schemas_without_made_up_titles() -> None:
     def paint(
-        color: Color, at: Point, when: datetime.datetime, mode: Literal["fast", "slow"], by: Person, options: Options
+        color: Color, at: Point, when: dt.datetime, mode: Literal["fast", "slow"], by: Person, options: Options
     ) -> None: ...
 
     schema = function_schema(paint).input_schema
@@ -106,7 +109,9 @@ def test_rich_types_become_schemas_without_made_up_titles() -> None:
 
 
 def test_containers_and_unions_become_schemas() -> None:
-    def take(a: list[int], b: dict[str, float], c: tuple[int, str], d: set[str], e: int | None, f: str | int) -> None: ...
+    def take(
+        a: list[int], b: dict[str, float], c: tuple[int, str], d: set[str], e: int | None, f: str | int
+    ) -> None: ...
 
     found = properties(take)
 
@@ -138,7 +143,9 @@ def test_a_missing_annotation_is_any_json() -> None:
 def test_defaults_are_told_where_json_can_carry_them() -> None:
     marker = object()
 
-    def call(color: Color = Color.BLUE, other: Any = marker, number: int = None, password: str = "hunter2") -> None: ...  # type: ignore[assignment]
+    def call(
+        color: Color = Color.BLUE, other: Any = marker, number: int = MISSING, password: str = "hunter2"
+    ) -> None: ...
 
     found = properties(call)
 
@@ -215,7 +222,7 @@ def test_an_annotation_may_be_a_string_that_names_a_later_class() -> None:
     assert found["$defs"]["Later"]["properties"] == {"n": {"type": "integer"}}
 
 
-def _forward(a: "Later", b: "Optional[int]" = None) -> None: ...
+def _forward(a: "Later", b: "int | None" = None) -> None: ...
 
 
 class Later(BaseModel):
@@ -225,7 +232,7 @@ class Later(BaseModel):
 def test_an_annotation_that_cannot_be_resolved_is_refused_with_the_remedy() -> None:
     def lost(a: "Missing") -> None: ...
 
-    with pytest.raises(ToolSchemaError, match="'Missing' of 'a' cannot be resolved.*outside TYPE_CHECKING"):
+    with pytest.raises(ToolSchemaError, match=r"'Missing' of 'a' cannot be resolved.*outside TYPE_CHECKING"):
         function_schema(lost)
 
 
@@ -237,6 +244,75 @@ def test_a_class_of_an_enclosing_function_is_found_when_the_function_uses_it() -
         return Inner.model_validate(a).n
 
     assert "Inner" in function_schema(use).input_schema["$defs"]
+
+
+def test_a_class_that_is_not_defined_yet_is_not_found() -> None:
+    def use(a: "Inner") -> int:
+        return Inner.model_validate(a).n
+
+    with pytest.raises(ToolSchemaError, match="'Inner' of 'a' cannot be resolved"):
+        function_schema(use)
+
+    class Inner(BaseModel):
+        n: int
+
+
+def test_a_docstring_in_no_known_style_is_all_description() -> None:
+    def call() -> None:
+        """Do it.
+
+        :param
+        """
+
+    assert function_schema(call).description == "Do it.\n\n:param"
+
+
+def test_a_signature_that_cannot_be_read_is_refused() -> None:
+    def call(a: int) -> None: ...
+
+    call.__signature__ = "none"  # type: ignore[attr-defined]
+
+    with pytest.raises(ToolSchemaError, match="no readable signature"):
+        function_schema(call)
+
+
+class Looped(TypedDict):
+    inner: "Looped | None"
+
+
+class Marked(TypedDict):
+    name: typing_extensions.Required[str]
+    point: Annotated[Point, "where"]
+    later: "typing_extensions.NotRequired[Options]"
+
+
+def test_typed_dicts_keep_their_marks_and_may_hold_other_types() -> None:
+    def call(a: Marked, b: Options | None = None) -> None: ...
+
+    schema = function_schema(call)
+
+    assert schema.input_schema["$defs"]["Marked"]["required"] == ["name", "point"]
+    assert schema.input_schema["properties"]["b"]["anyOf"][0] == {"$ref": "#/$defs/Options"}
+    assert schema.convert is not None
+    assert schema.convert({"a": {"name": "x", "point": {"x": 1}}}) == {"a": {"name": "x", "point": Point(1)}}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes the standard TypedDict from 3.12 on")
+def test_a_recursive_typed_dict_of_the_old_kind_is_refused_with_the_remedy() -> None:
+    def call(a: Looped) -> None: ...
+
+    with pytest.raises(ToolSchemaError, match=r"typing_extensions\.TypedDict"):
+        function_schema(call)
+
+
+def test_no_default_of_null_is_told_where_null_is_not_allowed() -> None:
+    def call(a: Options = MISSING, b: Literal["x"] = MISSING, c: Literal["x", 1] | None = None) -> None: ...
+
+    found = properties(call)
+
+    assert "default" not in found["a"]
+    assert "default" not in found["b"]
+    assert found["c"]["default"] is None
 
 
 def annotated_context(a: int, where: ToolContext) -> None: ...
@@ -409,12 +485,12 @@ def test_a_recursive_model_has_its_keywords_on_top() -> None:
         dict[str, list[int | None]],
         Sequence[str],
         Mapping[str, Any],
-        Literal["a", 1, None],
+        pytest.param(Literal["a", 1] | None, id="literal-or-none"),
         Optional[bool],  # noqa: UP045 - the old spelling
         UserId,
         Names,
         Options,
-        list[Options],
+        pytest.param(list[Options], id="list-of-typed-dicts"),
         Annotated[str, "words", Field(pattern="^a", max_length=9)],
     ],
 )
@@ -430,17 +506,16 @@ def test_plain_json_is_passed_straight_to_the_function(annotation: Any) -> None:
     ("annotation", "given", "made"),
     [
         (Point, {"x": 1}, Point(1)),
-        (Person, {"name": "Ann", "born": "2001-02-03"}, Person(name="Ann", born=datetime.date(2001, 2, 3))),
-        (datetime.timedelta, "PT5S", datetime.timedelta(seconds=5)),
+        (Person, {"name": "Ann", "born": "2001-02-03"}, Person(name="Ann", born=dt.date(2001, 2, 3))),
+        (dt.timedelta, "PT5S", dt.timedelta(seconds=5)),
         (set[int], [1, 2], {1, 2}),
         (tuple[int, ...], [1, 2], (1, 2)),
         (Color, "red", Color.RED),
-        (Literal[Color.RED], "red", Color.RED),
         (dict[int, str], {"1": "a"}, {1: "a"}),
         (list[Point] | None, [{"x": 1}], [Point(1)]),
         (Annotated[int, BeforeValidator(lambda value: value + 1)], 1, 2),
-        (Annotated[int | str, Field(ge=1)], 2, 2),
-        (Annotated[int, Field(default=7)], 7, 7),
+        pytest.param(Annotated[int | str, Field(ge=1)], 2, 2, id="constrained-union"),
+        pytest.param(Annotated[int, Field(default=7)], 7, 7, id="field-with-default"),
         (bytes, "abc", b"abc"),
     ],
 )
@@ -457,14 +532,14 @@ def test_other_types_are_built_from_json(annotation: Any, given: Any, made: Any)
 def test_a_strict_model_takes_dates_as_text_too() -> None:
     class Strict(BaseModel):
         model_config = ConfigDict(strict=True)
-        at: datetime.date
+        at: dt.date
 
     def call(at: Strict) -> None: ...
 
     convert = function_schema(call).convert
 
     assert convert is not None
-    assert convert({"at": {"at": "2020-01-02"}})["at"].at == datetime.date(2020, 1, 2)
+    assert convert({"at": {"at": "2020-01-02"}})["at"].at == dt.date(2020, 1, 2)
 
 
 def test_a_field_may_stand_as_the_default_and_give_an_alias() -> None:
@@ -480,7 +555,7 @@ def test_a_field_may_stand_as_the_default_and_give_an_alias() -> None:
 
 @pytest.mark.req("DEF-15")
 def test_what_cannot_be_built_is_a_validation_error_that_says_where() -> None:
-    def call(at: datetime.datetime, who: Person) -> None: ...
+    def call(at: dt.datetime, who: Person) -> None: ...
 
     convert = function_schema(call).convert
     assert convert is not None
@@ -526,7 +601,7 @@ def test_arguments_that_are_not_json_are_explained_by_their_types() -> None:
 
 def test_results_are_described_and_rendered_as_they_are_written() -> None:
     schema = function_schema(summarize)
-    result = SummarizeResult(summary="x", made=datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC))
+    result = SummarizeResult(summary="x", made=dt.datetime(2020, 1, 2, tzinfo=dt.UTC))
 
     assert schema.output_schema is not None
     assert schema.output_schema["required"] == ["summary", "made"]
@@ -583,7 +658,7 @@ def test_a_result_that_cannot_be_rendered_is_an_output_error() -> None:
 
 
 def test_any_common_python_value_becomes_json() -> None:
-    value = {"p": Point(1), "when": datetime.date(2020, 1, 2), "s": {1}, "m": Person(name="A"), "b": b"\xff"}
+    value = {"p": Point(1), "when": dt.date(2020, 1, 2), "s": {1}, "m": Person(name="A"), "b": b"\xff"}
 
     assert to_jsonable(value) == {
         "p": {"x": 1, "y": 0},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from toolpost import __version__
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:  # Asked by scripts and installers, so nothing heavy is imported for it.
         sys.stdout.write(f"toolpost {__version__}\n")
@@ -17,3 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from toolpost.cli.app import run
 
     return run(given)
+
+
+def _open_closed_streams() -> None:
+    """A job may start with stdout or stderr closed; the next file opened would take the place of either."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - open until the end

@@ -51,11 +51,16 @@ def _demo(config: Config = None, user: User = "", json: Json = False) -> None:  
 
 
 @app.command("bench")
-def _bench(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+def _bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Rougher figures in a fraction of the time.")] = False,
+    config: Config = None,  # noqa: ARG001 - as every command
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
     """Measure what a call costs here."""
     from toolpost.cli import bench
 
-    raise typer.Exit(bench.run(json=json))
+    raise typer.Exit(bench.run(json=json, quick=quick))
 
 
 app.add_typer(tools.app, name="tools")

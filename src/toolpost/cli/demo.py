@@ -158,7 +158,7 @@ async def _approval(stage: Stage) -> AsyncIterator[Step]:
         "Another tenant does not even see it", stage.box.approve(pending_id, by=STRANGER), STRANGER, "pending_not_found"
     )
     command = ["pending", "approve", pending_id, "--user", PERSON, "--json"]
-    code, answer = await asyncio.to_thread(_other_process, stage.folder, command)
+    code, answer = await asyncio.to_thread(other_process, stage.folder, command)
     yield Step(
         title="A person approves it in another process, and it runs there",
         did=f"toolpost {' '.join(command)}",
@@ -244,7 +244,7 @@ SCENES: tuple[Callable[[Stage], AsyncIterator[Step]], ...] = (
 )
 
 
-def _other_process(folder: Path, command: list[str]) -> tuple[int, dict[str, Any]]:
+def other_process(folder: Path, command: list[str]) -> tuple[int, dict[str, Any]]:
     """Run a command of toolpost's in a process of its own, on the same folder."""
     line = [sys.executable, "-m", "toolpost", *command, "--config", str(folder / "toolpost.yaml")]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False)  # noqa: S603 - our own command

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolpost.cli.options import Config, Json, User
-from toolpost.cli.output import Output, moment, pretty
+from toolpost.cli.output import Output, moment, one_line
 from toolpost.cli.session import run_with_box
 from toolpost.contracts.events import StoredEvent
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _POLL_S = 0.25
-_SHORT = 160
+_SHORT = 80
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C.")]
 Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Only the events of this run.")]
@@ -56,10 +56,14 @@ def events(
 def event_text(event: StoredEvent) -> str:
     """An event on one line."""
     facts = {key: value for key, value in event.payload.items() if key not in ("tool_name", "correlation_id")}
-    told = pretty(facts).replace("\n", " ") if facts else ""
-    short = told if len(told) <= _SHORT else f"{told[:_SHORT]}…"
+    told = ", ".join(f"{key}={_short(value)}" for key, value in facts.items())
     name = event.payload.get("tool_name", "")
-    return f"{event.id:>6}  {moment(event.at)}  {event.code.name:<20}  {name}  {short}".rstrip()
+    return f"{event.id:>6}  {moment(event.at)}  {event.code.name:<20}  {name}  {told}".rstrip()
+
+
+def _short(value: Any) -> str:
+    text = one_line(value)
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 
 async def _stored(

@@ -110,6 +110,11 @@ def pretty(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def one_line(value: Any) -> str:
+    """A JSON value on one line."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def moment(at: float | None) -> str:
     """A point in time, on this machine's clock."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""

@@ -238,12 +238,35 @@ class Retention:
 class Store(Protocol):
     """All that one Toolbox remembers."""
 
-    events: EventLog
-    journal: Journal
-    pending: PendingStore
-    keys: KeyStore
-    cancels: CancelStore
-    artifacts: ArtifactStore
+    @property
+    def events(self) -> EventLog:
+        """What is told of runs."""
+        ...
+
+    @property
+    def journal(self) -> Journal:
+        """Intents and results of calls with effects."""
+        ...
+
+    @property
+    def pending(self) -> PendingStore:
+        """Questions that wait."""
+        ...
+
+    @property
+    def keys(self) -> KeyStore:
+        """Idempotency keys."""
+        ...
+
+    @property
+    def cancels(self) -> CancelStore:
+        """Wishes to cancel."""
+        ...
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """Large and binary results."""
+        ...
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         """Remove whole finished runs, settled questions and artifacts past the limits; says how many of each."""

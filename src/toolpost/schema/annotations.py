@@ -59,18 +59,17 @@ def resolved(annotation: Any, fn: Callable[..., Any]) -> Any:
 
 def _enclosing(fn: Callable[..., Any]) -> dict[str, Any]:
     """The variables of enclosing functions that a function uses."""
-    code: types.CodeType | None = getattr(fn, "__code__", None)
+    names: tuple[str, ...] = getattr(getattr(fn, "__code__", None), "co_freevars", ())
     cells: tuple[types.CellType, ...] = getattr(fn, "__closure__", None) or ()
-    if code is None:
-        return {}
-    return {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True) if _is_filled(cell)}
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
 
 
 def _is_filled(cell: types.CellType) -> bool:
     try:
-        return cell.cell_contents is not None
+        cell.cell_contents  # noqa: B018 - asking an empty cell is the only way to find out
     except ValueError:
         return False
+    return True
 
 
 def names_context(text: object) -> bool:

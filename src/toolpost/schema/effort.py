@@ -29,8 +29,8 @@ def is_costly(document: Document, instance: Any) -> bool:
         schema, value = stack.pop()
         for inner in document.applied(schema):
             stack.extend((inner.schema, part) for part in islice(_parts(inner, value), _BUDGET))
-        if len(stack) > _BUDGET:
-            return True
+            if len(stack) >= _BUDGET:
+                return True
     return True
 
 

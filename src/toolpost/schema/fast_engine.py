@@ -10,6 +10,7 @@ from jsonschema_rs import ValidationErrorKind
 from toolpost.schema.engine import Engine
 from toolpost.schema.faults import Fault
 from toolpost.schema.jsontypes import is_object
+from toolpost.schema.subschemas import Document
 
 if TYPE_CHECKING:
     from toolpost.schema.jsontypes import AnySchema
@@ -48,7 +49,7 @@ def _fault(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Fault:
         case "required":
             return Fault(path, "required", names=(str(kind.value),))
         case "additionalProperties" | "unevaluatedProperties":
-            return Fault(path, kind.name, names=tuple(kind.value), known=_known(schema, error.schema_path))
+            return Fault(path, kind.name, names=tuple(kind.value), known=_known(schema, error.evaluation_path))
         case "anyOf" | "oneOf":
             branches: list[list[jsonschema_rs.ValidationError]] = kind.value
             return Fault(path, kind.name, branches=tuple(tuple(_fault(schema, e) for e in b) for b in branches))
@@ -56,13 +57,8 @@ def _fault(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Fault:
             return Fault(path, name, expected=kind.value)
 
 
-def _known(schema: Any, schema_path: list[str | int]) -> tuple[str, ...]:
-    """The property names next to the keyword at `schema_path`, as far as it can be found."""
-    for step in schema_path[:-1]:
-        try:
-            schema = schema[step]
-        except (LookupError, TypeError):
-            # Below an embedded `$id` the path is relative to it.
-            return ()
-    properties = schema.get("properties") if is_object(schema) else None
+def _known(schema: AnySchema, evaluation_path: list[str | int]) -> tuple[str, ...]:
+    """The property names next to the keyword that a value came to by `evaluation_path`."""
+    place = Document(schema).walked(evaluation_path[:-1]) if is_object(schema) else None
+    properties = place.get("properties") if is_object(place) else None
     return tuple(properties) if is_object(properties) else ()

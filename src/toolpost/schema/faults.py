@@ -81,7 +81,7 @@ def _nearest(word: str, words: Sequence[str]) -> str | None:
 
 def _types(expected: Any) -> str:
     types = expected if is_array(expected) else [expected]
-    return " or ".join(dict.fromkeys(str(kind) for kind in types))
+    return " or ".join(sorted(dict.fromkeys(map(str, types)), key="null".__eq__))
 
 
 def _plural(noun: str) -> Callable[[Any], str]:
@@ -141,12 +141,12 @@ def _text_hint(wanted: list[str], text: str) -> str:
     if "boolean" in wanted and text.strip().lower() in ("true", "false"):
         return " (true and false must not be quoted)"
     if ("object" in wanted and text.lstrip()[:1] == "{") or ("array" in wanted and text.lstrip()[:1] == "["):
-        return " (send the JSON itself, not text that contains it)"
+        return " (send the JSON itself, not text of it)"
     return " (put it into a list)" if "array" in wanted else ""
 
 
 def _other_hint(wanted: list[str], value: Any) -> str:
-    if "string" in wanted and json_type(value) in ("integer", "number"):
+    if "string" in wanted and json_type(value) in ("integer", "number") and value == value:  # noqa: PLR0124 - not NaN
         return " (text must be quoted)"
     return " (put it into a list)" if "array" in wanted and value is not None else ""
 
@@ -157,9 +157,7 @@ def _no_branch(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
         return f"fits several of {len(branches)} forms, exactly one of which is allowed"
     if types := _only_types(fault):
         return _problem(Fault(fault.path, "type", types), instance, secrets)
-    nearest = min(branches, key=lambda faults: _distance(fault.path, faults), default=())
-    if not nearest:
-        return "fits none of the allowed forms"
+    nearest = min(branches, key=lambda faults: _distance(fault.path, faults))
     return f"fits none of {len(branches)} allowed forms; nearest: {describe(nearest[0], instance, secrets)}"
 
 

@@ -11,7 +11,6 @@ import jsonschema
 from jsonschema import validators
 from jsonschema.protocols import Validator as PythonValidator
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.schema.engine import Engine
@@ -56,8 +55,6 @@ def _errors(validator: PythonValidator, instance: Any) -> Iterator[jsonschema.Va
         yield from validator.iter_errors(instance)
     except RecursionError:
         raise ValueError("nested too deeply to check") from None
-    except Unresolvable as exc:
-        raise ValueError(f"the schema refers to {exc.ref!r}, which is not in it") from None
 
 
 def _patterns(schema: JsonSchema) -> Iterator[tuple[str, int | None]]:

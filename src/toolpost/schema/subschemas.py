@@ -9,7 +9,7 @@ from urllib.parse import unquote, urljoin
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.jsontypes import AnySchema
@@ -106,6 +106,18 @@ class Document:
         if not fragment.startswith("/"):
             return self._names.get(f"{address}#{fragment}")
         return _follow(resource, fragment)
+
+    def walked(self, path: Iterable[str | int]) -> Any:
+        """What lies at the end of a path of keywords, in which a reference leads to its target."""
+        node: Any = self.root
+        for step in path:
+            if is_object(node) and step in REFERENCES:
+                node = self.target(node[str(step)], node)
+            elif is_object(node):
+                node = node.get(str(step))
+            elif is_array(node) and isinstance(step, int):
+                node = node[step]
+        return node
 
     def applied(self, schema: JsonSchema) -> Iterator[Subschema]:
         """The schemas that apply when this one does: its subschemas and what it refers to."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from hashlib import sha256
 from struct import Struct
 from typing import TypeAlias
+
+from toolpost.contracts.events import EventCode, StoredEvent
 
 # A row of the table of events: run_id, seq, code, at, call_id, tenant, payload, hash.
 Fields: TypeAlias = tuple[str, int, int, float, str, str, str, bytes]
@@ -34,3 +37,19 @@ def find_breaks(rows: Iterable[Fields], *, last_seq: int, last_hash: bytes) -> l
     if (seq, previous) != (last_seq, last_hash):
         problems.append(f"the run's record ends at event {last_seq}, its events end at {seq}")
     return problems
+
+
+def stored_event(id: int, row: Fields) -> StoredEvent:
+    """The event that a row stands for."""
+    run_id, seq, code, at, call_id, tenant, payload, digest = row
+    return StoredEvent(
+        id=id,
+        run_id=run_id,
+        seq=seq,
+        code=EventCode(code),
+        at=at,
+        call_id=call_id,
+        tenant=tenant,
+        payload=json.loads(payload),
+        hash=digest.hex(),
+    )

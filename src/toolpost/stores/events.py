@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from typing import Any
 
-from toolpost.contracts.events import EventCode, RunEvent, RunSummary, StoredEvent
-from toolpost.stores.chain import find_breaks
+from toolpost.contracts.events import RunEvent, RunSummary, StoredEvent
+from toolpost.stores.chain import find_breaks, stored_event
 from toolpost.stores.reader import Reader
 from toolpost.stores.writer import Writer
 
@@ -41,7 +40,7 @@ class SQLiteEventLog:
         await self._writer.flush()
         sql = _EVENTS + _where(tenant=tenant, run_id=run_id) + " ORDER BY id LIMIT :limit"
         values = {"after": after, "tenant": tenant, "run_id": run_id, "limit": max(0, limit)}
-        return await self._reader.query(lambda db: [_stored(row) for row in db.execute(sql, values)])
+        return await self._reader.query(lambda db: [stored_event(row[0], row[1:]) for row in db.execute(sql, values)])
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
         await self._writer.flush()
@@ -62,21 +61,6 @@ class SQLiteEventLog:
 
 def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
     return (" AND tenant = :tenant" if tenant is not None else "") + (" AND run_id = :run_id" if run_id else "")
-
-
-def _stored(row: tuple[Any, ...]) -> StoredEvent:
-    id_, run_id, seq, code, at, call_id, tenant, payload, digest = row
-    return StoredEvent(
-        id=id_,
-        run_id=run_id,
-        seq=seq,
-        code=EventCode(code),
-        at=at,
-        call_id=call_id,
-        tenant=tenant,
-        payload=json.loads(payload),
-        hash=digest.hex(),
-    )
 
 
 def _summary(row: tuple[Any, ...]) -> RunSummary:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
+from dataclasses import fields, replace
 from typing import Any
 
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, Question
+from toolpost.stores.sealing import to_json
 
 # What changes in the life of a question stands beside the record, not in it.
 _CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome"})
@@ -41,3 +43,21 @@ def action_from_data(data: dict[str, Any]) -> PendingAction:
 def answer_to_data(answer: Answer) -> dict[str, Any]:
     """An answer as plain data."""
     return {name: getattr(answer, name) for name in _ANSWER}
+
+
+def detached(value: Any, what: str) -> Any:
+    """A copy that shares nothing with the original; StoreError when it is not JSON."""
+    return json.loads(to_json(value, what))
+
+
+def detached_action(action: PendingAction) -> PendingAction:
+    """A copy of a pending action, as reading it back from a disk would give."""
+    answer, outcome = action.answer, action.outcome
+    return replace(
+        action_from_data(detached(action_to_data(action), "pending")),
+        status=action.status,
+        answer=None if answer is None else Answer(**detached(answer_to_data(answer), "pending")),
+        answered_by=action.answered_by,
+        answered_at=action.answered_at,
+        outcome=None if outcome is None else detached(dict(outcome), "pending"),
+    )

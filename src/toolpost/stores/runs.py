@@ -77,16 +77,17 @@ class RunHead:
         run_id, seq, call_id, tenant = self.run_id, self.seq + 1, call.call_id, call.tenant
         self.hash = digest = link_hash(self.hash, run_id, seq, code, at, call_id, tenant, payload)
         self.seq, self.updated_at = seq, at
-        if code in _TURNS:
-            self._turn(code, call_id)
+        self.turn(code, call_id)
         return run_id, seq, code, at, call_id, tenant, payload, digest
 
-    def _turn(self, code: int, call_id: str) -> None:
-        """A run ends with the call that began it, not with a call nested in that one.
+    def turn(self, code: int, call_id: str) -> None:
+        """Change the status. A run ends with the call that began it, not with a call nested in that one.
 
         After its end another call, or the answer to a question, may begin it anew.
         """
-        turn = _TURNS[code]
+        turn = _TURNS.get(code)
+        if turn is None:
+            return
         if self.status in FINISHED:
             if code in _OPENING:
                 self.root_call, self.status = call_id, turn
@@ -123,7 +124,9 @@ class RunHead:
 
 
 def storable_call(call: CallRef) -> CallRef:
-    """The call with ids that are valid UTF-8."""
+    """The call with ids that are valid UTF-8; the same object nearly always."""
+    if (call.run_id + call.call_id + call.tenant).isascii():
+        return call
     return call._replace(run_id=storable(call.run_id), call_id=storable(call.call_id), tenant=storable(call.tenant))
 
 

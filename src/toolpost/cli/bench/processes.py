@@ -32,7 +32,11 @@ class Worker:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
         )
-        self._names: list[str] = self._read()
+        try:
+            self._names: list[str] = self._read()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def names(self) -> Sequence[str]:

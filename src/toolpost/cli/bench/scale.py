@@ -22,9 +22,9 @@ FULL = Scale(
     rounds=30,
     calls=1_000,
     starts=15,
-    event_rounds=7,
-    events=120_000,
-    catalog_rounds=5,
+    event_rounds=4,
+    events=75_000,
+    catalog_rounds=3,
     catalogs=(1_000, 2_000, 5_000, 10_000),
 )
 QUICK = Scale(

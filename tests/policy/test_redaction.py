@@ -1,0 +1,221 @@
+"""Secrets are taken out of whatever is told, and nothing else is changed."""
+
+import base64
+import json
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
+from toolpost.contracts.spec import ToolSpec
+from toolpost.policy.redaction import MASK, Redactor
+
+SECRET = 'pa/ss "wörd"+\\1'
+
+
+@pytest.mark.req("MISC-28")
+@pytest.mark.parametrize(
+    "told",
+    [
+        SECRET,
+        json.dumps(SECRET)[1:-1],
+        json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        quote(SECRET, safe=""),
+        quote(SECRET),
+        quote_plus(SECRET),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(SECRET.encode()).decode(),
+    ],
+    ids=["raw", "json", "json-unicode", "url", "url-path", "url-form", "base64", "base64-url"],
+)
+def test_a_known_secret_is_masked_in_each_form_it_may_take(told: str) -> None:
+    text = Redactor([SECRET]).text(f"before {told} after")
+
+    assert text.startswith(f"before {MASK}")
+    assert text.endswith(" after")
+    assert told.rstrip("=") not in text
+
+
+@pytest.mark.req("MISC-28")
+@pytest.mark.parametrize("user", ["", "a", "ab", "abc", "ann@example.org"])
+def test_a_secret_is_found_inside_basic_credentials(user: str) -> None:
+    header = base64.b64encode(f"{user}:hunter22-and-more".encode()).decode()
+
+    assert len(Redactor(["hunter22-and-more"]).text(header).replace(MASK, "")) <= len(user) * 4 / 3 + 6
+
+
+@pytest.mark.req("MISC-28")
+def test_a_secret_is_masked_in_keys_lists_and_numbers_too() -> None:
+    redactor = Redactor(["hunter22", "73519042"])
+
+    told = redactor.value({"x-hunter22": ["a", ("hunter22", 73519042), {"b": "is hunter22!"}]})
+
+    assert told == {f"x-{MASK}": ["a", [MASK, MASK], {"b": f"is {MASK}!"}]}
+
+
+def test_the_longer_of_two_secrets_is_masked_whole() -> None:
+    assert Redactor(["hunter", "hunter22"]).text("hunter22 hunter") == f"{MASK} {MASK}"
+
+
+def test_secrets_can_be_learned_later() -> None:
+    redactor = Redactor()
+    before = redactor.text("hunter22")
+
+    redactor.learn(["hunter22"])
+
+    assert (before, redactor.text("hunter22")) == ("hunter22", MASK)
+
+
+@pytest.mark.parametrize("short", ["", "a", "abc", "     "])
+def test_a_secret_too_short_to_be_one_does_not_blot_out_ordinary_text(short: str) -> None:
+    text = "abc is a     short text"
+
+    assert Redactor([short]).text(text) == text
+
+
+@pytest.mark.req("MISC-28")
+def test_values_under_secret_names_are_masked_at_any_depth() -> None:
+    told = Redactor().plain(
+        {"params": {"name": "ann", "db": [{"password": "x", "port": 1}], "API_KEY": 7, "auth": {"refreshToken": ["y"]}}}
+    )
+
+    assert told == {
+        "params": {
+            "name": "ann",
+            "db": [{"password": MASK, "port": 1}],
+            "API_KEY": MASK,
+            "auth": {"refreshToken": MASK},
+        }
+    }
+
+
+def test_a_secret_that_is_not_given_stays_absent() -> None:
+    assert Redactor().value({"password": None}) == {"password": None}
+
+
+MARKED = ToolSpec(
+    name="login",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "user": {"type": "string"},
+            "pin": {"type": "string", "format": "password"},
+            "seed": {"type": "integer", "writeOnly": True},
+            "codes": {"type": "array", "items": {"type": "string", "writeOnly": True}},
+            "headers": {"type": "object", "additionalProperties": {"type": "string", "format": "password"}},
+            "profile": {"$ref": "#/$defs/Profile"},
+        },
+        "$defs": {"Profile": {"type": "object", "properties": {"answer": {"type": "string", "writeOnly": True}}}},
+    },
+)
+
+
+@pytest.mark.req("MISC-28")
+@pytest.mark.parametrize("key", ["params", "input", "arguments"])
+def test_arguments_that_a_schema_marks_are_masked_wherever_they_lie(key: str) -> None:
+    arguments = {
+        "user": "ann",
+        "pin": "0000",
+        "seed": 7,
+        "codes": ["a", "b"],
+        "headers": {"X-One": "c"},
+        "profile": {"answer": "d", "age": 30},
+    }
+
+    told = Redactor().for_tool(MARKED)({key: arguments})
+
+    assert told[key] == {
+        "user": "ann",
+        "pin": MASK,
+        "seed": MASK,
+        "codes": [MASK, MASK],
+        "headers": {"X-One": MASK},
+        "profile": {"answer": MASK, "age": 30},
+    }
+
+
+def test_marks_of_the_input_schema_say_nothing_about_other_facts() -> None:
+    assert Redactor().for_tool(MARKED)({"summary": {"pin": "a pin on a map"}}) == {"summary": {"pin": "a pin on a map"}}
+
+
+@pytest.mark.req("MISC-28")
+def test_input_is_redacted_before_it_enters_an_event() -> None:
+    redact = Redactor(["hunter22"]).for_tool(MARKED)
+    call = CallRef("run_1", "call_1", "login", "acme", "ann", "corr_1", redact)
+    arguments = JsonText('{"user": "hunter22", "pin": "0000", "note": "my hunter22"}')
+
+    event = RunEvent(EventCode.TOOL_CALL_REQUESTED, 1.0, call, {"params": arguments})
+
+    assert event.payload["params"] == {"user": MASK, "pin": MASK, "note": f"my {MASK}"}
+    assert event.payload["tool_name"] == "login"
+
+
+class Odd:
+    def __str__(self) -> str:
+        return "odd hunter22"
+
+
+def test_what_is_not_json_is_told_as_text_without_its_secrets() -> None:
+    told = Redactor(["hunter22"]).value({"a": Odd(), "b": b"hunter22", "c": MappingProxyType({"d": "hunter22"})})
+
+    assert told == {"a": f"odd {MASK}", "b": f"b'{MASK}'", "c": {"d": MASK}}
+
+
+def test_what_lies_too_deep_to_look_at_is_masked_unseen() -> None:
+    deep: Any = "hunter22"
+    for _ in range(300):
+        deep = [deep]
+
+    told = json.dumps(Redactor(["hunter22"]).value(deep))
+
+    assert "hunter22" not in told
+    assert MASK in told
+
+
+def test_huge_numbers_pass() -> None:
+    assert Redactor(["hunter22"]).value([10**5000, float("inf")]) == [10**5000, float("inf")]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(categories=["N", "P"])), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_without_a_secret_nothing_is_changed(value: Any) -> None:
+    assert Redactor(["a secret that is in none of them"]).value(value) == value
+
+
+@pytest.mark.req("MISC-28")
+@given(st.data())
+def test_a_learned_secret_never_survives_in_what_is_told(data: st.DataObject) -> None:
+    secret = data.draw(st.text(st.characters(exclude_characters=MASK + "\0"), min_size=4, max_size=20))
+    assume(len(secret.strip()) >= 4)
+    hidden = st.sampled_from([secret, quote(secret), quote_plus(secret), json.dumps(secret), secret.encode()])
+    texts = st.tuples(st.text(), hidden, st.text()).map(lambda parts: "".join(map(str, parts))) | hidden
+    keys = st.sampled_from(["params", "summary", "error_message"])
+    facts = data.draw(st.dictionaries(keys, st.lists(texts) | st.dictionaries(texts.map(str), texts)))
+
+    told = Redactor([secret]).plain(facts)
+
+    for rendered in (json.dumps(told), json.dumps(told, ensure_ascii=False)):
+        read_back = json.loads(rendered)
+        assert secret not in _all_text(read_back)
+
+
+def _all_text(value: Any) -> str:
+    match value:
+        case dict():
+            return "\0".join(_all_text(part) for item in value.items() for part in item)
+        case list():
+            return "\0".join(map(_all_text, value))
+        case _:
+            return str(value)
