@@ -177,7 +177,7 @@ def test_a_schema_of_ones_own_replaces_the_derived_one_and_is_checked() -> None:
 
     assert (act.spec.input_schema, act.spec.output_schema) == (own, {"type": "number"})
     with pytest.raises(ToolSchemaError):
-        tool(input_schema={"type": "objekt"})(lambda: None)
+        tool(name="broken", input_schema={"type": "objekt"})(lambda: None)
 
 
 def test_the_context_is_no_argument() -> None:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolpost.catalog.names import (
@@ -35,6 +35,7 @@ def test_a_tool_is_named_after_its_source_in_characters_that_all_accept(source: 
     assert canonical_name(source, tool) == name
 
 
+@settings(deadline=None)
 @given(SOURCES, st.text(min_size=1, max_size=300))
 def test_every_name_of_a_source_becomes_one_that_models_accept(source: str, tool: str) -> None:
     name = canonical_name(source, tool)
@@ -122,6 +123,7 @@ def test_a_name_is_free_again_once_its_tool_is_gone() -> None:
     assert names.add("gh__issue") == "gh__issue"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(SOURCES, st.text(min_size=1)), max_size=20))
 def test_every_model_name_leads_back_to_its_one_tool(tools: list[tuple[str, str]]) -> None:
     names = ToolNameMap()

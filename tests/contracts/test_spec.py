@@ -61,6 +61,23 @@ def test_a_tool_that_says_nothing_takes_an_empty_object_and_is_never_repeated() 
     assert (spec.side_effects, spec.replay, spec.category) == ("write", "unsafe", ToolCategory.CUSTOM)
 
 
+@pytest.mark.parametrize(
+    ("effects", "replay", "safety"),
+    [
+        ("pure", "pure", SafetyProfile()),
+        ("read", "idempotent", SafetyProfile()),
+        ("write", "unsafe", SafetyProfile()),
+        ("external", "unsafe", SafetyProfile(network=True, destructive=None, open_world=True)),
+    ],
+)
+def test_what_a_record_leaves_out_follows_from_its_side_effects(
+    effects: SideEffects, replay: ReplayClass, safety: SafetyProfile
+) -> None:
+    spec = ToolSpec(name="t", side_effects=effects)
+
+    assert (spec.replay, spec.safety) == (replay, safety)
+
+
 def test_a_record_cannot_be_changed() -> None:
     spec = ToolSpec(name="fixed")
 

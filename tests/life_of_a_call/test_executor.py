@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import EventBus, EventCode, PauseSignal, ToolContext, ToolExecutor, tool
+from toolpost import EventBus, EventCode, PauseSignal, ToolContext, tool
 
 
 @tool(side_effects="pure")
@@ -22,7 +22,7 @@ async def wipe() -> None:
 async def test_completion_is_told_by_the_host_after_its_own_state(make_box: MakeBox) -> None:
     bus = EventBus(keep_history=True)
     async with make_box(add) as box:
-        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        executor = box.executor(bus)
         context = ToolContext("task-1", user_id="acme:ann")
         result = await executor.execute("add", {"a": 1, "b": 2}, context)
         before = [event.code.value for event in bus.history]
@@ -40,7 +40,7 @@ async def test_completion_is_told_by_the_host_after_its_own_state(make_box: Make
 async def test_a_failure_is_a_result_never_an_exception(make_box: MakeBox) -> None:
     bus = EventBus(keep_history=True)
     async with make_box(add) as box:
-        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        executor = box.executor(bus)
         context = ToolContext("task-1")
         result = await executor.execute("add", {"a": "x"}, context)
         unknown = await executor.execute("nope", {}, context)
@@ -70,7 +70,7 @@ async def test_at_most_three_tools_run_at_a_time(make_box: MakeBox) -> None:
 
     bus = EventBus()
     async with make_box(work) as box:
-        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        executor = box.executor(bus)
         await asyncio.gather(*(executor.execute("work", {}, ToolContext("t")) for _ in range(10)))
     assert most == 3
 
@@ -78,7 +78,7 @@ async def test_at_most_three_tools_run_at_a_time(make_box: MakeBox) -> None:
 async def test_a_pause_is_raised_with_the_address_of_its_question(make_box: MakeBox) -> None:
     bus = EventBus()
     async with make_box(wipe) as box:
-        executor = ToolExecutor(box.make_router(bus, auto_emit=False), bus)
+        executor = box.executor(bus)
         with pytest.raises(PauseSignal) as pause:
             await executor.execute("wipe", {}, ToolContext("t", user_id="acme:ann"))
         (action,) = await box.desk.list(by="acme:ann")

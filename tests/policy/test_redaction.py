@@ -2,12 +2,13 @@
 
 import base64
 import json
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
@@ -55,6 +56,16 @@ def test_a_secret_is_masked_in_keys_lists_and_numbers_too() -> None:
     told = redactor.value({"x-hunter22": ["a", ("hunter22", 73519042), {"b": "is hunter22!"}]})
 
     assert told == {f"x-{MASK}": ["a", [MASK, MASK], {"b": f"is {MASK}!"}]}
+
+
+def test_a_number_of_any_kind_may_be_a_secret() -> None:
+    assert Redactor(["4000", "0.12345"]).value([4000, 0.12345, 40001, True, HTTPStatus.OK]) == [
+        MASK,
+        MASK,
+        40001,
+        True,
+        200,
+    ]
 
 
 def test_the_longer_of_two_secrets_is_masked_whole() -> None:
@@ -142,6 +153,15 @@ def test_marks_of_the_input_schema_say_nothing_about_other_facts() -> None:
     assert Redactor().for_tool(MARKED)({"summary": {"pin": "a pin on a map"}}) == {"summary": {"pin": "a pin on a map"}}
 
 
+@pytest.mark.parametrize("key", ["summary", "result"])
+def test_results_that_a_schema_marks_are_masked_too(key: str) -> None:
+    parts = {"type": "object", "properties": {"code": {"type": "string", "format": "password"}}}
+    part, whole = (ToolSpec(name="make", output_schema=schema) for schema in (parts, {**parts, "writeOnly": True}))
+
+    assert Redactor().for_tool(part)({key: {"code": "0000", "id": 7}}) == {key: {"code": MASK, "id": 7}}
+    assert Redactor().for_tool(whole)({key: {"code": "0000", "id": 7}}) == {key: MASK}
+
+
 @pytest.mark.req("MISC-28")
 def test_input_is_redacted_before_it_enters_an_event() -> None:
     redact = Redactor(["hunter22"]).for_tool(MARKED)
@@ -189,12 +209,14 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_without_a_secret_nothing_is_changed(value: Any) -> None:
     assert Redactor(["a secret that is in none of them"]).value(value) == value
 
 
 @pytest.mark.req("MISC-28")
+@settings(deadline=None)
 @given(st.data())
 def test_a_learned_secret_never_survives_in_what_is_told(data: st.DataObject) -> None:
     secret = data.draw(st.text(st.characters(exclude_characters=MASK + "\0"), min_size=4, max_size=20))

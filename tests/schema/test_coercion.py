@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.schema.strategies import json_values, schemas, schemas_and_values
 from toolpost.schema.coercion import coerced
@@ -138,6 +138,7 @@ def test_an_explosive_schema_or_a_deep_value_ends() -> None:
 
 
 @given(schemas_and_values())
+@settings(deadline=None)
 def test_a_valid_value_stays_as_it_is(made: tuple[dict[str, Any], Any]) -> None:
     schema, value = made
 
@@ -146,6 +147,7 @@ def test_a_valid_value_stays_as_it_is(made: tuple[dict[str, Any], Any]) -> None:
 
 
 @given(schemas(), json_values())
+@settings(deadline=None)
 def test_coercion_never_makes_a_valid_value_invalid(schema: dict[str, Any], value: Any) -> None:
     validator = compile_validator(schema, lenient=True)
 

@@ -91,6 +91,36 @@ def test_a_function_becomes_a_closed_object_schema_with_its_required_parameters(
     assert (schema.convert, schema.render, schema.context_parameter, schema.single_model) == (None, None, None, None)
 
 
+def test_plain_scalars_are_described_as_pydantic_would() -> None:
+    def plain(a: str, b: int, c: float = 1.5, d: bool = False, e: None = None) -> None:
+        """Do it.
+
+        Args:
+            a: The a.
+        """
+
+    def rich(a: str, b: int, c: float = 1.5, d: bool = False, e: None = None, f: Color = Color.RED) -> None: ...
+
+    rich.__doc__ = plain.__doc__
+    expected = function_schema(rich).input_schema
+    del expected["properties"]["f"], expected["$defs"]
+
+    assert function_schema(plain).input_schema == expected
+
+
+def test_a_function_without_parameters_takes_an_empty_object() -> None:
+    def now(ctx: ToolContext) -> str: ...  # type: ignore[empty-body]
+
+    assert function_schema(now).input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def test_notes_that_cannot_be_hashed_are_no_obstacle() -> None:
+    def call(a: Annotated[int, {"x": []}]) -> Annotated[int, {"x": []}]:
+        return a
+
+    assert properties(call) == {"a": {"type": "integer"}}
+
+
 def test_rich_types_become_schemas_without_made_up_titles() -> None:
     def paint(
         color: Color, at: Point, when: dt.datetime, mode: Literal["fast", "slow"], by: Person, options: Options

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.schema.strategies import json_values, schemas, schemas_and_values
 from toolpost.contracts.errors import ToolOutputError, ToolSchemaError, ToolValidationError
@@ -190,7 +190,7 @@ def test_long_lists_of_allowed_values_are_cut() -> None:
     assert issue == "$: expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … (500 in all), got integer -1"
 
 
-@pytest.mark.req("DEF-15", "NCON-03")
+@pytest.mark.req("DEF-15")
 def test_a_value_that_does_not_fit_is_a_validation_error_of_that_tool() -> None:
     validator = compile_validator(ORDER)
 
@@ -401,10 +401,10 @@ class TestBoundedWork:
         assert found == ['$[50000].n: expected integer, got string "x"']
         assert time.monotonic() - started < 5
 
-    def test_of_a_large_value_that_fits_nothing_is_told(self) -> None:
-        schema = {"items": {"properties": {"n": {"type": "integer"}}}, "maxItems": 40_000, "pattern": r"a\Z"}
+    def test_the_slow_engine_too_tells_the_first_fault_of_a_large_value(self) -> None:
+        schema = {"items": {"minimum": 0}, "maxItems": 9, "pattern": r"a\Z"}
 
-        assert issues(schema, [{"n": 1}] * 50_000) == ["$: expected at most 40000 items, got array of 50000"]
+        assert issues(schema, [-1] * 31_000) == ["$[0]: expected at least 0, got integer -1"]
 
     def test_a_schema_that_only_refers_to_itself_allows_anything(self) -> None:
         assert compile_validator({"$ref": "#"}).is_valid(1)
@@ -486,6 +486,7 @@ class TestSlowEngine:
 
 @pytest.mark.req("TEST-09")
 @given(schemas(), json_values())
+@settings(deadline=None)
 def test_the_verdict_agrees_with_the_reference_implementation(schema: dict[str, Any], value: Any) -> None:
     expected = jsonschema.Draft202012Validator(schema).is_valid(value)
     validator = compile_validator(schema)
@@ -495,6 +496,7 @@ def test_the_verdict_agrees_with_the_reference_implementation(schema: dict[str, 
 
 
 @given(schemas_and_values())
+@settings(deadline=None)
 def test_a_value_made_for_a_schema_fits_it(made: tuple[dict[str, Any], Any]) -> None:
     schema, value = made
 
@@ -502,6 +504,7 @@ def test_a_value_made_for_a_schema_fits_it(made: tuple[dict[str, Any], Any]) -> 
 
 
 @given(schemas(), json_values())
+@settings(deadline=None)
 def test_both_engines_find_faults_in_the_same_places(schema: dict[str, Any], value: Any) -> None:
     slow = compile_validator({**schema, "$defs": {**schema.get("$defs", {}), "slow": {"pattern": r"\Z"}}})
 
@@ -512,6 +515,7 @@ def test_both_engines_find_faults_in_the_same_places(schema: dict[str, Any], val
 
 
 @given(json_values())
+@settings(deadline=None)
 def test_an_explanation_is_short_text_that_json_can_carry(value: Any) -> None:
     found = compile_validator(ORDER).issues(value)
 

@@ -199,6 +199,7 @@ def test_a_named_file_that_is_not_there_is_told(tmp_path: Path) -> None:
             "network: {allow_hosts: [10.0.0.0/99]}",
             "'network.allow_hosts' in toolpost.yaml: '10.0.0.0/99' cannot be read",
         ),
+        ("policy: 2024-01-01", "a list of rules, got datetime.date(2024, 1, 1)"),
         (f"policy: {'x' * 100}", "'audit', got text of 102 characters"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import stat
@@ -40,7 +41,7 @@ class FileSealer:
         nonce, body = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
             return self._ready().decrypt(nonce, body, row.encode())
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # ValueError: too short to hold a nonce
             kind = row.partition("|")[0]
             msg = f"sealed data of {kind!r} does not open: another key than {self._path}, or it was moved or changed"
             raise StoreError(msg) from None
@@ -77,7 +78,18 @@ class FileSealer:
                 file.flush()
                 os.fsync(file.fileno())
             os.link(aside, self._path)
+            _sync_folder(self._path.parent)
         except FileExistsError:
             return
         finally:
             aside.unlink()
+
+
+def _sync_folder(path: Path) -> None:
+    """Nothing may be sealed with a key whose name could be lost in a power cut; Windows cannot and need not."""
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -261,7 +261,7 @@ async def _log(stage: Stage, run_id: str) -> Step:
     breaks = await stage.box.store.events.verify(run_id)
     table = _table("Seq", "Event", "What", "Hash")
     for event in events:
-        table.add_row(str(event.seq), f"{int(event.code)} {event.code.name}", _told(event), f"{event.hash[:12]}…")
+        table.add_row(str(event.seq), f"{int(event.code)} {event.code.name}", _told(event), f"{event.hash[:12]}...")
     gapless = [event.seq for event in events] == list(range(1, len(events) + 1))
     return Step(
         title="Both processes wrote one log, numbered and chained by hash",
@@ -344,7 +344,7 @@ def _text(value: Any) -> str:
 
 def _short(value: Any, most: int = 150) -> str:
     text = _text(value)
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _table(*columns: str) -> Table:

@@ -71,7 +71,7 @@ class Output:
     def failure(self, error: ToolError) -> None:
         """An error that ended the command: the same object as a failed call, or words for people."""
         if self.as_json:
-            self.document(failure_document(error))
+            self.line(failure_document(error))  # on one line, so that it fits among JSON lines too
         else:
             self.note(f"failed: {error}")
             self.advise(error)

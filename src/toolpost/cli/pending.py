@@ -12,6 +12,7 @@ from toolpost.cli.output import Output, moment, pretty
 from toolpost.cli.session import run_with_box
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.questions import PendingAction, PendingStatus
+from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
@@ -70,7 +71,7 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
     arguments = None if args is None else read_json(args, option="--args")
 
     async def work(box: Toolbox, output: Output) -> int:
-        if arguments is not None and not isinstance(arguments, dict):
+        if arguments is not None and not is_object(arguments):
             raise ToolValidationError("the arguments must be an object, such as {}")
         return show_outcome(await box.approve(pending_id, by=user, arguments=arguments), output)
 

@@ -168,8 +168,8 @@ class KeyStore(Protocol):
         """Keep the outcome that later uses of the key get."""
         ...
 
-    async def release(self, principal: Principal, key: str) -> None:
-        """Free a key whose call never began."""
+    async def release(self, principal: Principal, key: str, *, call_id: str = "") -> None:
+        """Free a key whose call never began; with `call_id` only if it is still that call's."""
         ...
 
 

@@ -23,7 +23,8 @@ _SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
 _SHORTEST_INSIDE_BASE64 = 8
 _DEEPEST = 100  # what lies deeper is masked unseen, because looking would overflow the stack
 _LARGEST_NUMBER = 10**100
-_ARGUMENT_KEYS = frozenset({"params", "input", "arguments"})
+_ARGUMENT_KEYS = ("params", "input", "arguments")
+_RESULT_KEYS = ("summary", "result")
 _NOTHING: SecretPaths = frozenset()
 
 
@@ -88,25 +89,31 @@ class Redactor:
         return self.value(item, secret=secret, path=below)
 
     def for_tool(self, spec: ToolSpec) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """The redaction of one tool's events; its schema is read when the first event is."""
-        marked: SecretPaths | None = None
+        """The redaction of one tool's events; its schemas are read when the first event is."""
+        marked: dict[str, SecretPaths] | None = None
 
         def redact(facts: Mapping[str, Any]) -> dict[str, Any]:
             nonlocal marked
             if marked is None:
-                marked = secret_paths(spec.input_schema)
-            return {key: self._fact(key, fact, marked) for key, fact in facts.items()}
+                marked = _marked_facts(spec)
+            return {key: self._fact(fact, marked.get(key, _NOTHING)) for key, fact in facts.items()}
 
         return redact
 
     def plain(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """The redaction of events that belong to no known tool."""
-        return {key: self._fact(key, fact, _NOTHING) for key, fact in facts.items()}
+        """The redaction of events that belong to no known tool; the keys of facts are ours and name no secrets."""
+        return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
-    def _fact(self, key: str, fact: Any, marked: SecretPaths) -> Any:
-        if type(fact) is str:
-            return self.text(fact)  # the keys of facts are ours and name no secrets
-        return self.value(fact, secret=marked if key in _ARGUMENT_KEYS else _NOTHING)
+    def _fact(self, fact: Any, secret: SecretPaths) -> Any:
+        if () in secret:  # the whole of it is one
+            return MASK
+        return self.text(fact) if type(fact) is str else self.value(fact, secret=secret)
+
+
+def _marked_facts(spec: ToolSpec) -> dict[str, SecretPaths]:
+    """Where secrets lie in those facts that a tool's schemas describe."""
+    arguments, results = secret_paths(spec.input_schema), secret_paths(spec.output_schema or {})
+    return {**dict.fromkeys(_ARGUMENT_KEYS, arguments), **dict.fromkeys(_RESULT_KEYS, results)}
 
 
 def _forms_of(secret: str) -> set[str]:

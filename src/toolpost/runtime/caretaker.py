@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError, ToolError
-from toolpost.contracts.events import CallRef
 from toolpost.contracts.outcomes import Failed, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import Retention
@@ -16,6 +15,7 @@ from toolpost.contracts.storage import Retention
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from toolpost.contracts.questions import PendingStatus
     from toolpost.contracts.storage import JournalEntry, Store
     from toolpost.runtime.desk import PendingDesk
     from toolpost.runtime.router import ToolRouter
@@ -73,7 +73,7 @@ class Caretaker:
     async def sweep(self) -> None:
         """Close late questions and take over what dead processes left unfinished."""
         for action in await self._store.pending.expire(time.time()):
-            await self._close(action, outcome_to_dict(self._desk.expired(action)), "expired")
+            await self._close(action, outcome_to_dict(self._desk.endings.expired(action)), "expired")
         for entry in await self._store.journal.adopt_orphans():
             await self._ask_about(entry)
         for action in await self._store.pending.adopt_claims():
@@ -89,11 +89,11 @@ class Caretaker:
         """Close the open questions of a call or run that is cancelled."""
         closed = await self._store.pending.cancel(target_id)
         for action in closed:
-            await self._close(action, outcome_to_dict(self._desk.cancelled(action)), "cancelled")
+            await self._close(action, outcome_to_dict(self._desk.endings.cancelled(action)), "cancelled")
         return len(closed)
 
-    async def _close(self, action: PendingAction, kept: Mapping[str, Any], status: str) -> None:
-        await self._store.pending.settle(action.id, status, outcome=kept)  # type: ignore[arg-type]
+    async def _close(self, action: PendingAction, kept: Mapping[str, Any], status: PendingStatus) -> None:
+        await self._store.pending.settle(action.id, status, outcome=kept)
         if action.idempotency_key is not None:
             await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
 
@@ -106,10 +106,7 @@ class Caretaker:
         if entry.call.get("replay") == "unsafe":
             await self._make_unknown(entry)
             return
-        message = "the process running this call ended before it did; it is safe to call again"
-        error = ToolError(message, code="interrupted", tool_name=entry.tool_name)
-        outcome = Failed(entry.call_id, entry.run_id, entry.tool_name, error)
-        self._router.teller.ended(self._ref(entry), outcome)
+        outcome = self._desk.endings.interrupted(entry)
         await self._store.journal.finish(entry.call_id, "", outcome_to_dict(outcome))
         if entry.call.get("idempotency_key"):
             await self._store.keys.release(entry.principal, entry.call["idempotency_key"])
@@ -137,7 +134,7 @@ class Caretaker:
         )
         await self._store.pending.add(action)
         await self._store.journal.forget(entry.call_id, "")
-        self._router.teller.paused(self._ref(entry), action)
+        self._desk.endings.paused(entry, action)
         if action.idempotency_key is not None:
             kept = {"id": action.id, "kind": "unknown", "prompt": prompt}
             await self._store.keys.settle(action.asked_by, action.idempotency_key, _paused(entry, kept))
@@ -159,11 +156,6 @@ class Caretaker:
         except ToolError as error:
             _log.warning("the answered call %s could not go on: %s", action.call_id, error)
             await self._store.pending.settle(action.id, "open", reopen=True)
-
-    def _ref(self, entry: JournalEntry) -> CallRef:
-        who, redact = entry.principal, self._router.teller.redactor.plain
-        correlation = entry.call.get("correlation_id") or entry.call_id
-        return CallRef(entry.run_id, entry.call_id, entry.tool_name, who.tenant, who.user, correlation, redact)
 
 
 def _paused(of: JournalEntry | PendingAction, question: Mapping[str, Any]) -> dict[str, Any]:

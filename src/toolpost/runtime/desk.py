@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.calls import RequestedCall
 from toolpost.contracts.errors import (
     PendingNotFoundError,
-    ToolApprovalDenied,
     ToolConflictError,
-    ToolError,
     ToolPermissionError,
     ToolValidationError,
 )
-from toolpost.contracts.events import CallRef, EventCode
-from toolpost.contracts.outcomes import Completed, Failed, outcome_to_dict
+from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.policy.rules import call_hash
+from toolpost.runtime.endings import Endings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import Store
     from toolpost.runtime.router import ToolRouter
 
+_WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
+
 
 class PendingDesk:
     """Open questions, and the way to answer them. `by` is a person's identity, which no agent holds."""
@@ -38,6 +38,7 @@ class PendingDesk:
         self._router = router
         self._registry = registry
         self._store: Store = router.store
+        self.endings = Endings(router.teller)
 
     async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
         """The questions of this person's tenant, newest first."""
@@ -83,22 +84,26 @@ class PendingDesk:
         """Do what the answer of a claimed question says, and keep what came of it."""
         answer = action.answer
         assert answer is not None  # noqa: S101 - a claimed question has its answer
-        self._tell(action, answer)
-        match answer.decision:
-            case "deny":
-                outcome, status = self._denied(action, answer), "denied"
-            case "happened" if action.question.key == "unknown":
-                outcome, status = self._end(action, _completed(action, answer.value)), "answered"
-            case "not_happened" if action.question.key == "unknown":
-                error = ToolError("the call was interrupted and did not happen", code="not_executed")
-                outcome, status = self._end(action, _failed(action, error)), "answered"
-            case _:
-                outcome, status = await self._resume(action, answer), "answered"
+        self.endings.answered(action, answer)
+        outcome = await self._follow(action, answer)
         kept = outcome_to_dict(outcome)
-        await self._store.pending.settle(action.id, status, outcome=kept)  # type: ignore[arg-type]
+        status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
+        await self._store.pending.settle(action.id, status, outcome=kept)
         if action.idempotency_key is not None:
             await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
         return outcome
+
+    async def _follow(self, action: PendingAction, answer: Answer) -> Outcome:
+        whole_call = action.question.key == "unknown"  # a step of `ctx.once` can be unknown too
+        match answer.decision:
+            case "deny":
+                return self.endings.denied(action, answer)
+            case "happened" if whole_call:
+                return self.endings.happened(action, answer.value)
+            case "not_happened" if whole_call:
+                return self.endings.not_happened(action)
+            case _:
+                return await self._resume(action, answer)
 
     async def _resume(self, action: PendingAction, answer: Answer) -> Outcome:
         """Run the call again from the top with one more answer known."""
@@ -127,7 +132,8 @@ class PendingDesk:
         if decision not in allowed:
             msg = f"a question of kind {action.question.kind} takes {', '.join(sorted(allowed))}, not {decision!r}"
             raise ToolValidationError(msg, tool_name=action.tool_name)
-        self._registry.find(action.tool_name)
+        if decision not in _WITHOUT_TOOL:
+            self._registry.find(action.tool_name)
 
     def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
         """The hash of what is approved; changed arguments are validated before the question is closed."""
@@ -149,50 +155,3 @@ class PendingDesk:
         return ToolConflictError(
             f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
         )
-
-    def _denied(self, action: PendingAction, answer: Answer) -> Outcome:
-        because = f": {answer.reason}" if answer.reason else ""
-        error = ToolApprovalDenied(f"{action.answered_by} refused {action.tool_name}{because}")
-        return self._end(action, _failed(action, error))
-
-    def expired(self, action: PendingAction) -> Outcome:
-        """Nobody answered in time: the answer is no."""
-        self._router.teller.tell(self._ref(action), EventCode.QUESTION_EXPIRED, {"pending_id": action.id})
-        error = ToolApprovalDenied(f"nobody answered {action.id} in time", code="question_expired")
-        return self._end(action, _failed(action, error))
-
-    def cancelled(self, action: PendingAction) -> Outcome:
-        """The call was cancelled while it waited."""
-        return self._end(action, _failed(action, ToolError("the call was cancelled while it waited", code="cancelled")))
-
-    def _end(self, action: PendingAction, outcome: Completed | Failed) -> Outcome:
-        self._router.teller.ended(self._ref(action), outcome, summary="as a person reported")
-        return outcome
-
-    def _tell(self, action: PendingAction, answer: Answer) -> None:
-        codes: dict[str, EventCode] = {
-            "approve": EventCode.APPROVAL_GRANTED,
-            "deny": EventCode.APPROVAL_DENIED,
-        }
-        facts = {
-            "pending_id": action.id,
-            "by": action.answered_by,
-            "decision": answer.decision,
-            "reason": answer.reason,
-        }
-        self._router.teller.tell(self._ref(action), codes.get(answer.decision, EventCode.CALL_RESUMED), facts)
-
-    def _ref(self, action: PendingAction) -> CallRef:
-        who = action.asked_by
-        redact = self._router.teller.redactor.plain
-        correlation = action.correlation_id or action.call_id
-        return CallRef(action.run_id, action.call_id, action.tool_name, who.tenant, who.user, correlation, redact)
-
-
-def _failed(action: PendingAction, error: ToolError) -> Failed:
-    error.tool_name = action.tool_name
-    return Failed(action.call_id, action.run_id, action.tool_name, error)
-
-
-def _completed(action: PendingAction, content: Any) -> Completed:
-    return Completed(action.call_id, action.run_id, action.tool_name, content)

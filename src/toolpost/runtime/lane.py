@@ -71,9 +71,11 @@ class Lane:
     def validate(self, request: RequestedCall) -> ValidatedCall:
         """Check the arguments against the schema, and fill in what an operator fixed."""
         arguments = request.arguments
-        if self._fits is None or not self._fits(arguments):
-            arguments = self.entry.fit(arguments)
-        return ValidatedCall(request, self.entry.tool, arguments)
+        try:
+            fits = self._fits is not None and self._fits(arguments)
+        except ValueError:  # something in them is not JSON at all
+            fits = False
+        return ValidatedCall(request, self.entry.tool, arguments if fits else self.entry.fit(arguments))
 
     async def acquire(self) -> None:
         """Wait for a place at the tool and at its source."""

@@ -51,8 +51,8 @@ class Results:
         content = output.content
         if type(content) is bytes:
             return await self._keep(content, output.media_type, call, preview=None)
-        if lane.output_fits is not None and not lane.output_fits(content):
-            self._refuse(content, lane)
+        if lane.output_fits is not None:
+            _check(content, lane)
         if type(content) in _SCALARS and content == content:  # noqa: PLR0124 - NaN is not equal to itself
             return Result(content, content, output.text)
         text = json_text(content)
@@ -60,11 +60,6 @@ class Results:
             return await self._keep_json(content, text, call)
         summary = JsonText(text) if len(text) <= _TOLD_CHARS else _shape(content, len(text))
         return Result(content, summary, output.text)
-
-    def _refuse(self, content: Any, lane: Lane) -> None:
-        validator = lane.entry.output_validator
-        if validator is not None:
-            raise ToolOutputError(validator.issues(content), tool_name=lane.spec.name)
 
     async def _keep_json(self, content: Any, text: str, call: CallRef) -> Result:
         if isinstance(content, str):
@@ -79,6 +74,16 @@ class Results:
             content["preview"] = preview
             content["next"] = "artifact_read and artifact_search get at the rest"
         return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id)
+
+
+def _check(content: Any, lane: Lane) -> None:
+    try:
+        fits = lane.output_fits is None or lane.output_fits(content)
+    except ValueError:  # something in it is not JSON at all
+        fits = False
+    validator = lane.entry.output_validator
+    if not fits and validator is not None:
+        raise ToolOutputError(validator.issues(content), tool_name=lane.spec.name)
 
 
 def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:

@@ -14,6 +14,7 @@ from toolpost.runtime.bus import fan_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.calls import RequestedCall
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import PendingAction
@@ -77,6 +78,11 @@ class Teller:
             except Exception:  # noqa: BLE001 - foreign code; the question stands whatever it did
                 _log.exception("the on_pending sink failed on %s", action.id)
 
+    def catalog(self, change: CatalogChange) -> None:
+        """Tell that a tool came, went or changed."""
+        call = CallRef("catalog", "", change.tool_name, "local", "toolpost", "", self.redactor.plain)
+        self.tell(call, EventCode.CATALOG_CHANGED, {"change": change.kind})
+
     def breaker(self, source: str, state: str) -> None:
         """Tell that a source's breaker opened or closed."""
         code = EventCode.BREAKER_CLOSED if state == "closed" else EventCode.BREAKER_OPENED
@@ -86,7 +92,7 @@ class Teller:
 
 def as_told(arguments: Any) -> Any:
     """Arguments as they are at this moment; what anyone does to them later does not change the record."""
-    if type(arguments) is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
+    if arguments.__class__ is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
         return arguments.copy()
     try:
         return JsonText(_encode(arguments))

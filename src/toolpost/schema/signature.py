@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionSchema", "function_schema", "to_jsonable"]
 
-_SIMPLE: dict[Any, str] = {
+_SIMPLE: dict[type, str] = {
     str: "string",
     int: "integer",
     float: "number",
@@ -67,7 +67,7 @@ def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
     """Read a function's contract; one that cannot be called with JSON is a ToolSchemaError."""
     parameters = parameters_of(fn)
     documentation = documentation_of(function_behind(fn))
-    inputs = _single_model_input(fn, parameters) or _input(fn, parameters)
+    inputs = _simple_input(parameters) or _single_model_input(fn, parameters) or _input(fn, parameters)
     _describe(inputs.schema, documentation.parameters)
     output = _output(fn)
     return FunctionSchema(
@@ -120,6 +120,25 @@ def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:
     if all(map(is_plain, types)) and is_plain(parameters.extras):
         return _Input(schema, None)
     return _Input(schema, converter(adapter, schema, extras=parameters.has_extras))
+
+
+def _simple_input(parameters: Parameters) -> _Input | None:
+    """What pydantic would make of a function of plain scalars, in a tenth of the time."""
+    properties = {argument.name: _simple_schema(argument.annotation) for argument in parameters.arguments}
+    if parameters.has_extras or None in properties.values():
+        return None
+    schema: JsonSchema = {"additionalProperties": False, "properties": properties, "type": "object"}
+    required = [argument.name for argument in parameters.arguments if argument.default is NO_DEFAULT]
+    if required:
+        schema["required"] = required
+    for argument in parameters.arguments:
+        _complete(properties[argument.name], argument)
+    return _Input(schema, None)
+
+
+def _simple_schema(annotation: Any) -> JsonSchema | None:
+    kind = _SIMPLE.get(annotation) if isinstance(annotation, type) else None
+    return {"type": kind} if kind else None
 
 
 def _arguments_type(parameters: Parameters) -> Any:
@@ -205,8 +224,8 @@ def _output(fn: Callable[..., Any]) -> _Output:
         return _Output()
     if is_raw_result(annotation):
         return _Output()
-    if annotation in _SIMPLE:
-        return _Output({"type": _SIMPLE[annotation]})
+    if simple := _simple_schema(annotation):
+        return _Output(simple)
     try:
         adapter, schema = _adapted(fn, modernized(annotation, {}), "serialization")
     except ToolSchemaError:

@@ -16,10 +16,10 @@ Memo = dict[Any, Any]
 
 def modernized(annotation: Any, memo: Memo) -> Any:
     """An annotation with every old TypedDict in it replaced; `memo` keeps one replacement for each."""
-    if not _IS_OLD or annotation in memo:
-        return memo.get(annotation, annotation)
+    if not _IS_OLD:
+        return annotation
     if is_typeddict(annotation):
-        return _rebuilt(annotation, memo) if type(annotation).__module__ == "typing" else annotation
+        return memo[annotation] if annotation in memo else _rebuilt(annotation, memo)
     args = get_args(annotation)
     if not args or get_origin(annotation) is Literal:
         return annotation
@@ -43,8 +43,10 @@ def _subscripted(form: Any, args: Any) -> Any:
 
 
 def _rebuilt(old: Any, memo: Memo) -> Any:
-    # One that contains itself stays as it is; pydantic then says what to do.
+    # A modern one is fine, and one that contains itself stays as it is; pydantic then says what to do.
     memo[old] = old
+    if type(old).__module__ != "typing":
+        return old
     hints = get_type_hints(old, include_extras=True)
     fields = {
         name: _field(modernized(hint, memo), required=name in old.__required_keys__) for name, hint in hints.items()

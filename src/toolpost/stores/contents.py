@@ -28,7 +28,7 @@ class ContentFiles:
         """Whether this content is here, whole."""
         try:
             return self.path(sha256).stat().st_size == size
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def write(self, sha256: str, data: bytes) -> None:

@@ -60,7 +60,9 @@ class SQLiteEventLog:
 
 
 def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
-    return (" AND tenant = :tenant" if tenant is not None else "") + (" AND run_id = :run_id" if run_id else "")
+    return (" AND tenant = :tenant" if tenant is not None else "") + (
+        " AND run_id = :run_id" if run_id is not None else ""
+    )
 
 
 def _summary(row: tuple[Any, ...]) -> RunSummary:

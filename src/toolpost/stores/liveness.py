@@ -13,7 +13,7 @@ from toolpost.contracts.errors import StoreError
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(descriptor: int, *, shared: bool) -> bool:
+    def _try_lock(descriptor: int, *, shared: bool) -> bool:  # noqa: ARG001 - Windows knows one kind
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from toolpost.contracts.events import RunEvent, RunSummary, StoredEvent
 from toolpost.stores.chain import Fields, find_breaks, stored_event
@@ -71,18 +73,10 @@ class MemoryEventLog:
         self, *, tenant: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[StoredEvent]:
         self._absorb()
-        first = max(after + 1, next(iter(self._by_id), 1))
-        found: list[StoredEvent] = []
-        for id_ in range(first, self._last_id + 1):
-            if len(found) >= limit:
-                break
-            run = self._by_id.get(id_)
-            if run is None or (run_id and run.standing.run_id != run_id):
-                continue
-            row = run.render()[run.ids.index(id_)]
-            if tenant is None or row[5] == tenant:
-                found.append(stored_event(id_, row))
-        return found
+        with self._lock:
+            events = (self._event(id_) for id_ in self._ids(run_id, after))
+            meant = (event for event in events if tenant in (None, event.tenant))
+            return list(islice(meant, max(0, limit)))
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
         self._absorb()
@@ -99,7 +93,19 @@ class MemoryEventLog:
         run = self._runs.get(run_id)
         if run is None:
             return [f"there is no run {run_id!r}"]
-        return find_breaks(run.render(), last_seq=run.chain.seq, last_hash=run.chain.hash)
+        with self._lock:
+            return find_breaks(run.render(), last_seq=run.chain.seq, last_hash=run.chain.hash)
+
+    def run_ids(self) -> set[str]:
+        """The runs that there are."""
+        self._absorb()
+        return set(self._runs)
+
+    def tenants_of(self, run_id: str) -> set[str]:
+        """Whose run it is."""
+        self._absorb()
+        run = self._runs.get(run_id)
+        return {run.standing.tenant} if run else set()
 
     def finished_before(self, cutoff: float) -> list[MemoryRun]:
         """The finished runs that have not moved since."""
@@ -113,6 +119,17 @@ class MemoryEventLog:
             del self._runs[run.standing.run_id]
             for id_ in run.ids:
                 del self._by_id[id_]
+
+    def _ids(self, run_id: str | None, after: int) -> Iterator[int]:
+        if run_id is None:
+            first = max(after + 1, next(iter(self._by_id), 1))
+            return (id_ for id_ in range(first, self._last_id + 1) if id_ in self._by_id)
+        run = self._runs.get(run_id)
+        return iter(run.ids[bisect_right(run.ids, after) :] if run else ())
+
+    def _event(self, id_: int) -> StoredEvent:
+        run = self._by_id[id_]
+        return stored_event(id_, run.render()[bisect_left(run.ids, id_)])
 
     def _absorb(self) -> None:
         """Sort what was emitted into runs, and make room."""

@@ -18,7 +18,7 @@ _ENCODER = json.JSONEncoder(
 
 
 def _make_encode() -> Callable[[Any], str]:
-    """Compact JSON; `JSONEncoder.encode` builds CPython's encoder anew for every document, which costs as much again."""
+    """Compact JSON. `JSONEncoder.encode` builds CPython's encoder anew for each document, at twice the cost."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return _ENCODER.encode
@@ -38,7 +38,7 @@ def payload_text(event: RunEvent) -> str:
             text = _compact(payload)
         except ValueError:
             text = _compact(_without_nan(payload))
-        return text if text.isascii() else _storable(text)
+        return text if text.isascii() and len(text) <= MAX_BYTES else _storable(text)
     except Exception as exc:  # noqa: BLE001 - foreign values and the redaction of foreign code; that it happened is kept
         return _compact({"unrenderable": type(exc).__name__})
 

@@ -21,7 +21,7 @@ Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the bui
 _COLUMNS = "id, tenant, user, status, action, answer, answered_by, answered_at, outcome"
 _ADD = """
 INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 _GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608 - constants, here and below
 _LIST = f"SELECT {_COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
@@ -59,7 +59,9 @@ class SQLitePendingStore:
         sealed = self._sealer.seal(action_to_data(action), "pending", tenant, user, action.id, "action")
         row = (action.id, action.call_id, action.run_id, tenant, user, action.status)
         times = (action.created_at, action.expires_at)
-        await self._writer.submit(lambda db: db.execute(_ADD, (*row, *times, sealed)).close())
+        added = await self._writer.submit(lambda db: db.execute(_ADD, (*row, *times, sealed)).rowcount)
+        if not added:
+            raise StoreError(f"question {action.id!r} is there already; every question needs an id of its own")
 
     async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
         found = await self._select(_GET, tenant, {"id": pending_id})

@@ -11,8 +11,8 @@ from functools import partial
 from toolpost.contracts.storage import Retention
 from toolpost.stores.appender import EventAppender
 from toolpost.stores.contents import ContentFiles
-from toolpost.stores.quota import Weighed, over_quota
 from toolpost.stores.reader import Reader
+from toolpost.stores.retention import PRUNED, Weighed, over_quota
 from toolpost.stores.writer import Writer
 
 # Few enough that other writes do not wait long behind one step.
@@ -34,7 +34,9 @@ _OF_RUNS = {
 }
 _BY_AGE = {
     "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
-    "journal": "DELETE FROM journal WHERE result IS NOT NULL AND at < :cutoff AND run_id NOT IN (SELECT run_id FROM runs)",
+    "journal": """
+        DELETE FROM journal WHERE result IS NOT NULL AND at < :cutoff AND run_id NOT IN (SELECT run_id FROM runs)
+    """,
     "pending": """
         DELETE FROM pending WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff
         AND run_id NOT IN (SELECT run_id FROM runs)
@@ -57,9 +59,7 @@ class Pruner:
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         """How many rows and files of each kind were removed."""
-        removed = Counter(
-            dict.fromkeys(("runs", "events", "journal", "pending", "keys", "cancels", "artifacts", "files"), 0)
-        )
+        removed = Counter(dict.fromkeys(PRUNED, 0))
         if retention.max_age_s is not None:
             cutoff = now - retention.max_age_s
             while step := await self._writer.submit(partial(self._prune_runs, cutoff=cutoff)):

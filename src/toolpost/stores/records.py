@@ -29,15 +29,14 @@ def action_to_data(action: PendingAction) -> dict[str, Any]:
 def action_from_data(data: dict[str, Any]) -> PendingAction:
     """A pending action as it was added."""
     answerers = data["answerers"]
-    return PendingAction(
-        **{
-            **data,
-            "question": Question(**data["question"]),
-            "asked_by": Principal(*data["asked_by"]),
-            "answers": {key: Answer(**answer) for key, answer in data["answers"].items()},
-            "answerers": None if answerers is None else tuple(answerers),
-        }
-    )
+    values: dict[str, Any] = {
+        **data,
+        "question": Question(**data["question"]),
+        "asked_by": Principal(*data["asked_by"]),
+        "answers": {key: Answer(**answer) for key, answer in data["answers"].items()},
+        "answerers": None if answerers is None else tuple(answerers),
+    }
+    return PendingAction(**values)
 
 
 def answer_to_data(answer: Answer) -> dict[str, Any]:

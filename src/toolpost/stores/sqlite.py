@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import (
@@ -113,7 +114,7 @@ class SQLiteStore:
             await self._reader.close()
             self._liveness.release()
 
-    async def __aenter__(self) -> SQLiteStore:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

@@ -43,8 +43,7 @@ class SealedStateStore:
         await self._put("event", event.trace_id, f"{event.seq:012d}", {**data, "payload": dict(event.payload)})
 
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
-        documents = await self._all("event", trace_id)
-        return [StoredEvent(**{**data, "code": EventCode(data["code"])}) for data in documents]
+        return [_event(data) for data in await self._all("event", trace_id)]
 
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
         item = json.dumps([binding.agent_url, binding.task_id])
@@ -96,6 +95,11 @@ class MemoryShelf:
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         return sorted(self._documents.get((kind, key), {}).items())
+
+
+def _event(data: dict[str, Any]) -> StoredEvent:
+    values: dict[str, Any] = {**data, "code": EventCode(data["code"])}
+    return StoredEvent(**values)
 
 
 def _fingerprint(token: str) -> str:

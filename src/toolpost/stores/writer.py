@@ -73,9 +73,12 @@ class Writer:
         return await future
 
     async def flush(self) -> None:
-        """Wait until all that was put is durable."""
-        if self.waiting:
-            await self.submit(_nothing)
+        """Wait until all that was put is durable.
+
+        Always by going through the queue: the writer may hold an event that it has
+        taken and not yet counted.
+        """
+        await self.submit(_nothing)
 
     async def drain(self) -> None:
         """Wait until at most half of the limit waits."""

@@ -1,30 +1,20 @@
-"""The Toolbox: the front door that joins configuration, catalog, policy, stores and runtime."""
+"""The Toolbox: the front door to one catalog of tools and one safe way to call them."""
 
 from __future__ import annotations
 
 import getpass
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from toolpost.auth.authorizer import Authorizer
-from toolpost.auth.seal import FileSealer
-from toolpost.builtin.artifacts import artifact_tools
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.policy.redaction import Redactor
-from toolpost.policy.rules import Policy, Rule
-from toolpost.runtime.attempt import ContextDefaults
-from toolpost.runtime.caretaker import Caretaker
 from toolpost.runtime.concurrency import map_concurrent
-from toolpost.runtime.desk import PendingDesk
-from toolpost.runtime.router import ToolRouter
-from toolpost.stores.memory import MemoryStore
-from toolpost.stores.sqlite import open_sqlite_store
-from toolpost.toolbox.loading import LoadedSettings, load_settings
-from toolpost.toolbox.plugins import load_plugins
+from toolpost.runtime.executor import ToolExecutor
+from toolpost.toolbox.loading import load_settings
 from toolpost.toolbox.settings import Settings
-from toolpost.toolbox.sourcing import Sources
+from toolpost.toolbox.wiring import Given, make_router, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,18 +24,17 @@ if TYPE_CHECKING:
     from toolpost.contracts.events import RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, PendingAction
-    from toolpost.contracts.storage import EventSink, Store
+    from toolpost.contracts.storage import EventSink
     from toolpost.contracts.tool import Tool
-    from toolpost.toolbox.sourcing import SourceState
-
-KEY_FILE = "key"
 
 
 class Toolbox:
     """One catalog of tools and one safe way to call them.
 
     Use it as an async context manager. Without a file the defaults hold: everything
-    is kept on SQLite in `.toolpost`, and destructive calls wait for a person.
+    is kept on SQLite in `.toolpost`, and destructive calls wait for a person. While
+    it is open, `registry`, `store`, `router` and `desk` are its parts, `report` says
+    how each source fared, and `problems` what was left out and why.
     """
 
     def __init__(
@@ -56,14 +45,14 @@ class Toolbox:
         on_pending: Callable[[PendingAction], None] | None = None,
         sinks: Sequence[EventSink] = (),
     ) -> None:
-        self._given = LoadedSettings(settings=settings or Settings(), path=None)
-        self._tools = tuple(tools)
-        self._on_pending = on_pending
-        self._sinks = tuple(sinks)
-        self._exit = AsyncExitStack()
-        self._people: dict[str, Principal] = {}
+        self.settings = settings or Settings()
+        self.config_path: Path | None = None
         self.registry = ToolRegistry()
-        self.problems: list[str] = []
+        self._given = Given(
+            settings=self.settings, registry=self.registry, tools=tools, sinks=sinks, on_pending=on_pending
+        )
+        self._exit = AsyncExitStack()
+        self._people: dict[str | None, Principal] = {None: Principal(LOCAL_TENANT, getpass.getuser())}
 
     @classmethod
     def open(
@@ -75,31 +64,20 @@ class Toolbox:
         sinks: Sequence[EventSink] = (),
     ) -> Toolbox:
         """A Toolbox by a file; without one, by `toolpost.yaml` in the working folder or the defaults."""
-        box = cls(tools=tools, on_pending=on_pending, sinks=sinks)
-        box._given = load_settings(None if config is None else Path(config))
+        loaded = load_settings(None if config is None else Path(config))
+        box = cls(tools=tools, settings=loaded.settings, on_pending=on_pending, sinks=sinks)
+        box.config_path = loaded.path
+        box._given = replace(box._given, secrets=loaded.secrets)
         return box
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self._given.settings
-
-    @property
-    def config_path(self) -> Path | None:
-        """The file that the settings came from."""
-        return self._given.path
-
-    @property
-    def report(self) -> list[SourceState]:
-        """How each source fared."""
-        return self._sources.states
 
     async def __aenter__(self) -> Self:
         try:
-            await self._wire()
+            parts = await wire(self._given, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise
+        self.store, self.router, self.desk = parts.store, parts.router, parts.desk
+        self.caretaker, self.report, self.problems = parts.caretaker, parts.sources.states, parts.problems
         return self
 
     async def __aexit__(
@@ -107,48 +85,10 @@ class Toolbox:
     ) -> None:
         await self._exit.aclose()
 
-    async def _wire(self) -> None:
-        settings = self.settings
-        self.store: Store = _open_store(settings)
-        self._exit.push_async_callback(self.store.close)
-        plugins = load_plugins()
-        self._sources = Sources(self.registry, plugins.source_factories, settings.overrides)
-        self._exit.push_async_callback(self._sources.close)
-        self.router = self.make_router(*self._sinks)
-        self.desk = PendingDesk(self.router, self.registry)
-        self._caretaker = Caretaker(self.router, self.desk, retention=settings.retention.to_retention())
-        await self._fill([*_builtins(settings, self.store), *plugins.tools, *self._tools])
-        self.problems += [*plugins.problems, *self._sources.problems]
-        self._exit.push_async_callback(self.router.wait_closed)
-        self._exit.push_async_callback(self._caretaker.stop)
-        await self._caretaker.start()
-
-    def make_router(self, *sinks: EventSink, auto_emit: bool = True) -> ToolRouter:
-        """A router over this Toolbox; one that does not tell of completion itself is for a ToolExecutor."""
-        settings = self.settings
-        return ToolRouter(
-            self.registry,
-            store=self.store,
-            policy=_policy(settings),
-            authorizer=Authorizer(),
-            redactor=Redactor(self._given.secrets),
-            sinks=sinks,
-            on_pending=self._on_pending,
-            context_defaults=_context_defaults(settings),
-            timeout_s=settings.tools.timeout_s,
-            inline_bytes=settings.limits.inline_bytes,
-            pending_ttl_s=settings.limits.pending_ttl,
-            retry_ratio=settings.limits.retry_budget,
-            auto_emit=auto_emit,
-        )
-
-    async def _fill(self, tools: Sequence[Tool]) -> None:
-        for tool in tools:
-            self.registry.register(tool, override=self.settings.overrides.get(tool.spec.name))
-        for config in self.settings.all_sources():
-            await self._sources.load(config)
-        for name, members in self.settings.collections.items():
-            self.registry.define_collection(name, members)
+    def executor(self, bus: EventSink) -> ToolExecutor:
+        """An executor for a host that tells of completion itself, on its own bus; at most `tools.maxConcurrent` at once."""
+        router = make_router(self._given, self.store, [bus], auto_emit=False)
+        return ToolExecutor(router, bus, max_concurrent=self.settings.tools.max_concurrent)
 
     async def call(
         self,
@@ -208,7 +148,7 @@ class Toolbox:
         if run is None or run.status in ("completed", "failed"):
             return False
         await self.store.cancels.request(target_id, tenant=tenant, by=by)
-        await self._caretaker.cancel_waiting(target_id)
+        await self.caretaker.cancel_waiting(target_id)
         return True
 
     async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
@@ -225,58 +165,8 @@ class Toolbox:
         """What was told of the tenant's runs, oldest first."""
         return await self.store.events.read(tenant=self._person(user).tenant, run_id=run_id, after=after, limit=limit)
 
-    async def prune(self) -> dict[str, int]:
-        """Remove what the retention settings no longer keep."""
-        return await self._caretaker.prune()
-
     def _person(self, user: str | None) -> Principal:
-        key = user or ""
-        person = self._people.get(key)
+        person = self._people.get(user)
         if person is None:
-            person = Principal.parse(user) if user else Principal(LOCAL_TENANT, getpass.getuser())
-            self._people[key] = person
+            person = self._people[user or None] = Principal.parse(user or "")
         return person
-
-
-def _open_store(settings: Settings) -> Store:
-    if settings.data_dir is None:
-        return MemoryStore()
-    sealer = FileSealer(settings.data_dir / KEY_FILE)
-    return open_sqlite_store(settings.data_dir, sealer=sealer, queue_limit=settings.limits.event_queue)
-
-
-def _policy(settings: Settings) -> Policy:
-    if isinstance(settings.policy, str):
-        return Policy(settings.policy)
-    rules = [
-        Rule(
-            action=rule.action,
-            tools=tuple(rule.tools),
-            sources=tuple(rule.sources or ()),
-            tags=tuple(rule.tags or ()),
-            side_effects=tuple(rule.side_effects or ()),
-            destructive=rule.destructive,
-            reason=rule.reason,
-        )
-        for rule in settings.policy
-    ]
-    return Policy("standard", rules)
-
-
-def _context_defaults(settings: Settings) -> ContextDefaults:
-    paths = settings.tools.allowed_paths
-    home = settings.data_dir
-    return ContextDefaults(
-        None if paths is None else tuple(map(str, paths)),
-        None if home is None else str(home / "memory"),
-        None if home is None else str(home / "sessions"),
-    )
-
-
-def _builtins(settings: Settings, store: Store) -> list[Tool]:
-    if settings.builtins == "none":
-        return []
-    tools: list[Tool] = [*artifact_tools(store.artifacts)]
-    if settings.builtins == "all":
-        return tools
-    return [tool for tool in tools if tool.spec.name in settings.builtins]

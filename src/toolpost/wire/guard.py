@@ -43,6 +43,7 @@ class Resolver(Protocol):
 
     def __call__(self, host: str, port: int, /, *, type: int) -> Awaitable[Iterable[tuple[Any, ...]]]:
         """Look a host up."""
+        ...
 
 
 def parse_target(url: str, *, schemes: frozenset[str] = HTTP_SCHEMES) -> Target:

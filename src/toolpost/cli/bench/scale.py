@@ -19,10 +19,10 @@ class Scale:
 
 
 FULL = Scale(
-    rounds=30,
+    rounds=25,
     calls=1_000,
-    starts=15,
-    event_rounds=4,
+    starts=11,
+    event_rounds=3,
     events=75_000,
     catalog_rounds=3,
     catalogs=(1_000, 2_000, 5_000, 10_000),

@@ -1,10 +1,13 @@
-"""Which artifacts must go so that the rest fits: the oldest first, content that is shared counted once."""
+"""What retention counts, and which artifacts must go so that the rest fits."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
+
+# What pruning removes, and reports by these names.
+PRUNED: tuple[str, ...] = ("runs", "events", "journal", "pending", "keys", "cancels", "artifacts", "files")
 
 
 class Weighed(NamedTuple):
@@ -16,7 +19,7 @@ class Weighed(NamedTuple):
 
 
 def over_quota(oldest_first: Iterable[Weighed], *, spared: frozenset[str] | set[str], max_bytes: int) -> list[str]:
-    """The ids to remove; those in `spared` stay, whatever they weigh."""
+    """The ids to remove: the oldest first, content that is shared counted once; those in `spared` stay."""
     artifacts = list(oldest_first)
     holders = Counter(artifact.sha256 for artifact in artifacts)
     total = sum({artifact.sha256: artifact.size for artifact in artifacts}.values())

@@ -1,0 +1,78 @@
+"""How a waiting call ends without running again: refused, too late, cancelled, or as a person reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolError
+from toolpost.contracts.events import CallRef, EventCode
+from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.questions import PendingAction
+
+if TYPE_CHECKING:
+    from toolpost.contracts.questions import Answer
+    from toolpost.contracts.storage import JournalEntry
+    from toolpost.runtime.teller import Teller
+
+_ANSWERED = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
+
+
+class Endings:
+    """Makes the outcomes of calls that no tool decides, and tells of them."""
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+
+    def answered(self, action: PendingAction, answer: Answer) -> None:
+        """Tell that a person answered."""
+        facts = {"pending_id": action.id, "by": action.answered_by, "decision": answer.decision}
+        code = _ANSWERED.get(answer.decision, EventCode.CALL_RESUMED)
+        self._teller.tell(self._ref(action), code, {**facts, "reason": answer.reason})
+
+    def denied(self, action: PendingAction, answer: Answer) -> Failed:
+        """A person said no."""
+        because = f": {answer.reason}" if answer.reason else ""
+        return self._failed(action, ToolApprovalDenied(f"{action.answered_by} refused {action.tool_name}{because}"))
+
+    def expired(self, action: PendingAction) -> Failed:
+        """Nobody answered in time: the answer is no."""
+        self._teller.tell(self._ref(action), EventCode.QUESTION_EXPIRED, {"pending_id": action.id})
+        return self._failed(action, ToolApprovalDenied(f"nobody answered {action.id} in time", code="question_expired"))
+
+    def cancelled(self, action: PendingAction) -> Failed:
+        """The call was cancelled while it waited."""
+        return self._failed(action, ToolCancelledError("the call was cancelled while it waited for a person"))
+
+    def happened(self, action: PendingAction, content: Any) -> Completed:
+        """A person knows that the interrupted call took effect."""
+        outcome = Completed(action.call_id, action.run_id, action.tool_name, content)
+        self._teller.ended(self._ref(action), outcome, summary="as a person reported")
+        return outcome
+
+    def not_happened(self, action: PendingAction) -> Failed:
+        """A person knows that the interrupted call did not take effect."""
+        return self._failed(action, ToolError("the call was interrupted and did not happen", code="not_executed"))
+
+    def interrupted(self, entry: JournalEntry) -> Failed:
+        """A call that is safe to repeat lost its process."""
+        message = "the process running this call ended before it did; it is safe to call again"
+        return self._failed(entry, ToolError(message, code="interrupted"))
+
+    def paused(self, entry: JournalEntry, action: PendingAction) -> None:
+        """Tell that a person must say what became of an interrupted call."""
+        self._teller.paused(self._ref(entry), action)
+
+    def _failed(self, of: PendingAction | JournalEntry, error: ToolError) -> Failed:
+        error.tool_name = of.tool_name
+        outcome = Failed(of.call_id, of.run_id, of.tool_name, error)
+        self._teller.ended(self._ref(of), outcome)
+        return outcome
+
+    def _ref(self, of: PendingAction | JournalEntry) -> CallRef:
+        """The call that is spoken of."""
+        redact = self._teller.redactor.plain
+        if isinstance(of, PendingAction):
+            who, correlation = of.asked_by, of.correlation_id
+        else:
+            who, correlation = of.principal, of.call.get("correlation_id", "")
+        return CallRef(of.run_id, of.call_id, of.tool_name, who.tenant, who.user, correlation or of.call_id, redact)

@@ -1,0 +1,108 @@
+"""Retention in memory: the same rules as on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from toolpost.contracts.storage import ArtifactRef, Retention
+from toolpost.stores.memory_log import MemoryEventLog
+from toolpost.stores.memory_parts import (
+    MemoryArtifactStore,
+    MemoryCancelStore,
+    MemoryJournal,
+    MemoryKeyStore,
+    MemoryPendingStore,
+)
+from toolpost.stores.retention import PRUNED, Weighed, over_quota
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class MemoryPruner:
+    """Removes whole finished runs, and artifacts past their age or the quota; what is open stays."""
+
+    def __init__(
+        self,
+        log: MemoryEventLog,
+        *,
+        journal: MemoryJournal,
+        pending: MemoryPendingStore,
+        keys: MemoryKeyStore,
+        cancels: MemoryCancelStore,
+        artifacts: MemoryArtifactStore,
+    ) -> None:
+        self._log = log
+        self._journal = journal
+        self._pending = pending
+        self._keys = keys
+        self._cancels = cancels
+        self._artifacts = artifacts
+
+    def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        """How many of each kind were removed."""
+        removed = dict.fromkeys(PRUNED, 0)
+        if retention.max_age_s is not None:
+            removed.update(self._prune_by_age(now - retention.max_age_s))
+        if retention.max_artifact_bytes is not None:
+            removed["artifacts"] += self._prune_over_quota(retention.max_artifact_bytes)
+        named = {ref.sha256 for ref in self._artifacts.refs.values()}
+        removed["files"] = _drop(self._artifacts.contents, lambda sha256, _: sha256 not in named)
+        return removed
+
+    def _prune_by_age(self, cutoff: float) -> dict[str, int]:
+        unsettled = self._unsettled_runs()
+        unfinished = {entry.run_id for entry in self._journal.entries.values() if not entry.done}
+        old = [
+            run
+            for run in self._log.finished_before(cutoff)
+            if run.standing.run_id not in unsettled and run.standing.run_id not in unfinished
+        ]
+        calls = {row[4] for run in old for row in run.render()}
+        self._log.remove(old)
+        gone = {run.standing.run_id for run in old}
+        kept = self._log.run_ids()
+
+        def is_old(run_id: str, at: float) -> bool:
+            return run_id in gone or (at < cutoff and run_id not in kept)
+
+        return {
+            "runs": len(old),
+            "events": sum(len(run.ids) for run in old),
+            "journal": _drop(self._journal.entries, lambda _, entry: entry.done and is_old(entry.run_id, entry.at)),
+            "pending": _drop(
+                self._pending.actions,
+                lambda _, action: action.run_id not in unsettled and is_old(action.run_id, action.created_at),
+            ),
+            "keys": _drop(
+                self._keys.records,
+                lambda _, held: held[0].call_id in calls or (held[0].outcome is not None and held[1] < cutoff),
+            ),
+            "cancels": _drop(self._cancels.wishes, lambda _, at: at < cutoff),
+            "artifacts": _drop(
+                self._artifacts.refs, lambda _, ref: ref.created_at < cutoff and ref.run_id not in unsettled
+            ),
+        }
+
+    def _prune_over_quota(self, max_bytes: int) -> int:
+        unsettled = self._unsettled_runs()
+        refs = sorted(self._artifacts.refs.values(), key=lambda ref: ref.created_at)
+        spared = {ref.id for ref in refs if ref.run_id in unsettled}
+        gone = set(over_quota(_weighed(refs), spared=spared, max_bytes=max_bytes))
+        return _drop(self._artifacts.refs, lambda id_, _: id_ in gone)
+
+    def _unsettled_runs(self) -> set[str]:
+        return {action.run_id for action in self._pending.actions.values() if action.status in ("open", "claimed")}
+
+
+def _weighed(refs: Iterable[ArtifactRef]) -> Iterable[Weighed]:
+    return (Weighed(ref.id, ref.sha256, ref.size) for ref in refs)
+
+
+def _drop(items: dict[K, V], condition: Callable[[K, V], bool]) -> int:
+    """Remove from a dict; how many went."""
+    doomed = [key for key, value in items.items() if condition(key, value)]
+    for key in doomed:
+        del items[key]
+    return len(doomed)

@@ -1,0 +1,158 @@
+"""Joins the parts of a Toolbox: store, router, desk, caretaker and the tools of every source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolpost.auth.authorizer import Authorizer
+from toolpost.auth.seal import FileSealer
+from toolpost.builtin.artifacts import artifact_tools
+from toolpost.contracts.errors import ToolError
+from toolpost.policy.redaction import Redactor
+from toolpost.policy.rules import Policy, Rule
+from toolpost.runtime.attempt import ContextDefaults
+from toolpost.runtime.caretaker import Caretaker
+from toolpost.runtime.desk import PendingDesk
+from toolpost.runtime.router import ToolRouter
+from toolpost.stores.memory import MemoryStore
+from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.toolbox.plugins import load_plugins
+from toolpost.toolbox.sourcing import Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AsyncExitStack
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.storage import EventSink, Store
+    from toolpost.contracts.tool import Tool
+    from toolpost.toolbox.settings import Settings
+
+KEY_FILE = "key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a Toolbox is made of before it opens."""
+
+    settings: Settings
+    registry: ToolRegistry
+    tools: Sequence[Tool] = ()
+    sinks: Sequence[EventSink] = ()
+    on_pending: Callable[[PendingAction], None] | None = None
+    secrets: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a Toolbox is made of while it is open."""
+
+    store: Store
+    router: ToolRouter
+    desk: PendingDesk
+    caretaker: Caretaker
+    sources: Sources
+    problems: list[str]
+
+
+async def wire(given: Given, closing: AsyncExitStack) -> Parts:
+    """Open the store, join the parts and fill the catalog; `closing` takes it all down again."""
+    settings, registry = given.settings, given.registry
+    store = _open_store(settings)
+    closing.push_async_callback(store.close)
+    plugins = load_plugins()
+    sources = Sources(registry, plugins.source_factories, settings.overrides)
+    closing.push_async_callback(sources.close)
+    router = make_router(given, store, given.sinks)
+    desk = PendingDesk(router, registry)
+    caretaker = Caretaker(router, desk, retention=settings.retention.to_retention())
+    for tool in [*_builtins(settings, store), *given.tools]:
+        registry.register(tool, override=settings.overrides.get(tool.spec.name))
+    problems = [*plugins.problems, *_add_offered(registry, plugins.tools)]
+    for config in settings.all_sources():
+        await sources.load(config)
+    for name, members in settings.collections.items():
+        registry.define_collection(name, members)
+    registry.subscribe(router.teller.catalog)
+    closing.push_async_callback(router.wait_closed)
+    closing.push_async_callback(caretaker.stop)
+    await caretaker.start()
+    problems += sources.problems
+    return Parts(store=store, router=router, desk=desk, caretaker=caretaker, sources=sources, problems=problems)
+
+
+def make_router(given: Given, store: Store, sinks: Sequence[EventSink], *, auto_emit: bool = True) -> ToolRouter:
+    """A router by the settings."""
+    settings = given.settings
+    return ToolRouter(
+        given.registry,
+        store=store,
+        policy=_policy(settings),
+        authorizer=Authorizer(),
+        redactor=Redactor(given.secrets),
+        sinks=sinks,
+        on_pending=given.on_pending,
+        context_defaults=_context_defaults(settings),
+        timeout_s=settings.tools.timeout_s,
+        inline_bytes=settings.limits.inline_bytes,
+        pending_ttl_s=settings.limits.pending_ttl,
+        retry_ratio=settings.limits.retry_budget,
+        auto_emit=auto_emit,
+    )
+
+
+def _add_offered(registry: ToolRegistry, tools: Sequence[Tool]) -> list[str]:
+    """Register what plug-ins offer; one that does not fit is set aside and told of."""
+    problems: list[str] = []
+    for tool in tools:
+        try:
+            registry.register(tool)
+        except ToolError as error:
+            problems.append(f"plug-in tool {tool.spec.name!r} is set aside: {error}")
+    return problems
+
+
+def _open_store(settings: Settings) -> Store:
+    if settings.data_dir is None:
+        return MemoryStore()
+    sealer = FileSealer(settings.data_dir / KEY_FILE)
+    return open_sqlite_store(settings.data_dir, sealer=sealer, queue_limit=settings.limits.event_queue)
+
+
+def _policy(settings: Settings) -> Policy:
+    if isinstance(settings.policy, str):
+        return Policy(settings.policy)
+    rules = [
+        Rule(
+            action=rule.action,
+            tools=tuple(rule.tools),
+            sources=tuple(rule.sources or ()),
+            tags=tuple(rule.tags or ()),
+            side_effects=tuple(rule.side_effects or ()),
+            destructive=rule.destructive,
+            reason=rule.reason,
+        )
+        for rule in settings.policy
+    ]
+    return Policy("standard", rules)
+
+
+def _context_defaults(settings: Settings) -> ContextDefaults:
+    paths = settings.tools.allowed_paths
+    home = settings.data_dir
+    return ContextDefaults(
+        None if paths is None else tuple(map(str, paths)),
+        None if home is None else str(home / "memory"),
+        None if home is None else str(home / "sessions"),
+    )
+
+
+def _builtins(settings: Settings, store: Store) -> list[Tool]:
+    if settings.builtins == "none":
+        return []
+    tools: list[Tool] = [*artifact_tools(store.artifacts)]
+    if settings.builtins == "all":
+        return tools
+    return [tool for tool in tools if tool.spec.name in settings.builtins]

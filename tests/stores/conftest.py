@@ -1,0 +1,30 @@
+"""The stores under test: what both promise is tested on both."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from toolpost.auth.seal import FileSealer
+from toolpost.stores.memory import MemoryStore
+from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
+
+AnyStore = SQLiteStore | MemoryStore
+NOW = 1000.0
+
+
+def open_store(folder: Path, **options: int) -> SQLiteStore:
+    return open_sqlite_store(folder, sealer=FileSealer(folder / "key"), clock=lambda: NOW, **options)
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyStore]:
+    opened: AnyStore = open_store(tmp_path) if request.param == "sqlite" else MemoryStore(clock=lambda: NOW)
+    async with opened:
+        yield opened
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
+    async with open_store(tmp_path) as opened:
+        yield opened

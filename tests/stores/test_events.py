@@ -1,0 +1,134 @@
+"""The event log, on disk and in memory."""
+
+from hashlib import sha256
+from struct import pack
+
+from tests.stores.conftest import AnyStore
+from tests.stores.samples import ANN, EVE, call_ref, event, whole_run
+from toolpost.contracts.events import EventCode, JsonText
+
+
+async def test_events_of_a_run_are_numbered_from_one_without_gaps(store: AnyStore) -> None:
+    for name in ("run_a", "run_b"):
+        for each in whole_run(name):
+            store.events.emit(each)
+
+    for name in ("run_a", "run_b"):
+        assert [stored.seq for stored in await store.events.read(run_id=name)] == [1, 2, 3]
+
+
+async def test_reading_sees_everything_emitted_before(store: AnyStore) -> None:
+    store.events.emit(event(facts={"params": {"a": 1}}))
+
+    (stored,) = await store.events.read()
+
+    assert (stored.run_id, stored.call_id, stored.tenant, stored.at) == ("run_1", "call_1", "acme", 1000.0)
+    assert stored.code is EventCode.TOOL_CALL_REQUESTED
+    assert stored.payload == {"tool_name": "mail.send", "correlation_id": "corr_1", "params": {"a": 1}}
+
+
+async def test_only_what_redaction_lets_through_is_stored(store: AnyStore) -> None:
+    ref = call_ref()._replace(redact=lambda facts: {"params": "[redacted]", "size": len(facts["params"])})
+    store.events.emit(event(call=ref, facts={"params": JsonText('{"password":"hunter2"}')}))
+
+    (stored,) = await store.events.read()
+
+    assert stored.payload == {"params": "[redacted]", "size": 22}
+
+
+async def test_a_follower_goes_on_after_the_last_id_it_saw(store: AnyStore) -> None:
+    for each in whole_run("run_a") + whole_run("run_b"):
+        store.events.emit(each)
+    first = await store.events.read(limit=4)
+
+    rest = await store.events.read(after=first[-1].id)
+
+    assert [(stored.run_id, stored.seq) for stored in first + rest] == [
+        (run, seq) for run in ("run_a", "run_b") for seq in (1, 2, 3)
+    ]
+    assert await store.events.read(after=rest[-1].id) == []
+    assert await store.events.read(limit=0) == []
+
+
+async def test_a_run_can_be_followed_alone(store: AnyStore) -> None:
+    for each in whole_run("run_a") + whole_run("run_b") + whole_run("run_a"):
+        store.events.emit(each)
+    first = await store.events.read(run_id="run_a", limit=2)
+
+    rest = await store.events.read(run_id="run_a", after=first[-1].id)
+
+    assert [stored.seq for stored in first + rest] == [1, 2, 3, 4, 5, 6]
+    assert await store.events.read(run_id="run_x") == []
+
+
+async def test_nothing_is_visible_to_another_tenant(store: AnyStore) -> None:
+    for each in whole_run("run_a"):
+        store.events.emit(each)
+
+    assert await store.events.read(tenant=EVE.tenant) == []
+    assert await store.events.read(tenant=EVE.tenant, run_id="run_a") == []
+    assert await store.events.runs(tenant=EVE.tenant) == []
+    assert await store.events.run("run_a", tenant=EVE.tenant) is None
+    assert len(await store.events.read(tenant=ANN.tenant)) == 3
+
+
+async def test_runs_are_listed_newest_first(store: AnyStore) -> None:
+    for name in ("run_a", "run_b", "run_c"):
+        for each in whole_run(name):
+            store.events.emit(each)
+
+    assert [run.run_id for run in await store.events.runs(limit=2)] == ["run_c", "run_b"]
+    assert [run.run_id for run in await store.events.runs(tenant=ANN.tenant)] == ["run_c", "run_b", "run_a"]
+
+
+async def test_a_run_says_how_it_stands(store: AnyStore) -> None:
+    for each in whole_run("run_a"):
+        store.events.emit(each._replace(at=1000.0 + each.code))
+
+    run = await store.events.run("run_a")
+
+    assert run is not None
+    assert (run.tenant, run.user, run.tool_name, run.status, run.events) == ("acme", "ann", "mail.send", "completed", 3)
+    assert (run.started_at, run.updated_at) == (1400.0, 1410.0)
+    assert await store.events.run("run_b") is None
+
+
+async def test_untouched_runs_verify(store: AnyStore) -> None:
+    for each in whole_run("run_a") + whole_run("run_a"):
+        store.events.emit(each)
+        await store.events.flush()
+
+    assert await store.events.verify("run_a") == []
+    assert await store.events.verify("run_x") == ["there is no run 'run_x'"]
+
+
+async def test_the_chain_is_the_same_in_every_store(store: AnyStore) -> None:
+    for each in whole_run("run_a"):
+        store.events.emit(each)
+
+    stored = await store.events.read()
+
+    payload = '{"tool_name":"mail.send","correlation_id":"corr_1"}'
+    previous = b""
+    for each in stored:
+        text = f"{each.seq}|{each.code:d}|5|13|4|run_a|call_of_run_a|acme|{payload}"
+        previous = sha256(previous + pack(">d", each.at) + text.encode()).digest()
+        assert each.hash == previous.hex()
+
+
+async def test_there_is_room_at_first(store: AnyStore) -> None:
+    store.events.emit(event())
+
+    assert not store.events.congested
+    await store.events.drain()
+
+
+async def test_ids_that_are_not_unicode_are_written_out(store: AnyStore) -> None:
+    store.events.emit(event(call=call_ref("run_\ud800", "call_\udfff")))
+    store.events.emit(event(call=call_ref("run_\ud800", "call_é")))
+    store.events.emit(event(call=call_ref("run_é")))
+
+    stored = await store.events.read()
+
+    assert [(each.run_id, each.seq) for each in stored] == [("run_\\ud800", 1), ("run_\\ud800", 2), ("run_é", 1)]
+    assert await store.events.verify("run_\\ud800") == []

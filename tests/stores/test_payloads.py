@@ -1,0 +1,71 @@
+"""Whatever a tool puts into an event becomes JSON that can be stored."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stores.samples import call_ref, event
+from toolpost.stores import payloads
+from toolpost.stores.payloads import payload_text
+
+
+def text_of(value: Any) -> str:
+    return payload_text(event(call=call_ref()._replace(redact=lambda facts: {"value": facts["value"]}), facts={"value": value}))
+
+
+def test_text_is_compact_and_readable() -> None:
+    assert text_of({"a": [1, "é"]}) == '{"value":{"a":[1,"é"]}}'
+
+
+def test_what_json_does_not_know_is_told_as_text() -> None:
+    assert json.loads(text_of({1, 2})) == {"value": "{1, 2}"}
+
+
+@pytest.mark.parametrize(("number", "name"), [("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")])
+def test_numbers_that_json_does_not_have_are_named(number: str, name: str) -> None:
+    assert json.loads(text_of([1.5, float(number)])) == {"value": [1.5, name]}
+
+
+def test_lone_surrogates_survive_as_escapes() -> None:
+    text = text_of("a\ud800b")
+
+    assert text.isascii()
+    assert json.loads(text) == {"value": "a\ud800b"}
+
+
+def test_an_event_that_cannot_be_told_is_kept_with_the_reason() -> None:
+    def broken(_: Mapping[str, Any]) -> NoReturn:
+        raise LookupError("no rule")
+
+    endless: list[Any] = []
+    endless.append(endless)
+
+    assert payload_text(event(call=call_ref()._replace(redact=broken))) == '{"unrenderable":"LookupError"}'
+    assert text_of(endless) == '{"unrenderable":"RecursionError"}'
+    assert text_of({(1, 2): 3}) == '{"unrenderable":"TypeError"}'
+
+
+def test_an_event_too_large_for_the_database_is_kept_without_its_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payloads, "MAX_BYTES", 100)
+
+    assert text_of("é" * 100) == '{"unrenderable":"OverflowError"}'
+    assert text_of("e" * 100) == '{"unrenderable":"OverflowError"}'
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(_JSON)
+def test_plain_data_comes_back_as_it_was(value: Any) -> None:
+    text = text_of(value)
+
+    text.encode()
+    assert json.loads(text) == {"value": value}

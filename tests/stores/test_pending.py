@@ -1,0 +1,144 @@
+"""Questions that wait for a person, on disk and in memory."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.stores.conftest import AnyStore
+from tests.stores.samples import ANN, EVE, question
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.questions import Answer, PendingStatus, Question
+
+YES = Answer(decision="approve", reason="fine", arguments={"to": "one@example.com"})
+
+
+async def test_a_question_comes_back_exactly(store: AnyStore) -> None:
+    asked = replace(
+        question(),
+        question=Question(kind="input", prompt="Which?", reason="choose", payload={"of": [1, 2]}, key="pause:0"),
+        answers={"approval": YES},
+        started=True,
+        idempotency_key="k1",
+        correlation_id="corr",
+        task_id="task",
+        timeout_s=2.5,
+    )
+    await store.pending.add(asked)
+
+    assert await store.pending.get("ask_1") == asked
+
+
+async def test_a_question_is_not_there_for_another_tenant(store: AnyStore) -> None:
+    await store.pending.add(question())
+
+    assert await store.pending.get("ask_1", tenant=EVE.tenant) is None
+    assert await store.pending.list(tenant=EVE.tenant) == []
+    assert await store.pending.get("ask_1", tenant=ANN.tenant) is not None
+    assert await store.pending.get("ask_2") is None
+
+
+async def test_questions_are_listed_newest_first_by_status(store: AnyStore) -> None:
+    for number in range(4):
+        await store.pending.add(replace(question(f"ask_{number}"), created_at=1000.0 + number // 2))
+    await store.pending.claim("ask_2", YES, by="acme:boss", at=1500.0)
+
+    assert [action.id for action in await store.pending.list()] == ["ask_3", "ask_1", "ask_0"]
+    assert [action.id for action in await store.pending.list(status="claimed")] == ["ask_2"]
+    assert [action.id for action in await store.pending.list(status=None, limit=2)] == ["ask_3", "ask_2"]
+
+
+async def test_two_questions_cannot_share_an_id(store: AnyStore) -> None:
+    await store.pending.add(question())
+
+    with pytest.raises(StoreError, match="'ask_1' is there already"):
+        await store.pending.add(question(who=EVE))
+
+
+async def test_a_claim_returns_the_action_with_its_answer(store: AnyStore) -> None:
+    await store.pending.add(question())
+
+    claimed = await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+
+    expected = replace(question(), status="claimed", answer=YES, answered_by="acme:boss", answered_at=1500.0)
+    assert claimed == expected
+    assert await store.pending.get("ask_1") == expected
+
+
+async def test_of_many_answers_at_once_exactly_one_is_taken(store: AnyStore) -> None:
+    await store.pending.add(question())
+
+    claims = await asyncio.gather(*(store.pending.claim("ask_1", YES, by=f"acme:{n}", at=1500.0) for n in range(50)))
+
+    assert sum(claim is not None for claim in claims) == 1
+
+
+@pytest.mark.parametrize("at", [2000.0, 2000.1])
+async def test_a_late_answer_is_not_taken(store: AnyStore, at: float) -> None:
+    await store.pending.add(question(expires_at=2000.0))
+
+    assert await store.pending.claim("ask_1", YES, by="acme:boss", at=at) is None
+    assert await store.pending.claim("ask_x", YES, by="acme:boss", at=1500.0) is None
+
+
+async def test_a_settled_question_keeps_what_came_of_it(store: AnyStore) -> None:
+    await store.pending.add(question())
+    await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+    await store.pending.settle("ask_1", "answered", outcome={"status": "completed"})
+
+    found = await store.pending.get("ask_1")
+
+    assert found is not None
+    assert (found.status, found.answer, found.outcome) == ("answered", YES, {"status": "completed"})
+    assert await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0) is None
+
+
+async def test_a_reopened_question_can_be_answered_again(store: AnyStore) -> None:
+    await store.pending.add(question())
+    await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+    await store.pending.settle("ask_1", "open", reopen=True)
+
+    assert await store.pending.get("ask_1") == question()
+    assert await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0) is not None
+
+
+@pytest.mark.parametrize("status", ["answered", "denied"])
+async def test_an_open_question_cannot_be_settled_past_its_claim(store: AnyStore, status: PendingStatus) -> None:
+    await store.pending.add(question())
+
+    with pytest.raises(StoreError, match=f"'ask_1' is not claimed, so it cannot be settled as '{status}'"):
+        await store.pending.settle("ask_1", status, outcome={"status": "completed"})
+    with pytest.raises(StoreError, match="'ask_x' is not claimed"):
+        await store.pending.settle("ask_x", status, outcome={"status": "completed"})
+
+
+async def test_late_questions_expire_once_and_keep_their_outcome(store: AnyStore) -> None:
+    await store.pending.add(question("ask_1", expires_at=1100.0))
+    await store.pending.add(question("ask_2", expires_at=1200.0))
+
+    both = await asyncio.gather(store.pending.expire(1100.0), store.pending.expire(1100.0))
+    await store.pending.settle("ask_1", "expired", outcome={"status": "failed"})
+
+    assert [(action.id, action.status) for actions in both for action in actions] == [("ask_1", "expired")]
+    found = await store.pending.get("ask_1")
+    assert found is not None
+    assert found.outcome == {"status": "failed"}
+
+
+@pytest.mark.parametrize("target", ["call_1", "run_1"])
+async def test_the_questions_of_a_cancelled_call_or_run_are_closed(store: AnyStore, target: str) -> None:
+    await store.pending.add(question("ask_1"))
+    await store.pending.add(question("ask_2", call_id="call_2", run_id="run_2"))
+
+    closed = await store.pending.cancel(target)
+
+    assert [(action.id, action.status) for action in closed] == [("ask_1", "cancelled")]
+    assert await store.pending.cancel(target) == []
+    assert [action.id for action in await store.pending.list()] == ["ask_2"]
+
+
+async def test_claims_of_the_living_are_not_adopted(store: AnyStore) -> None:
+    await store.pending.add(question())
+    await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+
+    assert await store.pending.adopt_claims() == []
