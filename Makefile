@@ -30,7 +30,7 @@ node_modules/.installed: package.json package-lock.json .npmrc
 	npm ci --ignore-scripts --loglevel=error
 	@touch $@
 
-demo: setup
+demo: .venv/.installed
 	$(BIN)/toolpost demo
 
 test: check

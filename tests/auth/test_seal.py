@@ -35,7 +35,7 @@ def test_a_row_moved_to_another_user_does_not_open(tmp_path: Path) -> None:
 def test_another_key_does_not_open_it(tmp_path: Path) -> None:
     sealed = FileSealer(tmp_path / "one").seal(b"secret", row=ROW)
 
-    with pytest.raises(StoreError, match="does not open: another key than .*two"):
+    with pytest.raises(StoreError, match=r"does not open: another key than .*two"):
         FileSealer(tmp_path / "two").open(sealed, row=ROW)
 
 

@@ -48,7 +48,7 @@ def test_a_denied_call_is_never_run(toolpost: Run, paused: str, home: Path) -> N
     done = toolpost("pending", "deny", paused, "--reason", "not today", "--json")
     again = toolpost("pending", "approve", paused, "--json")
 
-    assert (done.code, done.json["status"]) == (0, "failed")
+    assert (done.code, done.json["status"]) == (1, "failed")
     assert done.json["error"]["error_code"] == "approval_denied"
     assert "not today" in done.json["error"]["message"]
     assert (again.code, again.json["status"]) == (1, "failed")

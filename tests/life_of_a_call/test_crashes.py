@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from toolpost import Settings, Toolbox, tool
+from toolpost import Paused, Settings, Toolbox, tool
 
 ANN = "acme:ann"
 
@@ -19,7 +19,7 @@ HOST = dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from toolpost import Settings, Toolbox, tool
+    from toolpost import Paused, Settings, Toolbox, tool
 
     folder = Path(sys.argv[1])
 
@@ -133,7 +133,7 @@ async def test_a_key_of_an_interrupted_unsafe_call_leads_to_its_question(tmp_pat
     async with reopened(tmp_path) as box:
         again = await box.call("pay", {"amount": 5}, user=ANN, idempotency_key="k1")
         (action,) = await box.desk.list(by=ANN)
-    assert again.status == "paused"
+    assert isinstance(again, Paused)
     assert again.pending_id == action.id
     assert ledger(tmp_path) == ["5"]
 

@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -209,7 +209,7 @@ async def test_a_large_result_becomes_an_artifact_with_a_preview_and_nothing_is_
         assert told["output_artifact_id"] == artifact_id
         assert "übung" not in str(told)
 
-        whole, offset = "", 0
+        whole, offset = "", cast("int | None", 0)
         while offset is not None:
             part = await box.call("artifact_read", {"artifact_id": artifact_id, "offset": offset}, user=ANN)
             whole, offset = whole + part.content["content"], part.content["next_offset"]
@@ -289,6 +289,7 @@ async def test_a_tool_can_call_another_as_part_of_the_same_run(make_box: MakeBox
     @tool(side_effects="pure")
     async def twice(a: int, ctx: ToolContext) -> int:
         inner = await ctx.call("add", {"a": a, "b": a})
+        assert isinstance(inner, Completed)
         return int(inner.content)
 
     async with make_box(twice, add) as box:

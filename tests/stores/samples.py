@@ -20,7 +20,9 @@ PAUSED = EventCode.CALL_PAUSED
 RESUMED = EventCode.CALL_RESUMED
 
 
-def call_ref(run_id: str = "run_1", call_id: str = "call_1", *, who: Principal = ANN, tool: str = "mail.send") -> CallRef:
+def call_ref(
+    run_id: str = "run_1", call_id: str = "call_1", *, who: Principal = ANN, tool: str = "mail.send"
+) -> CallRef:
     return CallRef(run_id, call_id, tool, who.tenant, who.user, "corr_1", dict)
 
 
@@ -40,7 +42,12 @@ def whole_run(run_id: str, *, who: Principal = ANN, at: float = 1000.0) -> list[
 
 
 def question(
-    id_: str = "ask_1", *, who: Principal = ANN, run_id: str = "run_1", call_id: str = "call_1", expires_at: float = 2000.0
+    id_: str = "ask_1",
+    *,
+    who: Principal = ANN,
+    run_id: str = "run_1",
+    call_id: str = "call_1",
+    expires_at: float = 2000.0,
 ) -> PendingAction:
     return PendingAction(
         id=id_,

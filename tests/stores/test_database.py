@@ -9,8 +9,8 @@ import pytest
 from tests.stores.conftest import open_store
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.database import migrate, open_writable
-from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.stores.memory import NoSealer
+from toolpost.stores.sqlite import open_sqlite_store
 
 
 async def test_folder_and_database_are_for_their_owner_only(tmp_path: Path) -> None:
@@ -25,7 +25,9 @@ async def test_folder_and_database_are_for_their_owner_only(tmp_path: Path) -> N
 
 def test_every_commit_is_synced_and_readers_do_not_wait(tmp_path: Path) -> None:
     with closing(open_writable(tmp_path / "toolpost.db", busy_s=1.5)) as db:
-        pragmas = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous", "foreign_keys")]
+        pragmas = [
+            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous", "foreign_keys")
+        ]
         assert pragmas == ["wal", 2, 1]
         assert db.execute("PRAGMA busy_timeout").fetchone()[0] == 1500
 
@@ -62,7 +64,9 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         open_store(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"this is no database, but some text" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
+@pytest.mark.parametrize(
+    "content", [b"this is no database, but some text" * 100, b"SQLite format 3\0" + b"\xff" * 4096]
+)
 def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "toolpost.db"
     path.write_bytes(content)

@@ -110,10 +110,10 @@ async def test_the_chain_is_the_same_in_every_store(store: AnyStore) -> None:
 
     payload = '{"tool_name":"mail.send","correlation_id":"corr_1"}'
     previous = b""
-    for each in stored:
-        text = f"{each.seq}|{each.code:d}|5|13|4|run_a|call_of_run_a|acme|{payload}"
-        previous = sha256(previous + pack(">d", each.at) + text.encode()).digest()
-        assert each.hash == previous.hex()
+    for kept in stored:
+        text = f"{kept.seq}|{kept.code:d}|5|13|4|run_a|call_of_run_a|acme|{payload}"
+        previous = sha256(previous + pack(">d", kept.at) + text.encode()).digest()
+        assert kept.hash == previous.hex()
 
 
 async def test_there_is_room_at_first(store: AnyStore) -> None:

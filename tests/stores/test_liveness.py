@@ -74,5 +74,5 @@ def test_nobody_is_swept_away_while_being_born(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(StoreError, match="data folder '.*file' cannot be written: Not a directory"):
+    with pytest.raises(StoreError, match=r"data folder '.*file' cannot be written: Not a directory"):
         Liveness(tmp_path / "file" / "owners")

@@ -1,6 +1,8 @@
 """What only the store in memory promises."""
 
+from collections.abc import Mapping
 from threading import Thread
+from typing import Any
 
 from tests.stores.samples import REQUESTED, call_ref, event, whole_run
 from toolpost.contracts.storage import Store
@@ -39,8 +41,13 @@ async def test_a_run_that_goes_on_is_never_dropped() -> None:
 
 
 async def test_nothing_is_rendered_until_someone_reads() -> None:
-    rendered: list[int] = []
-    ref = call_ref()._replace(redact=lambda facts: rendered.append(1) or dict(facts))
+    rendered: list[Mapping[str, Any]] = []
+
+    def redact(facts: Mapping[str, Any]) -> dict[str, Any]:
+        rendered.append(facts)
+        return dict(facts)
+
+    ref = call_ref()._replace(redact=redact)
     store = MemoryStore(max_events=100)
     for _ in range(50):
         store.events.emit(event(call=ref))

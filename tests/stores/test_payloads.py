@@ -14,7 +14,9 @@ from toolpost.stores.payloads import payload_text
 
 
 def text_of(value: Any) -> str:
-    return payload_text(event(call=call_ref()._replace(redact=lambda facts: {"value": facts["value"]}), facts={"value": value}))
+    return payload_text(
+        event(call=call_ref()._replace(redact=lambda facts: {"value": facts["value"]}), facts={"value": value})
+    )
 
 
 def test_text_is_compact_and_readable() -> None:

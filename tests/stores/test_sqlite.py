@@ -1,5 +1,6 @@
 """Several processes at one store, and processes that die."""
 
+import asyncio
 import signal
 import sqlite3
 from contextlib import ExitStack, closing
@@ -152,7 +153,9 @@ async def test_what_must_be_kept_exactly_is_not_found_in_the_files(tmp_path: Pat
         await store.journal.begin(intent())
         await store.journal.finish("call_1", "", "the-exact-result")
         await store.pending.add(question())
-        await store.pending.claim("ask_1", Answer(decision="answer", value="the-exact-answer"), by="acme:boss", at=1500.0)
+        await store.pending.claim(
+            "ask_1", Answer(decision="answer", value="the-exact-answer"), by="acme:boss", at=1500.0
+        )
         await store.pending.settle("ask_1", "answered", outcome={"content": "the-exact-outcome"})
         await store.keys.reserve(ANN, "k1", key_record())
         await store.keys.settle(ANN, "k1", {"content": "the-exact-outcome"})
@@ -174,9 +177,13 @@ async def test_a_row_moved_to_another_user_does_not_open(tmp_path: Path, table: 
         db.execute(f"UPDATE {table} SET user = 'eve'")
 
     async with open_store(tmp_path) as store:
-        with pytest.raises(StoreError, match=f"'{table}' does not open"):
-            await {
-                "journal": lambda: store.journal.find("call_1", ""),
-                "pending": lambda: store.pending.get("ask_1"),
-                "keys": lambda: store.keys.reserve(ANN._replace(user="eve"), "k1", key_record()),
-            }[table]()
+        reading = {
+            "journal": store.journal.find("call_1", ""),
+            "pending": store.pending.get("ask_1"),
+            "keys": store.keys.reserve(ANN._replace(user="eve"), "k1", key_record()),
+        }
+        results = dict(zip(reading, await asyncio.gather(*reading.values(), return_exceptions=True), strict=True))
+
+    failed = {name: str(result) for name, result in results.items() if isinstance(result, StoreError)}
+    assert list(failed) == [table]
+    assert f"sealed data of '{table}' does not open" in failed[table]

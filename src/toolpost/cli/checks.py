@@ -139,7 +139,7 @@ def _database(folder: Path) -> Iterator[Check]:
 
 
 def _keys(folder: Path) -> Iterator[Check]:
-    from toolpost.toolbox.box import KEY_FILE
+    from toolpost.toolbox.wiring import KEY_FILE
 
     key = folder / KEY_FILE
     if not key.exists():

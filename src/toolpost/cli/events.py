@@ -11,6 +11,7 @@ import typer
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output, moment, one_line
 from toolpost.cli.session import run_with_box
+from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.events import StoredEvent
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def events(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
+        if run is not None and not follow and await box.run(run, user=user) is None:
+            raise no_such_run(run)
         try:
             async for event in _stored(box, user=user, run_id=run, after=after, follow=follow):
                 if output.as_json:
@@ -51,6 +54,15 @@ def events(
         return 0
 
     run_with_box(work, config=config, as_json=json)
+
+
+def no_such_run(run_id: str) -> ToolError:
+    """The error for a run that is not there for this user."""
+    return ToolError(
+        f"Run {run_id!r} not found for this user. `toolpost runs list` shows the newest.",
+        category=ErrorCategory.NON_RETRYABLE_CLIENT,
+        code="run_not_found",
+    )
 
 
 def event_text(event: StoredEvent) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -12,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.toolbox.login import login_name
 
 
 def _user(written: str) -> str:
@@ -24,12 +23,8 @@ def _user(written: str) -> str:
 
 
 def default_user() -> str:
-    """The person at this machine; a process without a name goes by its number."""
-    try:
-        login = getpass.getuser()
-    except (KeyError, OSError):  # No entry in the password database, as in many containers.
-        login = str(os.getuid())
-    return f"{LOCAL_TENANT}:{login}"
+    """The person at this machine."""
+    return f"{LOCAL_TENANT}:{login_name()}"
 
 
 Config = Annotated[

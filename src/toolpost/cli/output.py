@@ -56,8 +56,8 @@ class Output:
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            table.add_column(column, overflow="fold")
+        for number, column in enumerate(columns):
+            table.add_column(column, overflow="fold", no_wrap=number == 0)  # names and ids are there to be copied
         for row in rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
         width = None if self._stream.isatty() else _PIPE_WIDTH

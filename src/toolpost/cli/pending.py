@@ -82,16 +82,15 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
 def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User = "", json: Json = False) -> None:
     """Refuse the waiting call for good.
 
-    Exits 0 when that is recorded.
+    Exits 1, as for every call that did not succeed.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
         outcome = await box.deny(pending_id, by=user, reason=reason)
         if output.as_json:
-            show_outcome(outcome, output)
-        else:
-            output.text(f"denied: {outcome.tool_name} was not run, and its caller is told so.")
-        return 0
+            return show_outcome(outcome, output)
+        output.text(f"denied: {outcome.tool_name} was not run, and its caller is told so.")
+        return 1
 
     run_with_box(work, config=config, as_json=json)
 

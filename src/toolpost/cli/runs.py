@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolpost.cli.events import event_text
+from toolpost.cli.events import event_text, no_such_run
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output, moment
 from toolpost.cli.session import run_with_box
-from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.events import RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
@@ -42,7 +41,7 @@ def show_run(run_id: Id, config: Config = None, user: User = "", json: Json = Fa
     async def work(box: Toolbox, output: Output) -> int:
         run = await box.run(run_id, user=user)
         if run is None:
-            raise _no_run(run_id)
+            raise no_such_run(run_id)
         events = await box.events(user=user, run_id=run_id)
         artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id)
         _show_run(run, events, artifacts, output)
@@ -65,7 +64,7 @@ def cancel_run(
 
     async def work(box: Toolbox, output: Output) -> int:
         if not await box.cancel(run_id, by=user):
-            raise _no_run(run_id)
+            raise no_such_run(run_id)
         if output.as_json:
             output.document({"status": "cancelling", "id": run_id, "error": None})
         else:
@@ -73,14 +72,6 @@ def cancel_run(
         return 0
 
     run_with_box(work, config=config, as_json=json)
-
-
-def _no_run(run_id: str) -> ToolError:
-    return ToolError(
-        f"Run {run_id!r} not found for this user. `toolpost runs list` shows the newest.",
-        category=ErrorCategory.NON_RETRYABLE_CLIENT,
-        code="run_not_found",
-    )
 
 
 def _show_list(runs: list[RunSummary], output: Output) -> None:

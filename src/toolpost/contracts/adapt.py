@@ -9,6 +9,7 @@ from toolpost.contracts.errors import (
     ToolAuthError,
     ToolClientError,
     ToolConnectionError,
+    ToolError,
     ToolNodeError,
     ToolRateLimitError,
     ToolServerError,
@@ -18,11 +19,11 @@ from toolpost.contracts.errors import (
 _STATUS_IN_TEXT = re.compile(r"(?:HTTP|status)[:\s]*(\d{3})", re.IGNORECASE)
 
 
-def adapt_exception(exc: BaseException, transport: str) -> ToolNodeError:
+def adapt_exception(exc: BaseException, transport: str) -> ToolError:
     """The error that stands for `exc`; cancellation is raised again, never wrapped."""
     if isinstance(exc, asyncio.CancelledError):
         raise exc
-    if isinstance(exc, ToolNodeError):
+    if isinstance(exc, ToolError):
         return exc
     if isinstance(exc, TimeoutError):
         return ToolTimeoutError(f"Operation timed out: {exc}", cause=exc)

@@ -87,7 +87,7 @@ class ExternalToolConfig(ConfigModel):
     transport: TransportType
     connection: str = Field(min_length=1, description="A command, a URL, a file or a module, as the transport wants")
     utcp_mode: UtcpMode = UtcpMode.AUTO
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: str | None = None
     enabled: bool = True
     required: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -101,4 +101,6 @@ class ToolResult:
     duration_ms: float | None = None
     content_text: str | None = None
     error_info: dict[str, Any] | None = None
-    artifacts: tuple[str, ...] = field(default=())
+    artifacts: tuple[str, ...] = ()
+    call_id: str = ""
+    run_id: str = ""

@@ -132,8 +132,9 @@ class PendingDesk:
         if decision not in allowed:
             msg = f"a question of kind {action.question.kind} takes {', '.join(sorted(allowed))}, not {decision!r}"
             raise ToolValidationError(msg, tool_name=action.tool_name)
-        if decision not in _WITHOUT_TOOL:
-            self._registry.find(action.tool_name)
+        if decision not in _WITHOUT_TOOL and not self._registry.has(action.tool_name):
+            msg = f"{action.tool_name!r} is not in this process's catalog; answer where it is, or name its source here"
+            raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_missing")
 
     def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
         """The hash of what is approved; changed arguments are validated before the question is closed."""

@@ -11,6 +11,7 @@ from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Paused, ToolResult
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.runtime.limits import Limiter
+from toolpost.runtime.results import summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,22 +67,32 @@ class ToolExecutor:
             info = result.error_info or {}
             facts |= {"error": result.error, "error_message": result.error, "error_code": info.get("error_code")}
         who = _principal(context)
-        run_id = context.trace_id or context.task_id
+        run_id = result.run_id or context.trace_id or context.task_id
+        call_id = result.call_id or context.call_id
         call = CallRef(
             run_id,
-            context.call_id,
+            call_id,
             tool_name,
             who.tenant,
             who.user,
-            context.correlation_id,
+            context.correlation_id or call_id,
             self._router.teller.redactor.plain,
         )
         self._bus.emit(RunEvent(code, time.time(), call, facts))
+        told = {key: fact for key, fact in facts.items() if key != "result"}
+        if result.success:  # the log keeps what can be told in few words, never the whole
+            told["summary"] = summary_of(result.result)
+        self._router.store.events.emit(RunEvent(code, time.time(), call, told))
 
 
 def _result(outcome: Outcome, started: float) -> ToolResult:
     base = ToolResult(
-        success=False, started_at=started, completed_at=time.time() * 1000, duration_ms=outcome.duration_ms
+        success=False,
+        started_at=started,
+        completed_at=time.time() * 1000,
+        duration_ms=outcome.duration_ms,
+        call_id=outcome.call_id,
+        run_id=outcome.run_id,
     )
     match outcome:
         case Completed(content=content):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolConflictError
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.storage import KeyRecord
-from toolpost.policy.rules import call_hash
 from toolpost.runtime.revive import revive
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.storage import Store
     from toolpost.runtime.lane import Lane
+
+
+def _hash(arguments: Mapping[str, Any]) -> str:
+    """Arguments by value; a tool that is merely described in other words keeps its keys."""
+    return hashlib.sha256(json.dumps(arguments, sort_keys=True, default=str).encode()).hexdigest()
 
 
 class KeyGate:
@@ -33,7 +39,7 @@ class KeyGate:
         mine = KeyRecord(
             call_id=request.call_id,
             tool_name=lane.spec.name,
-            arguments_hash=call_hash(lane.spec, validated.arguments),
+            arguments_hash=_hash(validated.arguments),
         )
         held = await self._store.keys.reserve(request.principal, request.idempotency_key, mine)
         if held is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.config import RetryPolicy
-from toolpost.contracts.errors import ToolNotFoundError
+from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError
 from toolpost.runtime.breaker import CircuitBreaker
 from toolpost.runtime.lane import Lane
 from toolpost.runtime.limits import Limiter
@@ -42,11 +42,11 @@ class Lanes:
             return lane
         try:
             return self.of(name)
-        except ToolNotFoundError:
+        except (ToolNotFoundError, ToolSchemaError):
             return None
 
     def of(self, name: str) -> Lane:
-        """The lane of a tool; ToolNotFoundError when there is none."""
+        """The lane of a tool; ToolNotFoundError or ToolSchemaError when there is none."""
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = self._make(self._registry.find(name))
@@ -63,7 +63,7 @@ class Lanes:
             limiters=self._limits(entry),
             retry_policy=config.retry_policy if config else RetryPolicy(),
             timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
-            redact=self._teller.redactor.for_tool(spec),
+            redact=self._teller.redactor.for_tool(entry.original),
         )
 
     def _limits(self, entry: Entry) -> tuple[Limiter, ...]:

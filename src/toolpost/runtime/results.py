@@ -58,8 +58,7 @@ class Results:
         text = json_text(content)
         if len(text) > self._inline_bytes:
             return await self._keep_json(content, text, call)
-        summary = JsonText(text) if len(text) <= _TOLD_CHARS else _shape(content, len(text))
-        return Result(content, summary, output.text)
+        return Result(content, _summary(content, text), output.text)
 
     async def _keep_json(self, content: Any, text: str, call: CallRef) -> Result:
         if isinstance(content, str):
@@ -100,6 +99,15 @@ def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRe
         tool_name=call.tool_name,
         created_at=time.time(),
     )
+
+
+def summary_of(content: Any) -> Any:
+    """What events tell of a result: the result itself when it is short, else its shape."""
+    return content if type(content) in _SCALARS else _summary(content, json_text(content))
+
+
+def _summary(content: Any, text: str) -> Any:
+    return JsonText(text) if len(text) <= _TOLD_CHARS else _shape(content, len(text))
 
 
 def _shape(content: dict[str, Any] | list[Any] | str, size: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import logging
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ class ToolRouter:
     Graph nodes, agents, workflows and surfaces all talk to this and to nothing behind it.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts it joins, all keyword-only
+    def __init__(
         self,
         registry: ToolRegistry,
         *,
@@ -63,15 +64,15 @@ class ToolRouter:
         inline_bytes: int = 32_768,
         pending_ttl_s: float = 7 * 24 * 3600.0,
         retry_ratio: float = 0.1,
-        auto_emit: bool = True,
     ) -> None:
         self.store = store
         self.teller = Teller([store.events, *sinks], redactor=redactor, on_pending=on_pending)
         self.inflight = InFlight()
         self.context_defaults = context_defaults or ContextDefaults()
         self._authorizer = authorizer
-        self._auto_emit = auto_emit
+        self._auto_emit = True
         self._timeout_s = timeout_s
+        self._pending_ttl_s = pending_ttl_s
         self._lanes = Lanes(registry, policy, self.teller, timeout_s=timeout_s, retry_ratio=retry_ratio)
         self._invoker = Invoker(store.journal, self.teller)
         self._results = Results(store.artifacts, inline_bytes=inline_bytes)
@@ -80,6 +81,15 @@ class ToolRouter:
         self._ids = IdMaker()
         self._pausing = Pausing(store, self.teller, self._ids, ttl_s=pending_ttl_s)
         self._background: set[asyncio.Task[None]] = set()
+
+    def beside(self, *sinks: EventSink) -> ToolRouter:
+        """A router for a host with sinks of its own that tells of completion itself; all else is shared."""
+        other = copy.copy(self)
+        other.teller = self.teller.beside([self.store.events, *sinks])
+        other._invoker = Invoker(self.store.journal, other.teller)  # noqa: SLF001 - a copy of itself, here and below
+        other._pausing = Pausing(self.store, other.teller, self._ids, ttl_s=self._pending_ttl_s)  # noqa: SLF001
+        other._auto_emit = False  # noqa: SLF001
+        return other
 
     async def call(
         self,
@@ -95,19 +105,10 @@ class ToolRouter:
         context: ToolContext | None = None,
     ) -> Outcome:
         """Call a tool by name."""
-        request = RequestedCall(
-            self._ids.make("call"),
-            run_id or self._ids.make("run"),
-            tool_name,
-            {} if arguments is None else arguments,
-            principal,
-            timeout_s,
-            idempotency_key,
-            correlation_id,
-            task_id,
-            context,
-        )
-        return await self.run(request)
+        call_id, run_id = self._ids.make("call"), run_id or self._ids.make("run")
+        asked = {} if arguments is None else arguments
+        details = (timeout_s, idempotency_key, correlation_id, task_id, context)
+        return await self.run(RequestedCall(call_id, run_id, tool_name, asked, principal, *details))
 
     async def run(self, request: RequestedCall) -> Outcome:
         """Take a requested or resumed call to its outcome; each ends in exactly one event."""

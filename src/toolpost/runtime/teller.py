@@ -41,6 +41,10 @@ class Teller:
         self._on_pending = on_pending
         self.redactor = redactor
 
+    def beside(self, sinks: Sequence[EventSink]) -> Teller:
+        """A teller with the same secrets that tells others."""
+        return Teller(sinks, redactor=self.redactor, on_pending=self._on_pending)
+
     def ref(self, request: RequestedCall, lane: Lane | None) -> CallRef:
         """The call that events will speak of."""
         return CallRef(

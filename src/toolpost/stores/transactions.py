@@ -21,11 +21,17 @@ class Job(NamedTuple):
     future: asyncio.Future[Any]
 
 
+class Barrier(NamedTuple):
+    """One who waits for all that was put before; nothing by itself."""
+
+    future: asyncio.Future[Any]
+
+
 class Stop(NamedTuple):
     """Wakes the writer so that it sees that it should end."""
 
 
-Item: TypeAlias = RunEvent | Job | Stop
+Item: TypeAlias = RunEvent | Job | Barrier | Stop
 
 
 class Transactor:
@@ -38,6 +44,8 @@ class Transactor:
 
     def commit(self, batch: Sequence[Item]) -> list[Reply]:
         """Make a batch durable and say what came of its functions; when this raises, nothing of it was kept."""
+        if not any(isinstance(item, RunEvent | Job) for item in batch):
+            return self._play(batch)
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -67,6 +75,8 @@ class Transactor:
                 self._append(events)
                 events = []
                 replies.append(self._attempt(item))
+            elif isinstance(item, Barrier):
+                replies.append(Reply(item.future))
         self._append(events)
         return replies
 

@@ -9,13 +9,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.database import store_error
 from toolpost.stores.replies import Reply, send
-from toolpost.stores.transactions import Item, Job, Stop, Transactor
+from toolpost.stores.transactions import Barrier, Item, Job, Stop, Transactor
 
 if TYPE_CHECKING:
     import sqlite3
@@ -55,7 +55,7 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """How much was put and is not yet durable."""
+        """How much was put and is not yet durable, but for one that the writer may just be taking."""
         return self._queue.qsize() + self._in_hand
 
     @property
@@ -65,12 +65,9 @@ class Writer:
 
     async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` within the next transaction; returns when that is durable."""
-        if self._stopping.is_set():
-            self._refuse(work)
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(Job(work, future))
-        self._urgent.set()
-        return await future
+        result: T = await self._reply_to(Job(work, future))
+        return result
 
     async def flush(self) -> None:
         """Wait until all that was put is durable.
@@ -78,17 +75,16 @@ class Writer:
         Always by going through the queue: the writer may hold an event that it has
         taken and not yet counted.
         """
-        await self.submit(_nothing)
+        await self._reply_to(Barrier(asyncio.get_running_loop().create_future()))
 
     async def drain(self) -> None:
         """Wait until at most half of the limit waits."""
-        if not self.congested:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._drainers.append(future)
-        self._urgent.set()
-        self._answer_drainers()  # The writer may have caught up, or failed, just before it could see this one.
-        await future
+        while self.waiting > self._limit // 2:  # Again, because the writer may have looked before this one came.
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._drainers.append(future)
+            self._urgent.set()
+            self._answer_drainers()  # The writer may have caught up, or failed, just before it could see this one.
+            await future
 
     async def close(self) -> None:
         """Write what waits and end; StoreError says how many events could not be written."""
@@ -99,6 +95,13 @@ class Writer:
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
             raise StoreError(f"{lost} events were not written: {self._trouble}", cause=self._trouble)
+
+    async def _reply_to(self, item: Job | Barrier) -> Any:
+        if self._stopping.is_set():
+            self._refuse(item)
+        self._queue.put(item)
+        self._urgent.set()
+        return await item.future
 
     def _run(self) -> None:
         while True:
@@ -120,9 +123,10 @@ class Writer:
             if self._queue.qsize() < BATCH:
                 self._urgent.wait(LINGER_S)
         self._urgent.clear()
-        room = min(self._queue.qsize(), BATCH - len(batch))
-        self._in_hand = len(self._held) + len(batch) + room
-        batch.extend(self._queue.get_nowait() for _ in range(room))
+        self._in_hand = len(self._held) + len(batch)
+        for _ in range(min(self._queue.qsize(), BATCH - len(batch))):
+            self._in_hand += 1
+            batch.append(self._queue.get_nowait())
         return batch
 
     def _write(self, batch: list[Item]) -> None:
@@ -142,7 +146,7 @@ class Writer:
         items = [*batch, *self._held, *newer]
         self._held = [item for item in items if isinstance(item, RunEvent)]
         self._in_hand = len(self._held)
-        send(Reply(item.future, error=_again(trouble)) for item in items if isinstance(item, Job))
+        send(Reply(item.future, error=_again(trouble)) for item in items if isinstance(item, Job | Barrier))
 
     def _answer_drainers(self) -> None:
         trouble = self._trouble
@@ -166,10 +170,6 @@ class Writer:
 
     def _refuse(self, item: object) -> NoReturn:
         raise StoreError(f"the store at {str(self._transactor.path)!r} is closed; open it again to go on")
-
-
-def _nothing(_: sqlite3.Connection) -> None:
-    """What is run to learn that all before it is durable."""
 
 
 def _again(error: StoreError) -> StoreError:

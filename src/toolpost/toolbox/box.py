@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import getpass
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.toolbox.loading import load_settings
+from toolpost.toolbox.login import People
 from toolpost.toolbox.settings import Settings
-from toolpost.toolbox.wiring import Given, make_router, wire
+from toolpost.toolbox.wiring import Given, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.events import RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, PendingAction
-    from toolpost.contracts.storage import EventSink
+    from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
 
 
@@ -52,7 +52,7 @@ class Toolbox:
             settings=self.settings, registry=self.registry, tools=tools, sinks=sinks, on_pending=on_pending
         )
         self._exit = AsyncExitStack()
-        self._people: dict[str | None, Principal] = {None: Principal(LOCAL_TENANT, getpass.getuser())}
+        self._people = People()
 
     @classmethod
     def open(
@@ -86,9 +86,8 @@ class Toolbox:
         await self._exit.aclose()
 
     def executor(self, bus: EventSink) -> ToolExecutor:
-        """An executor for a host that tells of completion itself, on its own bus; at most `tools.maxConcurrent` at once."""
-        router = make_router(self._given, self.store, [bus], auto_emit=False)
-        return ToolExecutor(router, bus, max_concurrent=self.settings.tools.max_concurrent)
+        """An executor for a host that tells of completion itself, on its own bus."""
+        return ToolExecutor(self.router.beside(bus), bus, max_concurrent=self.settings.tools.max_concurrent)
 
     async def call(
         self,
@@ -105,7 +104,7 @@ class Toolbox:
         return await self.router.call(
             name,
             arguments,
-            principal=self._person(user),
+            principal=self._people.of(user),
             run_id=run_id,
             timeout_s=timeout_s,
             idempotency_key=idempotency_key,
@@ -144,8 +143,7 @@ class Toolbox:
         tenant = Principal.parse(by).tenant
         if self.router.inflight.cancel(target_id, tenant=tenant):
             return True
-        run = await self.store.events.run(target_id, tenant=tenant)
-        if run is None or run.status in ("completed", "failed"):
+        if not await _is_under_way(self.store, target_id, tenant):
             return False
         await self.store.cancels.request(target_id, tenant=tenant, by=by)
         await self.caretaker.cancel_waiting(target_id)
@@ -153,20 +151,29 @@ class Toolbox:
 
     async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
         """The newest runs of the user's tenant."""
-        return await self.store.events.runs(tenant=self._person(user).tenant, limit=limit)
+        return await self.store.events.runs(tenant=self._people.of(user).tenant, limit=limit)
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
         """One run, if it exists for this user."""
-        return await self.store.events.run(run_id, tenant=self._person(user).tenant)
+        return await self.store.events.run(run_id, tenant=self._people.of(user).tenant)
 
     async def events(
         self, *, user: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[StoredEvent]:
         """What was told of the tenant's runs, oldest first."""
-        return await self.store.events.read(tenant=self._person(user).tenant, run_id=run_id, after=after, limit=limit)
+        return await self.store.events.read(
+            tenant=self._people.of(user).tenant, run_id=run_id, after=after, limit=limit
+        )
 
-    def _person(self, user: str | None) -> Principal:
-        person = self._people.get(user)
-        if person is None:
-            person = self._people[user or None] = Principal.parse(user or "")
-        return person
+    async def prune(self) -> dict[str, int]:
+        """Remove what the retention settings no longer keep; says how many of each."""
+        return await self.caretaker.prune()
+
+
+async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:
+    """Whether a run, or a call with effects, of this tenant has begun and not ended."""
+    run = await store.events.run(target_id, tenant=tenant)
+    if run is not None:
+        return run.status not in ("completed", "failed")
+    entry = await store.journal.find(target_id, "")
+    return entry is not None and not entry.done and entry.principal.tenant == tenant

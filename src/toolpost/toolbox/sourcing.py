@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
 from toolpost.sources.python import PythonSource
 
 if TYPE_CHECKING:
@@ -65,9 +65,14 @@ class Sources:
             known = ", ".join(sorted(self._factories))
             msg = f"no source here speaks transport {config.transport.value!r}; there are: {known}"
             raise ConfigError(msg)
-        source = factory(config)
-        found = await source.discover()
-        self._open.append(source)
+        try:
+            source = factory(config)
+            self._open.append(source)
+            found = await source.discover()
+        except ToolError:
+            raise
+        except (Exception, SystemExit) as raised:
+            raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
         return sum(self._add(tool, source, config) for tool in found)
 
     def _add(self, tool: Tool, source: ToolSource, config: ExternalToolConfig) -> bool:

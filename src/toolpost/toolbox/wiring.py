@@ -65,7 +65,7 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     plugins = load_plugins()
     sources = Sources(registry, plugins.source_factories, settings.overrides)
     closing.push_async_callback(sources.close)
-    router = make_router(given, store, given.sinks)
+    router = _make_router(given, store, given.sinks)
     desk = PendingDesk(router, registry)
     caretaker = Caretaker(router, desk, retention=settings.retention.to_retention())
     for tool in [*_builtins(settings, store), *given.tools]:
@@ -83,7 +83,7 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     return Parts(store=store, router=router, desk=desk, caretaker=caretaker, sources=sources, problems=problems)
 
 
-def make_router(given: Given, store: Store, sinks: Sequence[EventSink], *, auto_emit: bool = True) -> ToolRouter:
+def _make_router(given: Given, store: Store, sinks: Sequence[EventSink]) -> ToolRouter:
     """A router by the settings."""
     settings = given.settings
     return ToolRouter(
@@ -99,7 +99,6 @@ def make_router(given: Given, store: Store, sinks: Sequence[EventSink], *, auto_
         inline_bytes=settings.limits.inline_bytes,
         pending_ttl_s=settings.limits.pending_ttl,
         retry_ratio=settings.limits.retry_budget,
-        auto_emit=auto_emit,
     )
 
 

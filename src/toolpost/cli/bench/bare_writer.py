@@ -15,7 +15,7 @@ BATCH = 1000
 _TABLE = """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, seq INTEGER NOT NULL, code INTEGER NOT NULL,
-    at REAL NOT NULL, call_id TEXT NOT NULL, tenant TEXT NOT NULL, payload TEXT NOT NULL, hash TEXT NOT NULL,
+    at REAL NOT NULL, call_id TEXT NOT NULL, tenant TEXT NOT NULL, payload TEXT NOT NULL, hash BLOB NOT NULL,
     UNIQUE (run_id, seq)
 )
 """
@@ -58,7 +58,7 @@ class BareWriter:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute(_TABLE)
-        heads: dict[str, str] = {}
+        heads: dict[str, bytes] = {}
         ended = False
         while not ended:
             batch = self._take()
@@ -78,9 +78,9 @@ class BareWriter:
         return batch
 
 
-def _chained(heads: dict[str, str], events: Iterable[BareEvent]) -> Iterable[tuple[Any, ...]]:
+def _chained(heads: dict[str, bytes], events: Iterable[BareEvent]) -> Iterable[tuple[Any, ...]]:
     for run_id, seq, code, at, call_id, tenant, payload in events:
         text = payload if isinstance(payload, str) else to_json(payload)
-        link = f"{heads.get(run_id, '')}|{run_id}|{seq}|{code}|{at!r}|{call_id}|{tenant}|{text}"
-        digest = heads[run_id] = sha256(link.encode()).hexdigest()
+        link = f"{run_id}|{seq}|{code}|{at!r}|{call_id}|{tenant}|{text}"
+        digest = heads[run_id] = sha256(heads.get(run_id, b"") + link.encode()).digest()
         yield run_id, seq, code, at, call_id, tenant, text, digest

@@ -24,7 +24,7 @@ FULL = Scale(
     starts=11,
     event_rounds=3,
     events=75_000,
-    catalog_rounds=3,
+    catalog_rounds=9,
     catalogs=(1_000, 2_000, 5_000, 10_000),
 )
 QUICK = Scale(
@@ -33,6 +33,6 @@ QUICK = Scale(
     starts=5,
     event_rounds=3,
     events=30_000,
-    catalog_rounds=2,
+    catalog_rounds=3,
     catalogs=(1_000, 10_000),
 )

@@ -1,0 +1,31 @@
+"""Who calls are for: the people named, or the one at this machine."""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
+
+
+class People:
+    """Principals by what was written, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str | None, Principal] = {}
+
+    def of(self, user: str | None) -> Principal:
+        """The principal written `tenant:user`; None is the person at this machine."""
+        person = self._known.get(user)
+        if person is None:
+            person = Principal.parse(user) if user is not None else Principal(LOCAL_TENANT, login_name())
+            self._known[user] = person
+        return person
+
+
+def login_name() -> str:
+    """The login of the person at this machine; a process without a name goes by its number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no entry in the password database, as in many containers
+        return str(os.getuid())
