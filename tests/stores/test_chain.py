@@ -3,30 +3,46 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.stores.conftest import open_store
 from tests.stores.samples import whole_run
-from toolpost.stores.chain import link_hash
+from toolpost.stores.chain import link_hash, link_ids
 
-ROW = (b"before", "run", 1, 400, 1.5, "call", "tenant", "{}")
+
+class Fields(NamedTuple):
+    previous: bytes = b"before"
+    run_id: str = "run"
+    seq: int = 1
+    code: int = 400
+    at: float = 1.5
+    call_id: str = "call"
+    tenant: str = "tenant"
+    payload: str = "{}"
+
+    def digest(self) -> bytes:
+        ids = link_ids(self.run_id, self.call_id, self.tenant)
+        return link_hash(self.previous, ids, seq=self.seq, code=self.code, at=self.at, payload=self.payload)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        (b"Before", *ROW[1:]),
-        (*ROW[:4], 1.5000000000000002, *ROW[5:]),
-        (*ROW[:5], "callt", "enant", "{}"),
-        (b"before", "runc", *ROW[2:5], "all", "tenant", "{}"),
-        (*ROW[:7], "{ }"),
+        Fields(previous=b"Before"),
+        Fields(seq=2),
+        Fields(code=401),
+        Fields(at=1.5000000000000002),
+        Fields(run_id="runc", call_id="all"),
+        Fields(call_id="callt", tenant="enant"),
+        Fields(call_id="c", tenant="all|tenant"),
+        Fields(tenant="tenant|", payload="{}"),
+        Fields(payload="{ }"),
     ],
 )
-def test_every_field_counts_and_none_can_pass_for_its_neighbour(
-    other: tuple[bytes, str, int, int, float, str, str, str],
-) -> None:
-    assert link_hash(*other) != link_hash(*ROW)
+def test_every_field_counts_and_none_can_pass_for_its_neighbour(other: Fields) -> None:
+    assert other.digest() != Fields().digest()
 
 
 async def tampered(folder: Path, sql: str) -> list[str]:

@@ -6,6 +6,8 @@ from struct import pack
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, EVE, call_ref, event, whole_run
 from toolpost.contracts.events import EventCode, JsonText
+from toolpost.stores.appender import MAX_HEADS
+from toolpost.stores.sqlite import SQLiteStore
 
 
 async def test_events_of_a_run_are_numbered_from_one_without_gaps(store: AnyStore) -> None:
@@ -132,3 +134,13 @@ async def test_ids_that_are_not_unicode_are_written_out(store: AnyStore) -> None
 
     assert [(each.run_id, each.seq) for each in stored] == [("run_\\ud800", 1), ("run_\\ud800", 2), ("run_é", 1)]
     assert await store.events.verify("run_\\ud800") == []
+
+
+async def test_heads_that_are_no_longer_remembered_are_read_again(sqlite: SQLiteStore) -> None:
+    for _ in range(2):
+        for number in range(MAX_HEADS + 100):
+            sqlite.events.emit(event(call=call_ref(f"run_{number}")))
+        await sqlite.events.flush()
+
+    assert {run.events for run in await sqlite.events.runs(limit=20_000)} == {2}
+    assert await sqlite.events.verify("run_0") == []

@@ -280,3 +280,19 @@ async def test_a_disk_that_is_really_full_loses_nothing_and_heals_by_itself(smal
         await store.journal.finish("call_1", "", "done")
         ref = await store.artifacts.put(b"x" * 10_000, artifact())
         assert len(await store.artifacts.read(ref.id, tenant=ANN.tenant)) == 10_000
+
+
+async def test_a_batch_that_the_database_refuses_is_kept_and_tried_again(tmp_path: Path) -> None:
+    async with a_bench(tmp_path) as bench:
+        refuse = "CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'not now'); END"
+        await bench.writer.submit(lambda db: db.execute(refuse).close())
+        bench.log.emit(event())
+        with pytest.raises(StoreError, match="not now"):
+            await bench.log.flush()
+
+        with closing(sqlite3.connect(tmp_path / "toolpost.db")) as other:
+            other.execute("DROP TRIGGER refuse")
+        await recovered(bench.log)
+
+        assert [each.seq for each in await bench.log.read()] == [1]
+        assert await bench.log.verify("run_1") == []

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.calls import JSON, ToolOutput
 from toolpost.contracts.errors import PauseSignal, ToolError, ToolExecutionError
+from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import (
     JsonSchema,
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.schema.signature import FunctionSchema
 
+_new_output = maker(ToolOutput)
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
 class FunctionTool:
     """A Python function with a contract; still callable as the function it was."""
 
-    __slots__ = ("__dict__", "_context_parameter", "_convert", "_is_async", "_render", "fn", "spec")
+    __slots__ = ("__dict__", "_context_parameter", "_convert", "_direct", "_is_async", "_render", "fn", "spec")
 
     def __init__(self, fn: Callable[..., Any], spec: ToolSpec, shape: FunctionSchema) -> None:
         self.fn = fn
@@ -48,6 +50,7 @@ class FunctionTool:
         self._render = shape.render
         self._context_parameter = shape.context_parameter
         self._is_async = inspect.iscoroutinefunction(fn)
+        self._direct = self._is_async and self._convert is None and self._context_parameter is None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the plain function, past the pipeline; for tests and for use inside other functions."""
@@ -59,18 +62,24 @@ class FunctionTool:
     def renamed(self, spec: ToolSpec) -> FunctionTool:
         """The same function under another record."""
         copy = object.__new__(FunctionTool)
-        for slot in ("fn", "_convert", "_render", "_context_parameter", "_is_async"):
+        for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_is_async"):
             setattr(copy, slot, getattr(self, slot))
         copy.spec = spec
         return copy
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
-        context = call.context() if self._context_parameter is not None else None
+        arguments = call.permitted.validated.arguments
         try:
-            value = await self._run(call.permitted.validated.arguments, context)
+            if self._direct:
+                value = await self.fn(**arguments)
+            else:
+                context = call.context() if self._context_parameter is not None else None
+                value = await self._run(arguments, context)
         except PauseSignal as pause:
             return pause.question
+        if self._render is None and type(value) in _PLAIN:
+            return _new_output((value, None, JSON))
         return self._output(value)
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -111,8 +120,6 @@ class FunctionTool:
     def _output(self, value: Any) -> ToolOutput:
         if self._render is not None:
             return ToolOutput(self._render(value))
-        if type(value) in _PLAIN:
-            return ToolOutput(value)
         return output_of(value)
 
 

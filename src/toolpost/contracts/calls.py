@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.tool import Tool
 
 
+JSON = "application/json"
+NO_ANSWERS: Mapping[str, Answer] = {}
+
+
 class RequestedCall(NamedTuple):
     """What a caller asked for; nothing about it has been checked."""
 
@@ -29,7 +33,7 @@ class RequestedCall(NamedTuple):
     correlation_id: str = ""
     task_id: str = ""
     context: ToolContext | None = None
-    answers: Mapping[str, Answer] = {}
+    answers: Mapping[str, Answer] = NO_ANSWERS
     pending_id: str | None = None
     started: bool = False
 
@@ -96,4 +100,4 @@ class ToolOutput(NamedTuple):
 
     content: Any
     text: str | None = None
-    media_type: str = "application/json"
+    media_type: str = JSON

@@ -25,6 +25,7 @@ _DEEPEST = 100  # what lies deeper is masked unseen, because looking would overf
 _LARGEST_NUMBER = 10**100
 _ARGUMENT_KEYS = ("params", "input", "arguments")
 _RESULT_KEYS = ("summary", "result")
+_SCALARS = frozenset({str, int, float, bool})
 _NOTHING: SecretPaths = frozenset()
 
 
@@ -83,6 +84,8 @@ class Redactor:
     def _member(self, key: str, item: Any, secret: SecretPaths, path: tuple[str, ...]) -> Any:
         if item is None:
             return None
+        if not secret and type(item) in _SCALARS:
+            return MASK if is_secret_name(key) else self.value(item)
         below = (*path, key)
         if is_secret_name(key) or (secret and is_secret_path(below, secret)) or len(below) > _DEEPEST:
             return MASK

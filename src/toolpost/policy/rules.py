@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts.calls import PermittedCall
 from toolpost.contracts.errors import ToolPermissionError
+from toolpost.contracts.makers import maker
 from toolpost.contracts.questions import Question
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
 }
 
 
+_new_permitted = maker(PermittedCall)
+
+
 class Verdict:
     """What policy says of one tool, worked out once and used for each of its calls."""
 
@@ -77,7 +81,7 @@ class Verdict:
     def review(self, call: ValidatedCall) -> PermittedCall | Question:
         """Let a call through, ask a person, or raise ToolPermissionError."""
         if self.action == "allow":
-            return PermittedCall(call)
+            return _new_permitted((call, None))
         if self.action == "deny":
             raise ToolPermissionError(f"{self.spec.name!r}: {self.reason}", tool_name=self.spec.name)
         answer = call.request.answers.get("approval")

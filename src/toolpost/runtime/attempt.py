@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal
@@ -14,7 +15,7 @@ from toolpost.runtime.results import artifact_of
 from toolpost.runtime.teller import as_told
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
     from toolpost.contracts.events import CallRef
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import Store
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.teller import Teller
+
+
+Stop = Literal["timeout", "cancelled"]
 
 
 class ContextDefaults(NamedTuple):
@@ -40,9 +44,9 @@ class Runtime(Protocol):
     teller: Teller
     context_defaults: ContextDefaults
 
-    async def call(
+    def call(
         self, tool_name: str, arguments: Mapping[str, Any], *, principal: Principal, run_id: str, task_id: str
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool."""
         ...
 
@@ -50,7 +54,25 @@ class Runtime(Protocol):
 class Attempt:
     """What the router knows of a call while it runs, and what it lends to the tool."""
 
-    __slots__ = ("began", "call", "journaled", "lane", "request", "router", "started", "summary", "told")
+    __slots__ = (
+        "began",
+        "call",
+        "deadline",
+        "journaled",
+        "lane",
+        "request",
+        "router",
+        "started",
+        "stopped",
+        "summary",
+        "task",
+        "timeout_s",
+        "told",
+    )
+
+    task: asyncio.Task[Any] | None
+    timeout_s: float
+    deadline: float
 
     def __init__(self, router: Runtime, request: RequestedCall, lane: Lane | None, call: CallRef) -> None:
         self.router = router
@@ -59,6 +81,7 @@ class Attempt:
         self.call = call
         self.began = time.perf_counter()
         self.started = request.started
+        self.stopped: Stop | None = None
         self.journaled = False
         self.summary: Any = None
         self.told: Any = None
@@ -67,6 +90,17 @@ class Attempt:
     def elapsed_ms(self) -> float:
         """Milliseconds since the attempt began."""
         return (time.perf_counter() - self.began) * 1000
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - asyncio.get_running_loop().time()
+
+    def stop(self, why: Stop) -> None:
+        """Cancel the call and remember why, so that its end can be told right."""
+        self.stopped = self.stopped or why
+        if self.task is not None:
+            self.task.cancel()
 
     def input_of(self, call: ValidatedCall | AuthorizedCall) -> Any:
         """The arguments for the record; told once more only where validation changed them."""

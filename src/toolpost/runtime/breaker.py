@@ -20,10 +20,11 @@ class CircuitBreaker:
     """Opens after `threshold` consecutive failures that speak of the source's health.
 
     401, 403 and 429 do not: they speak of one caller. After `cooldown_s` one call is
-    let through as a probe; its end closes or reopens the breaker.
+    let through as a probe; its end closes or reopens the breaker. While `failures` is
+    0 neither `admit` nor `succeeded` has anything to do.
     """
 
-    __slots__ = ("_clock", "_failures", "_opened_at", "_probing", "_tell", "cooldown_s", "name", "threshold")
+    __slots__ = ("_clock", "_opened_at", "_probing", "_tell", "cooldown_s", "failures", "name", "threshold")
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class CircuitBreaker:
         self.cooldown_s = cooldown_s
         self._clock = clock
         self._tell = tell
-        self._failures = 0
+        self.failures = 0
         self._opened_at: float | None = None
         self._probing = False
 
@@ -50,11 +51,6 @@ class CircuitBreaker:
             return "closed"
         return "half_open" if self._clock() - self._opened_at >= self.cooldown_s else "open"
 
-    @property
-    def untouched(self) -> bool:
-        """Whether nothing has failed lately; then neither `admit` nor `succeeded` has anything to do."""
-        return self._failures == 0
-
     def admit(self, tool_name: str) -> None:
         """Let a call through, or raise ToolCircuitOpenError."""
         if self._opened_at is None:
@@ -64,13 +60,13 @@ class CircuitBreaker:
             self._probing = True
             return
         wait = f"try again in {left:.0f} s" if left > 0 else "a probe is under way"
-        msg = f"{self.name!r} failed {self._failures} times in a row, so its calls are held back; {wait}"
+        msg = f"{self.name!r} failed {self.failures} times in a row, so its calls are held back; {wait}"
         raise ToolCircuitOpenError(msg, tool_name=tool_name, retry_after_s=max(left, 0.0))
 
     def succeeded(self) -> None:
         """A call ended well."""
         was_open = self._opened_at is not None
-        self._failures, self._opened_at, self._probing = 0, None, False
+        self.failures, self._opened_at, self._probing = 0, None, False
         if was_open:
             self._tell("closed")
 
@@ -80,8 +76,8 @@ class CircuitBreaker:
             if self._probing:  # the source answered, so it lives
                 self.succeeded()
             return
-        self._failures += 1
-        if self._probing or self._failures >= self.threshold:
+        self.failures += 1
+        if self._probing or self.failures >= self.threshold:
             newly = self._opened_at is None
             self._opened_at, self._probing = self._clock(), False
             if newly:

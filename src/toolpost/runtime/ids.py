@@ -22,4 +22,8 @@ class IdMaker:
 
     def make(self, prefix: str) -> str:
         """A new id."""
-        return f"{prefix}_{self._start}{next(self._count):06x}"
+        return f"{prefix}_{self.tick()}"
+
+    def tick(self) -> str:
+        """The part of an id behind its prefix; a call and the run that it opens share one."""
+        return f"{self._start}{next(self._count):06x}"

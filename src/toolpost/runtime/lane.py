@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ValidatedCall
+from toolpost.contracts.makers import maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -12,11 +13,13 @@ if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.contracts.calls import RequestedCall
     from toolpost.contracts.config import RetryPolicy
-    from toolpost.contracts.errors import ToolError
     from toolpost.policy.rules import Verdict
     from toolpost.runtime.breaker import CircuitBreaker
     from toolpost.runtime.limits import Limiter
     from toolpost.runtime.retry import RetryBudget
+
+
+_new_validated = maker(ValidatedCall)
 
 
 class Lane:
@@ -31,11 +34,13 @@ class Lane:
         "invoke",
         "journaled",
         "limiters",
+        "name",
         "output_fits",
         "redact",
         "retry_policy",
         "spec",
         "timeout_s",
+        "tool",
         "verdict",
     )
 
@@ -53,6 +58,8 @@ class Lane:
     ) -> None:
         self.entry = entry
         self.spec = entry.spec
+        self.name = entry.spec.name
+        self.tool = entry.tool
         self.invoke = entry.invoke
         self.verdict = verdict
         self.breaker = breaker
@@ -75,7 +82,17 @@ class Lane:
             fits = self._fits is not None and self._fits(arguments)
         except ValueError:  # something in them is not JSON at all
             fits = False
-        return ValidatedCall(request, self.entry.tool, arguments if fits else self.entry.fit(arguments))
+        return _new_validated((request, self.tool, arguments if fits else self.entry.fit(arguments)))
+
+    def output_issues(self, content: Any) -> list[str]:
+        """Where an output breaks its schema."""
+        validator = self.entry.output_validator
+        return [] if validator is None else validator.issues(content)
+
+    def admit(self) -> None:
+        """Pass the source's breaker, or raise ToolCircuitOpenError."""
+        if self.breaker.failures:
+            self.breaker.admit(self.name)
 
     async def acquire(self) -> None:
         """Wait for a place at the tool and at its source."""
@@ -97,10 +114,7 @@ class Lane:
 
     def succeeded(self) -> None:
         """A try ended well."""
-        if not self.breaker.untouched:
+        if self.breaker.failures:
             self.breaker.succeeded()
-        self.budget.deposit()
-
-    def failed(self, error: ToolError) -> None:
-        """A try ended badly."""
-        self.breaker.failed(error)
+        if self.budget.spent:
+            self.budget.deposit()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
+from toolpost.contracts.makers import maker
 from toolpost.contracts.storage import ArtifactRef
 
 if TYPE_CHECKING:
@@ -31,6 +32,17 @@ class Result(NamedTuple):
     artifact_id: str | None = None
 
 
+class Bulk(NamedTuple):
+    """An output that is too large, or not JSON, to be handed on as it is."""
+
+    data: bytes
+    media_type: str
+    preview: str | None
+
+
+_new_result = maker(Result)
+
+
 def json_text(value: Any) -> str:
     """A value as JSON; ToolOutputError says what in it is not JSON."""
     try:
@@ -46,27 +58,27 @@ class Results:
         self._artifacts = artifacts
         self._inline_bytes = inline_bytes
 
-    async def settle(self, output: ToolOutput, lane: Lane, call: CallRef) -> Result:
-        """Check an output against the schema and decide what is handed on."""
-        content = output.content
-        if type(content) is bytes:
-            return await self._keep(content, output.media_type, call, preview=None)
-        if lane.output_fits is not None:
-            _check(content, lane)
-        if type(content) in _SCALARS and content == content:  # noqa: PLR0124 - NaN is not equal to itself
-            return Result(content, content, output.text)
-        text = json_text(content)
-        if len(text) > self._inline_bytes:
-            return await self._keep_json(content, text, call)
-        return Result(content, _summary(content, text), output.text)
+    def settle(self, output: ToolOutput, lane: Lane) -> Result | Bulk:
+        """Check an output against the schema; what is large or binary must be kept before it is handed on."""
+        content, text, media_type = output
+        if content.__class__ is bytes:
+            return Bulk(content, media_type, None)
+        try:
+            fits = lane.output_fits is None or lane.output_fits(content)
+        except ValueError:  # something in it is not JSON at all
+            fits = False
+        if not fits:
+            raise ToolOutputError(lane.output_issues(content), tool_name=lane.name)
+        if content.__class__ in _SCALARS and content == content:  # noqa: PLR0124 - NaN is not equal to itself
+            return _new_result((content, content, text, None))
+        encoded = json_text(content)
+        if len(encoded) > self._inline_bytes:
+            return _bulk(content, encoded)
+        return Result(content, _summary(content, encoded), text)
 
-    async def _keep_json(self, content: Any, text: str, call: CallRef) -> Result:
-        if isinstance(content, str):
-            data, media_type = content.encode("utf-8", "surrogatepass"), "text/plain; charset=utf-8"
-            return await self._keep(data, media_type, call, preview=content[:_PREVIEW_CHARS])
-        return await self._keep(text.encode(), "application/json", call, preview=text[:_PREVIEW_CHARS])
-
-    async def _keep(self, data: bytes, media_type: str, call: CallRef, *, preview: str | None) -> Result:
+    async def keep(self, bulk: Bulk, call: CallRef) -> Result:
+        """Keep a result as an artifact and hand on a preview."""
+        data, media_type, preview = bulk
         ref = await self._artifacts.put(data, artifact_of(call, media_type=media_type))
         content: dict[str, Any] = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         if preview is not None:
@@ -75,14 +87,11 @@ class Results:
         return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id)
 
 
-def _check(content: Any, lane: Lane) -> None:
-    try:
-        fits = lane.output_fits is None or lane.output_fits(content)
-    except ValueError:  # something in it is not JSON at all
-        fits = False
-    validator = lane.entry.output_validator
-    if not fits and validator is not None:
-        raise ToolOutputError(validator.issues(content), tool_name=lane.spec.name)
+def _bulk(content: Any, encoded: str) -> Bulk:
+    if isinstance(content, str):
+        data = content.encode("utf-8", "surrogatepass")
+        return Bulk(data, "text/plain; charset=utf-8", content[:_PREVIEW_CHARS])
+    return Bulk(encoded.encode(), "application/json", encoded[:_PREVIEW_CHARS])
 
 
 def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:

@@ -44,24 +44,23 @@ def backoff(tries: int, error: ToolError, policy: RetryPolicy, *, chance: Callab
 class RetryBudget:
     """Retries as a share of calls, so that an outage is not made worse by everyone repeating.
 
-    A bucket of tokens: a call that ends well puts in `ratio`, a retry takes one out.
+    A retry spends one of `capacity`; a call that ends well gives `ratio` of one back.
     """
 
-    __slots__ = ("_capacity", "_ratio", "tokens")
+    __slots__ = ("_capacity", "_ratio", "spent")
 
     def __init__(self, *, ratio: float = 0.1, capacity: float = 10.0) -> None:
         self._ratio = ratio
         self._capacity = capacity
-        self.tokens = capacity
+        self.spent = 0.0
 
     def deposit(self) -> None:
         """A call ended well."""
-        if self.tokens < self._capacity:
-            self.tokens = min(self._capacity, self.tokens + self._ratio)
+        self.spent = max(0.0, self.spent - self._ratio)
 
     def withdraw(self) -> bool:
         """Take one retry out, if the budget allows it."""
-        if self.tokens < 1:
+        if self.spent + 1 > self._capacity:
             return False
-        self.tokens -= 1
+        self.spent += 1
         return True

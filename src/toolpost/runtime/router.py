@@ -8,9 +8,10 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.calls import AuthorizedCall, RequestedCall
+from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall
 from toolpost.contracts.errors import StoreError, ToolCancelledError, ToolError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
+from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.contracts.questions import Question
 from toolpost.runtime.attempt import Attempt, ContextDefaults
@@ -21,15 +22,15 @@ from toolpost.runtime.invoker import Invoker
 from toolpost.runtime.keys import KeyGate
 from toolpost.runtime.lanes import Lanes
 from toolpost.runtime.pausing import Pausing
-from toolpost.runtime.results import Results
+from toolpost.runtime.results import Bulk, Results
 from toolpost.runtime.teller import Teller, as_told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from toolpost.auth.authorizer import Authorizer
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import PermittedCall, ToolOutput
+    from toolpost.contracts.calls import PermittedCall
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
@@ -37,10 +38,14 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy
-    from toolpost.runtime.inflight import Flight
     from toolpost.runtime.lane import Lane
+    from toolpost.runtime.results import Result
 
 _log = logging.getLogger("toolpost.runtime")
+_REQUESTED = EventCode.TOOL_CALL_REQUESTED  # looking a member up runs Python code
+_new_request = maker(RequestedCall)
+_new_authorized = maker(AuthorizedCall)
+_new_completed = maker(Completed)
 
 
 class ToolRouter:
@@ -91,7 +96,7 @@ class ToolRouter:
         other._auto_emit = False  # noqa: SLF001
         return other
 
-    async def call(
+    def call(
         self,
         tool_name: str,
         arguments: Mapping[str, Any] | None = None,
@@ -103,12 +108,13 @@ class ToolRouter:
         idempotency_key: str | None = None,
         correlation_id: str = "",
         context: ToolContext | None = None,
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name."""
-        call_id, run_id = self._ids.make("call"), run_id or self._ids.make("run")
-        asked = {} if arguments is None else arguments
-        details = (timeout_s, idempotency_key, correlation_id, task_id, context)
-        return await self.run(RequestedCall(call_id, run_id, tool_name, asked, principal, *details))
+        tick = self._ids.tick()
+        asked: Mapping[str, Any] = {} if arguments is None else arguments
+        what = (f"call_{tick}", run_id or f"run_{tick}", tool_name, asked, principal)
+        how = (timeout_s, idempotency_key, correlation_id, task_id, context, NO_ANSWERS, None, False)
+        return self.run(_new_request(what + how))
 
     async def run(self, request: RequestedCall) -> Outcome:
         """Take a requested or resumed call to its outcome; each ends in exactly one event."""
@@ -116,32 +122,22 @@ class ToolRouter:
         try:
             if self.store.events.congested:
                 await self.store.events.drain()
-            outcome = await self._watched(attempt)
+            outcome = await self._advance(attempt)
         except ToolError as error:
             outcome = self._failed(attempt, error)
         except asyncio.CancelledError:
-            self._abandon(attempt)
-            raise
+            if attempt.stopped is None:
+                self._abandon(attempt)
+                raise
+            outcome = self._failed(attempt, _stopped(attempt))
+        finally:
+            self.inflight.leave(attempt)
         if attempt.journaled or request.idempotency_key is not None:
             await self._settle(attempt, outcome)
         self._end(attempt, outcome)
         return outcome
 
-    async def _watched(self, attempt: Attempt) -> Outcome:
-        """Run the straight line under the call's deadline and within reach of cancellation."""
-        request, lane = attempt.request, attempt.lane
-        timeout_s = request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s)
-        flight = self.inflight.enter(request.call_id, request.run_id, request.principal.tenant, timeout_s=timeout_s)
-        try:
-            return await self._advance(attempt, flight)
-        except asyncio.CancelledError:
-            if flight.stopped is None:
-                raise
-            raise _stopped(flight, attempt, timeout_s) from None
-        finally:
-            self.inflight.leave(flight)
-
-    async def _advance(self, attempt: Attempt, flight: Flight) -> Outcome:
+    async def _advance(self, attempt: Attempt) -> Outcome:
         """The straight line: each stage makes the next, and any may answer with a question."""
         lane = attempt.lane or self._lanes.of(attempt.request.tool_name)
         validated = lane.validate(attempt.request)
@@ -161,20 +157,23 @@ class ToolRouter:
         if lane.cache_ttl_s is not None and (kept := self._cached(attempt, permitted)):
             return kept
 
-        authorized = AuthorizedCall(permitted, credential, attempt.context)
-        output = await self._invoker.invoke(attempt, lane, flight, authorized)
+        authorized = _new_authorized((permitted, credential, attempt.context))
+        output = await self._invoker.invoke(attempt, lane, authorized)
         if isinstance(output, Question):
             return await self._pausing.pause(attempt, lane, output)
-        return await self._complete(attempt, lane, permitted, output)
 
-    async def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, output: ToolOutput) -> Completed:
-        """Check the output and hand it on."""
+        result = self._results.settle(output, lane)
+        if isinstance(result, Bulk):
+            result = await self._results.keep(result, attempt.call)
+        return self._complete(attempt, lane, permitted, result)
+
+    def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:
+        """Hand the result on."""
         request = attempt.request
-        result = await self._results.settle(output, lane, attempt.call)
-        attempt.summary = result.summary
-        artifacts = () if result.artifact_id is None else (result.artifact_id,)
-        done = Completed(
-            request.call_id, request.run_id, lane.spec.name, result.content, attempt.elapsed_ms, artifacts, result.text
+        content, attempt.summary, text, artifact_id = result
+        artifacts = () if artifact_id is None else (artifact_id,)
+        done = _new_completed(
+            (request.call_id, request.run_id, lane.name, content, attempt.elapsed_ms, artifacts, text, False)
         )
         if lane.cache_ttl_s is not None:
             self._cache.put(_cache_key(permitted), done, ttl_s=lane.cache_ttl_s)
@@ -193,11 +192,13 @@ class ToolRouter:
         )
 
     def _begin(self, request: RequestedCall) -> Attempt:
+        """Tell of the call, and put it under its deadline and within reach of cancellation."""
         lane = self._lanes.find(request.tool_name)
         attempt = Attempt(self, request, lane, self.teller.ref(request, lane))
         if not request.answers:
             attempt.told = as_told(request.arguments)
-            self.teller.tell(attempt.call, EventCode.TOOL_CALL_REQUESTED, {"params": attempt.told})
+            self.teller.tell(attempt.call, _REQUESTED, {"params": attempt.told})
+        self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
         return attempt
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -240,15 +241,16 @@ class ToolRouter:
             await asyncio.gather(*self._background, return_exceptions=True)
 
 
-def _stopped(flight: Flight, attempt: Attempt, timeout_s: float) -> ToolError:
+def _stopped(attempt: Attempt) -> ToolError:
     """The error that stands for a call we stopped ourselves; the task's own cancellation is taken back."""
-    while flight.task.cancelling():
-        flight.task.uncancel()
+    while attempt.task is not None and attempt.task.cancelling():
+        attempt.task.uncancel()
     name = attempt.request.tool_name
     doubt = "; it may have taken effect all the same" if attempt.journaled else ""
-    if flight.stopped == "timeout":
-        message = f"Tool execution timed out after {timeout_s * 1000:g}ms{doubt}"
-        return ToolTimeoutError(message, timeout_ms=timeout_s * 1000, tool_name=name)
+    if attempt.stopped == "timeout":
+        timeout_ms = round(attempt.timeout_s * 1000, 3)
+        message = f"Tool execution timed out after {timeout_ms:g}ms{doubt}"
+        return ToolTimeoutError(message, timeout_ms=timeout_ms, tool_name=name)
     return ToolCancelledError(f"the call was cancelled{doubt}", tool_name=name)
 
 

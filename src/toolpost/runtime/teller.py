@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
+from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.runtime.bus import fan_out
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from toolpost.runtime.lane import Lane
 
 _log = logging.getLogger("toolpost.runtime")
+_now = time.time
+_new_event = maker(RunEvent)
+_new_ref = maker(CallRef)
+_COMPLETED = EventCode.TOOL_CALL_COMPLETED  # looking a member up runs Python code
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -47,19 +52,16 @@ class Teller:
 
     def ref(self, request: RequestedCall, lane: Lane | None) -> CallRef:
         """The call that events will speak of."""
-        return CallRef(
-            request.run_id,
-            request.call_id,
-            request.tool_name if lane is None else lane.spec.name,
-            request.principal.tenant,
-            request.principal.user,
-            request.correlation_id or request.call_id,
-            self.redactor.plain if lane is None else lane.redact,
-        )
+        call_id = request.call_id
+        tenant, user = request.principal
+        correlation = request.correlation_id or call_id
+        if lane is None:
+            return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, self.redactor.plain)
+        return _new_ref((request.run_id, call_id, lane.name, tenant, user, correlation, lane.redact))
 
     def tell(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
         """Emit one event."""
-        self._emit(RunEvent(code, time.time(), call, facts))
+        self._emit(_new_event((code, _now(), call, facts)))
 
     def ended(self, call: CallRef, outcome: Completed | Failed, *, summary: Any = None) -> None:
         """Emit the one event that ends a call."""
@@ -67,7 +69,7 @@ class Teller:
             facts: dict[str, Any] = {"summary": summary, "duration_ms": outcome.duration_ms}
             if outcome.artifacts:
                 facts["output_artifact_id"] = outcome.artifacts[0]
-            self.tell(call, EventCode.TOOL_CALL_COMPLETED, facts)
+            self.tell(call, _COMPLETED, facts)
         else:
             self.tell(call, EventCode.TOOL_CALL_FAILED, {**why(outcome.error), "duration_ms": outcome.duration_ms})
 

@@ -16,24 +16,27 @@ Fields: TypeAlias = tuple[str, int, int, float, str, str, str, bytes]
 _bits = Struct(">d").pack  # Exact, and a quarter of the time of the shortest repr.
 
 
-def link_hash(
-    previous: bytes, run_id: str, seq: int, code: int, at: float, call_id: str, tenant: str, payload: str
-) -> bytes:
-    """The hash of an event after `previous`; lengths keep two fields from being read as one."""
-    text = f"{seq}|{code}|{len(run_id)}|{len(call_id)}|{len(tenant)}|{run_id}|{call_id}|{tenant}|{payload}"
-    return sha256(previous + _bits(at) + text.encode()).digest()
+def link_ids(run_id: str, call_id: str, tenant: str) -> str:
+    """What the events of one call share; lengths keep two fields from being read as one."""
+    return f"{len(run_id)}|{len(call_id)}|{len(tenant)}|{run_id}|{call_id}|{tenant}"
+
+
+def link_hash(previous: bytes, ids: str, *, seq: int, code: int, at: float, payload: str) -> bytes:
+    """The hash of an event after `previous`."""
+    return sha256(previous + _bits(at) + f"{seq}|{code}|{ids}|{payload}".encode()).digest()
 
 
 def find_breaks(rows: Iterable[Fields], *, last_seq: int, last_hash: bytes) -> list[str]:
     """What is wrong with a run's events, in order; empty when all is well."""
     problems: list[str] = []
     seq, previous = 0, b""
-    for row in rows:
-        if row[1] != seq + 1:
-            problems.append(f"event {seq + 1} is missing: event {row[1]} follows event {seq}")
-        if link_hash(previous, *row[:7]) != row[7]:
-            problems.append(f"event {row[1]} was changed, or an event before it was")
-        seq, previous = row[1], row[7]
+    for run_id, number, code, at, call_id, tenant, payload, digest in rows:
+        if number != seq + 1:
+            problems.append(f"event {seq + 1} is missing: event {number} follows event {seq}")
+        ids = link_ids(run_id, call_id, tenant)
+        if link_hash(previous, ids, seq=number, code=code, at=at, payload=payload) != digest:
+            problems.append(f"event {number} was changed, or an event before it was")
+        seq, previous = number, digest
     if (seq, previous) != (last_seq, last_hash):
         problems.append(f"the run's record ends at event {last_seq}, its events end at {seq}")
     return problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.events import EventCode, RunSummary
-from toolpost.stores.chain import Fields, link_hash
+from toolpost.stores.chain import Fields, link_hash, link_ids
 
 if TYPE_CHECKING:
     from toolpost.contracts.events import CallRef, RunEvent
@@ -29,6 +29,8 @@ class RunHead:
     """A run as its last event left it. Mutable: it advances with every event."""
 
     __slots__ = (
+        "_call",
+        "_ids",
         "hash",
         "root_call",
         "run_id",
@@ -64,6 +66,8 @@ class RunHead:
         self.seq = seq
         self.hash = hash
         self.root_call = root_call
+        self._call: CallRef | None = None
+        self._ids = ""
 
     @classmethod
     def of_first(cls, call: CallRef, at: float) -> RunHead:
@@ -73,12 +77,13 @@ class RunHead:
 
     def advance(self, event: RunEvent, call: CallRef, payload: str) -> Fields:
         """Number and chain one more event; unchanged when an id of it cannot be encoded."""
-        code, at = int(event.code), float(event.at)
-        run_id, seq, call_id, tenant = self.run_id, self.seq + 1, call.call_id, call.tenant
-        self.hash = digest = link_hash(self.hash, run_id, seq, code, at, call_id, tenant, payload)
-        self.seq, self.updated_at = seq, at
-        self.turn(code, call_id)
-        return run_id, seq, code, at, call_id, tenant, payload, digest
+        if call is not self._call:
+            self._call, self._ids = call, link_ids(self.run_id, call.call_id, call.tenant)
+        code, at, seq = int(event.code), float(event.at), self.seq + 1
+        digest = link_hash(self.hash, self._ids, seq=seq, code=code, at=at, payload=payload)
+        self.seq, self.hash, self.updated_at = seq, digest, at
+        self.turn(code, call.call_id)
+        return self.run_id, seq, code, at, call.call_id, call.tenant, payload, digest
 
     def turn(self, code: int, call_id: str) -> None:
         """Change the status. A run ends with the call that began it, not with a call nested in that one.

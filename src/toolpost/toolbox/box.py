@@ -17,7 +17,7 @@ from toolpost.toolbox.settings import Settings
 from toolpost.toolbox.wiring import Given, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from toolpost.contracts.context import ToolContext
@@ -89,7 +89,7 @@ class Toolbox:
         """An executor for a host that tells of completion itself, on its own bus."""
         return ToolExecutor(self.router.beside(bus), bus, max_concurrent=self.settings.tools.max_concurrent)
 
-    async def call(
+    def call(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
@@ -99,9 +99,9 @@ class Toolbox:
         idempotency_key: str | None = None,
         run_id: str | None = None,
         context: ToolContext | None = None,
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name, for a user written `tenant:user` (the local one when not said)."""
-        return await self.router.call(
+        return self.router.call(
             name,
             arguments,
             principal=self._people.of(user),
