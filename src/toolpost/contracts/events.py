@@ -61,9 +61,8 @@ class RunEvent(NamedTuple):
     @property
     def payload(self) -> dict[str, Any]:
         """The facts, redacted, with the tool and the correlation id that link a call's events."""
-        return self.call.redact(
-            {"tool_name": self.call.tool_name, "correlation_id": self.call.correlation_id, **self.facts}
-        )
+        call = self.call
+        return call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **self.facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

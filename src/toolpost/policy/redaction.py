@@ -26,6 +26,8 @@ _LARGEST_NUMBER = 10**100
 _ARGUMENT_KEYS = ("params", "input", "arguments")
 _RESULT_KEYS = ("summary", "result")
 _SCALARS = frozenset({str, int, float, bool})
+_PLAIN = frozenset({*_SCALARS, type(None)})
+_NAMES = frozenset({str})
 _NOTHING: SecretPaths = frozenset()
 
 
@@ -108,9 +110,23 @@ class Redactor:
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, fact: Any, secret: SecretPaths) -> Any:
+        if not secret and self._pattern is None and _is_harmless(fact):
+            return fact
         if () in secret:  # the whole of it is one
             return MASK
-        return self.text(fact) if type(fact) is str else self.value(fact, secret=secret)
+        return self.value(fact, secret=secret)
+
+
+def _is_harmless(fact: Any) -> bool:
+    """Whether a fact is plain values under names that tell of no secret: most are, and need no second look."""
+    if fact.__class__ in _PLAIN:
+        return True
+    return (
+        fact.__class__ is dict
+        and _PLAIN.issuperset(map(type, fact.values()))
+        and _NAMES.issuperset(map(type, fact))
+        and not any(map(is_secret_name, fact))
+    )
 
 
 def _marked_facts(spec: ToolSpec) -> dict[str, SecretPaths]:

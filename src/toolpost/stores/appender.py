@@ -22,7 +22,6 @@ MAX_HEADS = 10_000
 # One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
 # hand it back.
 _CHUNK = 128
-_SLICE = 8 * _CHUNK
 _EVENTS = "INSERT INTO events (run_id, seq, code, at, call_id, tenant, payload, hash) VALUES $ROWS"
 _HEADS = """
 INSERT INTO runs (run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call)
@@ -58,8 +57,7 @@ class EventAppender:
     def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
         """Insert events behind what their runs already have."""
         self._load_heads(db, events)
-        for start in range(0, len(events), _SLICE):
-            _insert(db, _EVENTS, self._chain(events[start : start + _SLICE]))
+        _insert(db, _EVENTS, self._chain(events))
 
     def save_heads(self, db: sqlite3.Connection) -> None:
         """Write the heads that moved, each once however many events it got."""

@@ -45,7 +45,7 @@ class MemoryStore:
         artifacts = MemoryArtifactStore()
 
         def tenants_of(target_id: str) -> set[str]:
-            return {*log.tenants_of(target_id), *journal.tenants_of(target_id), *pending.tenants_of(target_id)}
+            return {*_tenants_of_run(log, target_id), *journal.tenants_of(target_id), *pending.tenants_of(target_id)}
 
         cancels = MemoryCancelStore(tenants_of, clock)
         self._pruner = MemoryPruner(
@@ -72,6 +72,11 @@ class MemoryStore:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _tenants_of_run(log: MemoryEventLog, run_id: str) -> set[str]:
+    run = log.absorbed().by_name.get(run_id)
+    return {run.standing.tenant} if run else set()
 
 
 class NoSealer:

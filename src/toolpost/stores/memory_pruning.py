@@ -15,6 +15,7 @@ from toolpost.stores.memory_parts import (
     MemoryPendingStore,
 )
 from toolpost.stores.retention import PRUNED, Weighed, over_quota
+from toolpost.stores.runs import FINISHED
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,15 +55,17 @@ class MemoryPruner:
     def _prune_by_age(self, cutoff: float) -> dict[str, int]:
         unsettled = self._unsettled_runs()
         unfinished = {entry.run_id for entry in self._journal.entries.values() if not entry.done}
+        runs = self._log.absorbed()
         old = [
             run
-            for run in self._log.finished_before(cutoff)
-            if run.standing.run_id not in unsettled and run.standing.run_id not in unfinished
+            for run_id, run in runs.by_name.items()
+            if run.standing.status in FINISHED
+            and run.standing.updated_at < cutoff
+            and run_id not in unsettled | unfinished
         ]
         calls = {row[4] for run in old for row in run.render()}
-        self._log.remove(old)
-        gone = {run.standing.run_id for run in old}
-        kept = self._log.run_ids()
+        runs.remove(old)
+        gone, kept = {run.standing.run_id for run in old}, runs.by_name
 
         def is_old(run_id: str, at: float) -> bool:
             return run_id in gone or (at < cutoff and run_id not in kept)

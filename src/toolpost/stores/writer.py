@@ -8,6 +8,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,6 +20,7 @@ from toolpost.stores.transactions import Barrier, Item, Job, Stop, Transactor
 
 if TYPE_CHECKING:
     import sqlite3
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -98,7 +100,7 @@ class Writer:
 
     async def _reply_to(self, item: Job | Barrier) -> Any:
         if self._stopping.is_set():
-            self._refuse(item)
+            _refuse(self._transactor.path, item)
         self._queue.put(item)
         self._urgent.set()
         return await item.future
@@ -158,7 +160,7 @@ class Writer:
 
     def _stop(self) -> None:
         self._stopping.set()
-        self.put = self._refuse
+        self.put = partial(_refuse, self._transactor.path)
         self._queue.put(Stop())
         self._urgent.set()
         atexit.unregister(self._stop_at_exit)
@@ -168,8 +170,9 @@ class Writer:
         self._stop()
         self._thread.join(EXIT_PATIENCE_S)
 
-    def _refuse(self, item: object) -> NoReturn:
-        raise StoreError(f"the store at {str(self._transactor.path)!r} is closed; open it again to go on")
+
+def _refuse(path: Path, _: object) -> NoReturn:
+    raise StoreError(f"the store at {str(path)!r} is closed; open it again to go on")
 
 
 def _again(error: StoreError) -> StoreError:
