@@ -38,6 +38,13 @@ HOST = dedent(
         await asyncio.sleep(60)
         return "put"
 
+    @tool(side_effects="read")
+    async def look(n: int, ctx: ToolContext) -> str:
+        await ctx.once("step", lambda: asyncio.sleep(0))  # when this is durable, so are the events before it
+        print("inside", flush=True)
+        await asyncio.sleep(60)
+        return "seen"
+
     @tool(side_effects="write", destructive=True)
     async def drop(n: int) -> str:
         with (folder / "ledger").open("a") as ledger:
@@ -48,10 +55,13 @@ HOST = dedent(
         return "dropped"
 
     async def main():
-        async with Toolbox(tools=[pay, put, drop], settings=Settings(data_dir=folder / "data")) as box:
+        async with Toolbox(tools=[pay, put, look, drop], settings=Settings(data_dir=folder / "data")) as box:
             if sys.argv[2] == "answer":
                 (action,) = await box.desk.list(by="acme:ann")
                 await box.approve(action.id, by="acme:ann")
+            elif sys.argv[2] == "rerun":
+                (action,) = await box.desk.list(by="acme:ann")
+                await box.answer(action.id, by="acme:ann", decision="rerun")
             else:
                 name, arguments, key = sys.argv[2:5]
                 outcome = await box.call(name, eval(arguments), user="acme:ann", idempotency_key=key or None)
@@ -126,6 +136,28 @@ async def test_a_repeatable_call_interrupted_is_closed_as_failed_and_its_key_is_
         assert run.status == "failed"
         again = await box.call("put", {"n": 1}, user=ANN, idempotency_key="k1")
     assert again.status == "completed"
+
+
+@pytest.mark.req("NEVT-05")
+async def test_a_read_interrupted_is_told_as_failed_once(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "look", '{"n": 1}', "")
+    async with reopened(tmp_path) as box:
+        (run,) = await box.runs(user=ANN)
+        await box.caretaker.sweep()
+        told = await box.events(user=ANN, run_id=run.run_id)
+        assert await box.store.events.verify(run.run_id) == []
+    assert run.status == "failed"
+    assert [event.code.value for event in told] == [400, 405, 420]
+    assert told[-1].payload["error_code"] == "interrupted"
+
+
+async def test_a_call_that_crashes_again_when_run_again_is_asked_about_again(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "pay", '{"amount": 5}', "")
+    kill_inside(tmp_path, "rerun")
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+    assert action.question.kind == "unknown"
+    assert ledger(tmp_path) == ["5", "5"]
 
 
 async def test_a_key_of_an_interrupted_unsafe_call_leads_to_its_question(tmp_path: Path) -> None:

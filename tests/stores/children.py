@@ -94,6 +94,7 @@ async def adopt(store: SQLiteStore, argument: str) -> None:
     _wait()
     entries, actions = await store.journal.adopt_orphans(), await store.pending.adopt_claims()
     print(" ".join([entry.call_id for entry in entries] + [action.id for action in actions]), flush=True)
+    sys.stdin.readline()  # Were it to end now, what it adopted would be an orphan again.
 
 
 async def forget_to_close(store: SQLiteStore, argument: str) -> None:

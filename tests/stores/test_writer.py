@@ -18,6 +18,7 @@ from toolpost.contracts.storage import EventLog
 from toolpost.stores.appender import EventAppender
 from toolpost.stores.database import open_writable
 from toolpost.stores.events import SQLiteEventLog
+from toolpost.stores.liveness import Liveness
 from toolpost.stores.reader import Reader
 from toolpost.stores.replies import Reply, send
 from toolpost.stores.transactions import Transactor
@@ -32,9 +33,11 @@ class Bench:
     def __init__(self, folder: Path, *, limit: int = 50_000) -> None:
         path = folder / "toolpost.db"
         self.db = open_writable(path, busy_s=0.01)
-        self.writer = Writer(Transactor(self.db, EventAppender(), path=path), limit=limit)
+        liveness = Liveness(folder / "owners")
+        appender = EventAppender(liveness.owner_id)
+        self.writer = Writer(Transactor(self.db, appender, path=path), limit=limit)
         self.reader = Reader(path, busy_s=1.0)
-        self.log = SQLiteEventLog(self.writer, self.reader)
+        self.log = SQLiteEventLog(self.writer, self.reader, appender=appender, liveness=liveness)
 
     def fill_disk(self) -> None:
         self.db.execute("PRAGMA max_page_count = 1").fetchall()  # SQLite makes it what is in use now.

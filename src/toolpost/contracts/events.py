@@ -101,7 +101,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One run at a glance: its first tool, who asked, where it stands."""
+    """One run at a glance: the call that began it, who asked, where it stands."""
 
     run_id: str
     tenant: str
@@ -111,6 +111,7 @@ class RunSummary:
     started_at: float
     updated_at: float
     events: int
+    call_id: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain data."""

@@ -56,6 +56,10 @@ class EventLog(EventSink, Protocol):
         """One run, if it exists for this tenant."""
         ...
 
+    async def adopt_orphans(self) -> list[RunSummary]:
+        """Take over runs whose process died while a call ran; each goes to exactly one adopter."""
+        ...
+
     async def verify(self, run_id: str) -> list[str]:
         """What is wrong with a run's chain; empty when every event is in place and unchanged."""
         ...

@@ -78,6 +78,8 @@ class Caretaker:
             await self._ask_about(entry)
         for action in await self._store.pending.adopt_claims():
             await self._continue(action)
+        for run in await self._store.events.adopt_orphans():
+            self._desk.endings.interrupted(run)
 
     async def prune(self) -> dict[str, int]:
         """Remove what is no longer kept; says how many of each."""
@@ -115,7 +117,7 @@ class Caretaker:
         now = time.time()
         prompt = f"{entry.tool_name} was interrupted; it may or may not have happened. What is the case?"
         action = PendingAction(
-            id=f"ask_{entry.call_id}",
+            id=self._router.new_id("ask"),
             question=Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown"),
             call_id=entry.call_id,
             run_id=entry.run_id,

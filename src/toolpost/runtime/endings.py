@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolError
-from toolpost.contracts.events import CallRef, EventCode
+from toolpost.contracts.events import CallRef, EventCode, RunSummary
 from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
+from toolpost.contracts.storage import JournalEntry
 
 if TYPE_CHECKING:
     from toolpost.contracts.questions import Answer
-    from toolpost.contracts.storage import JournalEntry
     from toolpost.runtime.teller import Teller
 
 _ANSWERED = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
@@ -53,26 +54,28 @@ class Endings:
         """A person knows that the interrupted call did not take effect."""
         return self._failed(action, ToolError("the call was interrupted and did not happen", code="not_executed"))
 
-    def interrupted(self, entry: JournalEntry) -> Failed:
+    def interrupted(self, of: JournalEntry | RunSummary) -> Failed:
         """A call that is safe to repeat lost its process."""
         message = "the process running this call ended before it did; it is safe to call again"
-        return self._failed(entry, ToolError(message, code="interrupted"))
+        return self._failed(of, ToolError(message, code="interrupted"))
 
     def paused(self, entry: JournalEntry, action: PendingAction) -> None:
         """Tell that a person must say what became of an interrupted call."""
         self._teller.paused(self._ref(entry), action)
 
-    def _failed(self, of: PendingAction | JournalEntry, error: ToolError) -> Failed:
+    def _failed(self, of: PendingAction | JournalEntry | RunSummary, error: ToolError) -> Failed:
         error.tool_name = of.tool_name
         outcome = Failed(of.call_id, of.run_id, of.tool_name, error)
         self._teller.ended(self._ref(of), outcome)
         return outcome
 
-    def _ref(self, of: PendingAction | JournalEntry) -> CallRef:
+    def _ref(self, of: PendingAction | JournalEntry | RunSummary) -> CallRef:
         """The call that is spoken of."""
         redact = self._teller.redactor.plain
         if isinstance(of, PendingAction):
             who, correlation = of.asked_by, of.correlation_id
-        else:
+        elif isinstance(of, JournalEntry):
             who, correlation = of.principal, of.call.get("correlation_id", "")
+        else:
+            who, correlation = Principal(of.tenant, of.user), ""
         return CallRef(of.run_id, of.call_id, of.tool_name, who.tenant, who.user, correlation or of.call_id, redact)

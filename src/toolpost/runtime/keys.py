@@ -62,7 +62,7 @@ class KeyGate:
         if entry is not None:
             msg = f"the call with key {key!r} was interrupted and may have happened; see `toolpost pending list`"
             raise ToolConflictError(msg, tool_name=mine.tool_name, code="outcome_unknown")
-        await self._store.keys.release(request.principal, key)  # its process died before it began
+        await self._store.keys.release(request.principal, key, call_id=held.call_id)  # it died before it began
         return None if await self._store.keys.reserve(request.principal, key, mine) is None else await self._lost(key)
 
     async def _lost(self, key: str) -> Outcome:

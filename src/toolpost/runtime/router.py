@@ -235,6 +235,10 @@ class ToolRouter:
         except StoreError as error:
             _log.error("the result of %s (%s) could not be recorded: %s", request.call_id, request.tool_name, error)
 
+    def new_id(self, prefix: str) -> str:
+        """An id that nobody else has."""
+        return self._ids.make(prefix)
+
     async def wait_closed(self) -> None:
         """Wait for what was left to be written behind callers' backs."""
         if self._background:

@@ -24,10 +24,12 @@ MAX_HEADS = 10_000
 _CHUNK = 128
 _EVENTS = "INSERT INTO events (run_id, seq, code, at, call_id, tenant, payload, hash) VALUES $ROWS"
 _HEADS = """
-INSERT INTO runs (run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call)
+INSERT INTO runs (run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call,
+    owner)
 VALUES $ROWS
 ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at,
-    last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call
+    last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call,
+    owner = excluded.owner
 """
 _LOAD_HEADS = """
 SELECT run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call
@@ -42,7 +44,8 @@ class EventAppender:
     transaction was rolled back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, owner_id: str) -> None:
+        self._owner_id = owner_id
         self._heads: dict[str, RunHead] = {}
         self._touched: dict[str, RunHead] = {}
         self._version: int | None = None
@@ -61,7 +64,7 @@ class EventAppender:
 
     def save_heads(self, db: sqlite3.Connection) -> None:
         """Write the heads that moved, each once however many events it got."""
-        _insert(db, _HEADS, sorted([head.row() for head in self._touched.values()]))
+        _insert(db, _HEADS, sorted([(*head.row(), self._owner_id) for head in self._touched.values()]))
 
     def finish(self, db: sqlite3.Connection) -> None:
         """End a transaction's worth of events."""

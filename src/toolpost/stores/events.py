@@ -6,20 +6,27 @@ import sqlite3
 from typing import Any
 
 from toolpost.contracts.events import RunEvent, RunSummary, StoredEvent
+from toolpost.stores.appender import EventAppender
 from toolpost.stores.chain import find_breaks, stored_event
+from toolpost.stores.liveness import Liveness
 from toolpost.stores.reader import Reader
 from toolpost.stores.writer import Writer
 
 _EVENTS = "SELECT id, run_id, seq, code, at, call_id, tenant, payload, hash FROM events WHERE id > :after"
-_RUNS = "SELECT run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq FROM runs WHERE TRUE"
+_COLUMNS = "run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, root_call"
+_RUNS = f"SELECT {_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608 - constants, here and below
+_RUNNERS = "SELECT DISTINCT owner FROM runs WHERE status = 'running'"
+_ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND status = 'running' RETURNING {_COLUMNS}"  # noqa: S608
 
 
 class SQLiteEventLog:
     """Append-only; what is read includes all that this process emitted before."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, liveness: Liveness) -> None:
         self._writer = writer
         self._reader = reader
+        self._appender = appender
+        self._liveness = liveness
 
     def emit(self, event: RunEvent) -> None:
         self._writer.put(event)
@@ -54,6 +61,14 @@ class SQLiteEventLog:
         row = await self._reader.query(lambda db: db.execute(sql, {"tenant": tenant, "run_id": run_id}).fetchone())
         return _summary(row) if row else None
 
+    async def adopt_orphans(self) -> list[RunSummary]:
+        def work(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            self._appender.save_heads(db)  # a run that ended in this very transaction is no orphan
+            dead = [owner for (owner,) in db.execute(_RUNNERS).fetchall() if not self._liveness.alive(owner)]
+            return [row for owner in dead for row in db.execute(_ADOPT, (self._liveness.owner_id, owner)).fetchall()]
+
+        return [_summary(row) for row in await self._writer.submit(work)]
+
     async def verify(self, run_id: str) -> list[str]:
         await self._writer.flush()
         return await self._reader.query(lambda db: _verify(db, run_id))
@@ -66,7 +81,7 @@ def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
 
 
 def _summary(row: tuple[Any, ...]) -> RunSummary:
-    run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq = row
+    run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, call_id = row
     return RunSummary(
         run_id=run_id,
         tenant=tenant,
@@ -76,6 +91,7 @@ def _summary(row: tuple[Any, ...]) -> RunSummary:
         started_at=started_at,
         updated_at=updated_at,
         events=last_seq,
+        call_id=call_id,
     )
 
 

@@ -125,6 +125,7 @@ class RunHead:
             started_at=self.started_at,
             updated_at=self.updated_at,
             events=self.seq,
+            call_id=self.root_call,
         )
 
 

@@ -62,13 +62,15 @@ def open_sqlite_store(
     except StoreError:
         liveness.release()
         raise
-    appender = EventAppender()
+    appender = EventAppender(liveness.owner_id)
     writer = Writer(Transactor(db, appender, path=path), limit=queue_limit)
     reader = Reader(path, busy_s=busy_s)
     files = ContentFiles(data_dir / ARTIFACTS)
     pruner = Pruner(writer, reader, appender=appender, files=files)
+    log = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
+    sealed = RowSealer(sealer)
     return SQLiteStore(
-        writer, reader, pruner=pruner, files=files, sealer=RowSealer(sealer), liveness=liveness, clock=clock
+        writer, reader, log=log, pruner=pruner, files=files, sealer=sealed, liveness=liveness, clock=clock
     )
 
 
@@ -80,6 +82,7 @@ class SQLiteStore:
         writer: Writer,
         reader: Reader,
         *,
+        log: SQLiteEventLog,
         pruner: Pruner,
         files: ContentFiles,
         sealer: RowSealer,
@@ -90,7 +93,7 @@ class SQLiteStore:
         self._reader = reader
         self._pruner = pruner
         self._liveness = liveness
-        self.events: EventLog = SQLiteEventLog(writer, reader)
+        self.events: EventLog = log
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=sealer, liveness=liveness)
         self.pending: PendingStore = SQLitePendingStore(writer, reader, sealer=sealer, liveness=liveness)
         self.keys: KeyStore = SQLiteKeyStore(writer, sealer=sealer, liveness=liveness, clock=clock)

@@ -115,7 +115,7 @@ def _add_offered(registry: ToolRegistry, tools: Sequence[Tool]) -> list[str]:
 
 def _open_store(settings: Settings) -> Store:
     if settings.data_dir is None:
-        return MemoryStore()
+        return MemoryStore(max_events=settings.limits.event_queue)
     sealer = FileSealer(settings.data_dir / KEY_FILE)
     return open_sqlite_store(settings.data_dir, sealer=sealer, queue_limit=settings.limits.event_queue)
 

@@ -23,8 +23,10 @@ CREATE TABLE runs (
     updated_at REAL NOT NULL,
     last_seq   INTEGER NOT NULL,
     last_hash  BLOB NOT NULL,
-    root_call  TEXT NOT NULL                   -- the call whose end is the end of the run
+    root_call  TEXT NOT NULL,                  -- the call whose end is the end of the run
+    owner      TEXT NOT NULL                   -- the process that last told of it
 );
+CREATE INDEX runs_running ON runs (owner) WHERE status = 'running';
 
 -- Intents before effects, results after. `call` and `result` are sealed.
 CREATE TABLE journal (
