@@ -19,7 +19,7 @@ HOST = dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from toolpost import Paused, Settings, Toolbox, tool
+    from toolpost import Settings, Toolbox, ToolContext, tool
 
     folder = Path(sys.argv[1])
 
