@@ -8,9 +8,9 @@ async def test_a_wish_is_seen_by_whoever_asks_for_it(store: AnyStore) -> None:
     await store.cancels.request("run_1", tenant=ANN.tenant, by="acme:ann")
     await store.cancels.request("run_1", tenant=ANN.tenant, by="acme:bob")
 
-    assert await store.cancels.requested(["run_1", "run_2"]) == {"run_1"}
-    assert await store.cancels.requested(["run_2"]) == set()
-    assert await store.cancels.requested([]) == set()
+    assert (await store.cancels.requested(["run_1", "run_2"])).keys() == {"run_1"}
+    assert (await store.cancels.requested(["run_2"])) == {}
+    assert (await store.cancels.requested([])) == {}
 
 
 async def test_what_belongs_to_another_tenant_cannot_be_cancelled(store: AnyStore) -> None:
@@ -22,11 +22,11 @@ async def test_what_belongs_to_another_tenant_cannot_be_cancelled(store: AnyStor
     for target in ("run_1", "call_2", "call_3"):
         await store.cancels.request(target, tenant=EVE.tenant, by="evil:eve")
 
-    assert await store.cancels.requested(["run_1", "call_2", "call_3"]) == set()
+    assert (await store.cancels.requested(["run_1", "call_2", "call_3"])) == {}
 
 
 async def test_the_operator_can_cancel_anything(store: AnyStore) -> None:
     await store.journal.begin(intent("call_2"))
     await store.cancels.request("call_2", tenant=None, by="operator")
 
-    assert await store.cancels.requested(["call_2"]) == {"call_2"}
+    assert (await store.cancels.requested(["call_2"])).keys() == {"call_2"}

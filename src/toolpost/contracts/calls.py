@@ -36,6 +36,7 @@ class RequestedCall(NamedTuple):
     answers: Mapping[str, Answer] = NO_ANSWERS
     pending_id: str | None = None
     started: bool = False
+    held: tuple[object, ...] = ()
 
 
 class ValidatedCall(NamedTuple):

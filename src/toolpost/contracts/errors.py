@@ -35,7 +35,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from toolpost.contracts.questions import Question
 
@@ -118,6 +118,11 @@ class ToolError(Exception):
             return self.retry_after_s
         return 1.0 if self.category is ErrorCategory.RETRYABLE_RATE_LIMIT else None
 
+    def conceal(self, redact: Callable[[str], str]) -> None:
+        """Take secrets out of what the error says."""
+        self.message = redact(self.message)
+        self.args = (self.message,)
+
     def to_dict(self) -> dict[str, Any]:
         """The failure as plain data, for an event, a model or a surface."""
         return {
@@ -156,6 +161,11 @@ class ToolValidationError(ToolError):
         self.issues = [issues] if isinstance(issues, str) else list(issues)
         detail = f": {'; '.join(self.issues)}" if self.issues else ""
         super().__init__(f"{self.prefix}{detail}", tool_name=tool_name)
+
+    def conceal(self, redact: Callable[[str], str]) -> None:
+        """Take secrets out of what the error says, in each issue too."""
+        super().conceal(redact)
+        self.issues = [redact(issue) for issue in self.issues]
 
     def to_dict(self) -> dict[str, Any]:
         """The failure as plain data, with every issue on its own."""

@@ -141,8 +141,8 @@ class PendingStore(Protocol):
         """Close every open question that is past its time; each is returned to exactly one caller."""
         ...
 
-    async def cancel(self, call_id: str) -> Sequence[PendingAction]:
-        """Close the open questions of a call (or run) that was cancelled."""
+    async def cancel(self, call_id: str, *, tenant: str | None = None) -> Sequence[PendingAction]:
+        """Close the open questions of a tenant's call (or run) that was cancelled."""
         ...
 
     async def adopt_claims(self) -> Sequence[PendingAction]:
@@ -184,8 +184,8 @@ class CancelStore(Protocol):
         """Ask for a cancellation."""
         ...
 
-    async def requested(self, target_ids: Sequence[str]) -> set[str]:
-        """Which of these were asked to be cancelled."""
+    async def requested(self, target_ids: Sequence[str]) -> Mapping[str, float]:
+        """Which of these were asked to be cancelled, and when; what began later is not meant."""
         ...
 
 

@@ -26,6 +26,7 @@ _LARGEST_NUMBER = 10**100
 _ARGUMENT_KEYS = ("params", "input", "arguments")
 _RESULT_KEYS = ("summary", "result")
 _SCALARS = frozenset({str, int, float, bool})
+_TELLING = frozenset({str, int, float})
 _PLAIN = frozenset({*_SCALARS, type(None)})
 _NAMES = frozenset({str})
 _NOTHING: SecretPaths = frozenset()
@@ -46,6 +47,13 @@ class Redactor:
                 self._forms.update(_forms_of(secret))
         longest_first = sorted(self._forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def knowing(self, secrets: Iterable[str]) -> Redactor:
+        """A redactor that knows more secrets, such as those in the arguments of one call."""
+        other = Redactor()
+        other._forms = set(self._forms)
+        other.learn(secrets)
+        return other
 
     def text(self, text: str) -> str:
         """A text without the known secrets."""
@@ -115,6 +123,33 @@ class Redactor:
         if () in secret:  # the whole of it is one
             return MASK
         return self.value(fact, secret=secret)
+
+
+def secret_values(arguments: Any, marked: SecretPaths, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The texts and numbers in arguments that stand under secret-like names or where the schema marks them."""
+    for key, part in _parts(arguments) if len(path) < _DEEPEST else ():
+        below = (*path, key)
+        if is_secret_name(key) or is_secret_path(below, marked):
+            yield from _texts(part)
+        else:
+            yield from secret_values(part, marked, below)
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    if type(value) in _TELLING:
+        yield str(value)
+    for _, part in _parts(value) if depth < _DEEPEST else ():
+        yield from _texts(part, depth + 1)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """The members of an object by name, the items of a list under `*`."""
+    if isinstance(value, Mapping):
+        for key, part in cast("Mapping[object, Any]", value).items():
+            yield str(key), part
+    elif isinstance(value, (list, tuple)):
+        for part in cast("Sequence[Any]", value):
+            yield "*", part
 
 
 def _is_harmless(fact: Any) -> bool:

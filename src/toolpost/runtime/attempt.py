@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal
-from toolpost.contracts.events import EventCode
+from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import JournalEntry
 from toolpost.runtime.results import artifact_of
@@ -45,7 +46,15 @@ class Runtime(Protocol):
     context_defaults: ContextDefaults
 
     def call(
-        self, tool_name: str, arguments: Mapping[str, Any], *, principal: Principal, run_id: str, task_id: str
+        self,
+        tool_name: str,
+        arguments: Mapping[str, Any],
+        *,
+        principal: Principal,
+        run_id: str,
+        task_id: str,
+        context: ToolContext | None,
+        held: tuple[object, ...],
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool."""
         ...
@@ -56,8 +65,12 @@ class Attempt:
 
     __slots__ = (
         "began",
+        "began_at",
         "call",
+        "cancelling",
+        "cancels",
         "deadline",
+        "invoked",
         "journaled",
         "lane",
         "request",
@@ -73,6 +86,7 @@ class Attempt:
     task: asyncio.Task[Any] | None
     timeout_s: float
     deadline: float
+    cancelling: int  # how often the task had been asked to stop before this call began
 
     def __init__(self, router: Runtime, request: RequestedCall, lane: Lane | None, call: CallRef) -> None:
         self.router = router
@@ -80,6 +94,9 @@ class Attempt:
         self.lane = lane
         self.call = call
         self.began = time.perf_counter()
+        self.began_at = time.time()
+        self.cancels = 0
+        self.invoked = False
         self.started = request.started
         self.stopped: Stop | None = None
         self.journaled = False
@@ -100,7 +117,28 @@ class Attempt:
         """Cancel the call and remember why, so that its end can be told right."""
         self.stopped = self.stopped or why
         if self.task is not None:
+            self.cancels += 1
             self.task.cancel()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether anyone asked the task to stop since the call began; a tool can raise CancelledError by itself."""
+        return self.task is not None and self.task.cancelling() > self.cancelling
+
+    def take_back(self) -> bool:
+        """Undo our own cancellations of the task, which others share; whether somebody else wants it stopped, too."""
+        if self.task is None:
+            return False
+        for _ in range(self.cancels):
+            self.task.uncancel()
+        self.cancels = 0
+        return self.task.cancelling() > self.cancelling
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The arguments exactly as they were asked for, whatever the tool has done to them since."""
+        asked: dict[str, Any] = json.loads(self.told) if isinstance(self.told, JsonText) else self.request.arguments
+        return asked
 
     def input_of(self, call: ValidatedCall | AuthorizedCall) -> Any:
         """The arguments for the record; told once more only where validation changed them."""
@@ -133,7 +171,7 @@ class Attempt:
         """The call as the journal keeps it: enough to run it again or to ask a person about it."""
         request = self.request
         return {
-            "arguments": request.arguments,
+            "arguments": self.asked,
             "answers": {key: _answer_dict(answer) for key, answer in request.answers.items()},
             "correlation_id": request.correlation_id,
             "task_id": request.task_id,
@@ -168,13 +206,20 @@ def _answer_dict(answer: Any) -> dict[str, Any]:
 class LentServices:
     """What a running tool can ask of the runtime through its context."""
 
-    __slots__ = ("_attempt",)
+    __slots__ = ("_attempt", "_turns")
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
+        self._turns: dict[str, asyncio.Lock] = {}
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
-        """Run `fn` the first time, return its recorded result ever after."""
+        """Run `fn` the first time, return its recorded result ever after; two at once take turns."""
+        if not key:
+            raise ValueError("ctx.once needs a key that names the step")
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            return await self._once(key, fn)
+
+    async def _once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
         attempt, journal = self._attempt, self._attempt.router.store.journal
         call_id = attempt.request.call_id
         kept = await journal.find(call_id, key)
@@ -190,7 +235,7 @@ class LentServices:
         await journal.begin(attempt.journal_entry(key))
         try:
             result = await fn()
-        except Exception:
+        except (Exception, PauseSignal):
             await journal.forget(call_id, key)  # the step said itself that it did not happen
             raise
         await journal.finish(call_id, key, result)
@@ -205,8 +250,15 @@ class LentServices:
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
         """Call another tool as part of the same run, under the same policy."""
         request = self._attempt.request
+        held = self._attempt.lane.limiters if self._attempt.lane else ()
         return await self._attempt.router.call(
-            tool_name, arguments, principal=request.principal, run_id=request.run_id, task_id=request.task_id
+            tool_name,
+            arguments,
+            principal=request.principal,
+            run_id=request.run_id,
+            task_id=request.task_id,
+            context=request.context,
+            held=(*request.held, *held),
         )
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ Key = tuple[str, ...]
 
 
 class ResultCache:
-    """A bounded map from call to result; the least recently used goes first."""
+    """A bounded map from call to result; the least recently used goes first. What is kept, nobody else holds."""
 
     def __init__(self, *, capacity: int = 1000, clock: Callable[[], float] = time.monotonic) -> None:
         self._capacity = capacity
@@ -31,11 +32,11 @@ class ResultCache:
             del self._kept[key]
             return None
         self._kept.move_to_end(key)
-        return kept[1]
+        return kept[1]._replace(content=copy.deepcopy(kept[1].content))
 
     def put(self, key: Key, result: Completed, *, ttl_s: float) -> None:
         """Remember a result."""
-        self._kept[key] = (self._clock() + ttl_s, result)
+        self._kept[key] = (self._clock() + ttl_s, result._replace(content=copy.deepcopy(result.content)))
         self._kept.move_to_end(key)
         if len(self._kept) > self._capacity:
             self._kept.popitem(last=False)

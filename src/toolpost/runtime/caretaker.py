@@ -67,8 +67,8 @@ class Caretaker:
 
     async def _heed_cancels(self) -> None:
         if len(self._router.inflight):
-            for target in await self._store.cancels.requested(self._router.inflight.ids()):
-                self._router.inflight.cancel(target)
+            for target, at in (await self._store.cancels.requested(self._router.inflight.ids())).items():
+                self._router.inflight.cancel(target, before=at)
 
     async def sweep(self) -> None:
         """Close late questions and take over what dead processes left unfinished."""
@@ -87,9 +87,9 @@ class Caretaker:
             return {}
         return await self._store.prune(self._retention, now=time.time())
 
-    async def cancel_waiting(self, target_id: str) -> int:
+    async def cancel_waiting(self, target_id: str, *, tenant: str) -> int:
         """Close the open questions of a call or run that is cancelled."""
-        closed = await self._store.pending.cancel(target_id)
+        closed = await self._store.pending.cancel(target_id, tenant=tenant)
         for action in closed:
             await self._close(action, outcome_to_dict(self._desk.endings.cancelled(action)), "cancelled")
         return len(closed)
@@ -111,7 +111,7 @@ class Caretaker:
         outcome = self._desk.endings.interrupted(entry)
         await self._store.journal.finish(entry.call_id, "", outcome_to_dict(outcome))
         if entry.call.get("idempotency_key"):
-            await self._store.keys.release(entry.principal, entry.call["idempotency_key"])
+            await self._store.keys.release(entry.principal, entry.call["idempotency_key"], call_id=entry.call_id)
 
     async def _make_unknown(self, entry: JournalEntry) -> None:
         now = time.time()
@@ -143,6 +143,9 @@ class Caretaker:
 
     async def _continue(self, action: PendingAction) -> None:
         """An answer was given but its process died: go on where the journal says it stopped."""
+        if not self._desk.can_run(action):  # another process may have the tool; there the answer can be given again
+            await self._store.pending.settle(action.id, "open", reopen=True)
+            return
         entry = await self._store.journal.find(action.call_id, "")
         if entry is not None and entry.done:
             await self._close(action, entry.result, "answered")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,10 @@ class PendingDesk:
         answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments)
         if decision == "approve":
             answer = replace(answer, value=self._grant(action, arguments))
+        return await asyncio.shield(self._router.background.start(self._claim(pending_id, answer, by)))
+
+    async def _claim(self, pending_id: str, answer: Answer, by: str) -> Outcome:
+        """Take the question and carry the answer out, whether or not the one who answered stays to see it."""
         claimed = await self._store.pending.claim(pending_id, answer, by=by, at=time.time())
         if claimed is None:
             raise await self._too_late(pending_id)
@@ -124,6 +129,11 @@ class PendingDesk:
                 action.started,
             )
         )
+
+    def can_run(self, action: PendingAction) -> bool:
+        """Whether this process has the tool that the question is about, or needs none."""
+        decision = action.answer.decision if action.answer else None
+        return decision in _WITHOUT_TOOL or self._registry.has(action.tool_name)
 
     def _check(self, action: PendingAction, by: str, decision: Decision) -> None:
         if action.answerers is not None and by not in action.answerers:

@@ -65,6 +65,7 @@ class Endings:
 
     def _failed(self, of: PendingAction | JournalEntry | RunSummary, error: ToolError) -> Failed:
         error.tool_name = of.tool_name
+        error.conceal(self._teller.redactor.text)
         outcome = Failed(of.call_id, of.run_id, of.tool_name, error)
         self._teller.ended(self._ref(of), outcome)
         return outcome

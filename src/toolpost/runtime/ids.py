@@ -8,6 +8,13 @@ import secrets
 import time
 
 
+def as_id(given: str | None) -> str | None:
+    """An id as text that can be written down, whatever a caller took for one."""
+    if given is None or (given.__class__ is str and given.isascii()):
+        return given
+    return str(given).encode("utf-8", "backslashreplace").decode()
+
+
 class IdMaker:
     """Counts up from a random start per process; an id is an address, never a right."""
 

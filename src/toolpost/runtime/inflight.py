@@ -25,7 +25,8 @@ class InFlight:
     def enter(self, attempt: Attempt, timeout_s: float) -> None:
         """Begin to watch the calling task on behalf of a call."""
         loop = asyncio.get_running_loop()
-        attempt.task = asyncio.current_task(loop)
+        attempt.task = task = asyncio.current_task(loop)
+        attempt.cancelling = 0 if task is None else task.cancelling()
         attempt.timeout_s = timeout_s
         attempt.deadline = deadline = loop.time() + timeout_s
         self._flights[attempt.request.call_id] = attempt
@@ -36,10 +37,10 @@ class InFlight:
         """Stop watching; the timer is left to find out by itself."""
         self._flights.pop(attempt.request.call_id, None)
 
-    def cancel(self, target_id: str, *, tenant: str | None = None) -> int:
-        """Cancel a call, or every call of a run; says how many there were."""
+    def cancel(self, target_id: str, *, tenant: str | None = None, before: float = float("inf")) -> int:
+        """Cancel a call, or every call of a run that began before a time; says how many there were."""
         found = [a for a in self._flights.values() if target_id in (a.call.call_id, a.call.run_id)]
-        mine = [attempt for attempt in found if tenant in (None, attempt.call.tenant)]
+        mine = [a for a in found if tenant in (None, a.call.tenant) and a.began_at <= before]
         for attempt in mine:
             attempt.stop("cancelled")
         return len(mine)
@@ -47,6 +48,16 @@ class InFlight:
     def ids(self) -> list[str]:
         """The ids under which running calls can be cancelled."""
         return [an_id for a in self._flights.values() for an_id in (a.call.call_id, a.call.run_id)]
+
+    async def stop_all(self, *, patience_s: float = 5.0) -> None:
+        """Stop every call but the one that asks for it, and wait until they have told their ends."""
+        loop, me = asyncio.get_running_loop(), asyncio.current_task()
+        until = loop.time() + patience_s
+        others = [attempt for attempt in self._flights.values() if attempt.task is not me]
+        for attempt in others:
+            attempt.stop("cancelled")
+        while loop.time() < until and any(a.request.call_id in self._flights for a in others):  # noqa: ASYNC110 - see below
+            await asyncio.sleep(0.005)  # the tasks are their callers' and go on, so they cannot be waited for
 
     def _arm(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:

@@ -38,22 +38,20 @@ class Invoker:
             tries += 1
             lane.admit()
             if lane.limiters:
-                await lane.acquire()
+                await lane.acquire(attempt.request.held)
             try:
                 if lane.journaled and not attempt.journaled:
                     await self._intend(attempt)
+                attempt.invoked = True
                 output = await lane.invoke(call)
-            except (Exception, SystemExit) as raised:  # noqa: BLE001 - foreign code is called here
-                error = failure_of(raised, lane.name)
-            except BaseException:
-                lane.breaker.abandoned()
-                raise
+            except BaseException as raised:  # noqa: BLE001 - foreign code is called here
+                error = _own_failure(raised, attempt, lane)
             else:
                 lane.succeeded()
                 return output
             finally:
                 if lane.limiters:
-                    lane.release()
+                    lane.release(attempt.request.held)
             await self._before_next(attempt, lane, error, tries)
 
     def _start(self, attempt: Attempt, call: AuthorizedCall) -> None:
@@ -64,8 +62,8 @@ class Invoker:
 
     async def _intend(self, attempt: Attempt) -> None:
         """Write the intent; from here on the call may have had its effect."""
+        attempt.journaled = True  # first: a deadline may strike while the intent is on its way to the disk
         await self._journal.begin(attempt.journal_entry(""))
-        attempt.journaled = True
 
     async def _before_next(self, attempt: Attempt, lane: Lane, error: ToolError, tries: int) -> None:
         """Wait until the next try, holding nothing; raise the error when there must not be one."""
@@ -80,3 +78,12 @@ class Invoker:
             raise error
         self._teller.tell(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **why(error)})
         await asyncio.sleep(wait)
+
+
+def _own_failure(raised: BaseException, attempt: Attempt, lane: Lane) -> ToolError:
+    """What a tool raised, as an error; a wish of others to stop is passed on."""
+    stopped = isinstance(raised, asyncio.CancelledError) and attempt.is_cancelled
+    if stopped or isinstance(raised, (KeyboardInterrupt, GeneratorExit)):
+        lane.breaker.abandoned()
+        raise raised
+    return failure_of(raised, lane.name)

@@ -94,4 +94,4 @@ class KeyGate:
                 if began:
                     await self._store.keys.settle(request.principal, key, kept)
                 else:
-                    await self._store.keys.release(request.principal, key)
+                    await self._store.keys.release(request.principal, key, call_id=request.call_id)

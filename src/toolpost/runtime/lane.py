@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.breaker import CircuitBreaker
     from toolpost.runtime.limits import Limiter
     from toolpost.runtime.retry import RetryBudget
+    from toolpost.schema.secrets import SecretPaths
 
 
 _new_validated = maker(ValidatedCall)
@@ -38,6 +39,7 @@ class Lane:
         "output_fits",
         "redact",
         "retry_policy",
+        "secret_paths",
         "spec",
         "timeout_s",
         "tool",
@@ -55,6 +57,7 @@ class Lane:
         retry_policy: RetryPolicy,
         timeout_s: float,
         redact: Callable[[Mapping[str, Any]], dict[str, Any]],
+        secret_paths: SecretPaths,
     ) -> None:
         self.entry = entry
         self.spec = entry.spec
@@ -68,6 +71,7 @@ class Lane:
         self.retry_policy = retry_policy
         self.timeout_s = timeout_s
         self.redact = redact
+        self.secret_paths = secret_paths
         self.journaled = entry.spec.has_effects
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
@@ -94,23 +98,25 @@ class Lane:
         if self.breaker.failures:
             self.breaker.admit(self.name)
 
-    async def acquire(self) -> None:
-        """Wait for a place at the tool and at its source."""
-        taken = 0
+    async def acquire(self, held: tuple[object, ...]) -> None:
+        """Wait for a place at the tool and at its source; what an outer call holds serves its inner calls, too."""
+        taken: list[Limiter] = []
         try:
             for limiter in self.limiters:
-                if not limiter.try_acquire():
-                    await limiter.acquire()
-                taken += 1
+                if limiter not in held:
+                    if not limiter.try_acquire():
+                        await limiter.acquire()
+                    taken.append(limiter)
         except BaseException:
-            for limiter in self.limiters[:taken]:
+            for limiter in taken:
                 limiter.release()
             raise
 
-    def release(self) -> None:
+    def release(self, held: tuple[object, ...]) -> None:
         """Give the places back."""
         for limiter in self.limiters:
-            limiter.release()
+            if limiter not in held:
+                limiter.release()
 
     def succeeded(self) -> None:
         """A try ended well."""

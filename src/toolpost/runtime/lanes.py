@@ -10,6 +10,7 @@ from toolpost.runtime.breaker import CircuitBreaker
 from toolpost.runtime.lane import Lane
 from toolpost.runtime.limits import Limiter
 from toolpost.runtime.retry import RetryBudget
+from toolpost.schema.secrets import secret_paths
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
@@ -64,6 +65,7 @@ class Lanes:
             retry_policy=config.retry_policy if config else RetryPolicy(),
             timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
             redact=self._teller.redactor.for_tool(entry.original),
+            secret_paths=secret_paths(entry.original.input_schema),
         )
 
     def _limits(self, entry: Entry) -> tuple[Limiter, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.outcomes import Paused
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.storage import Store
     from toolpost.runtime.attempt import Attempt
+    from toolpost.runtime.background import Background
     from toolpost.runtime.ids import IdMaker
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.teller import Teller
@@ -21,21 +24,34 @@ if TYPE_CHECKING:
 class Pausing:
     """Writes pending actions; questions that do not say when they expire live for `ttl_s`."""
 
-    def __init__(self, store: Store, teller: Teller, ids: IdMaker, *, ttl_s: float) -> None:
+    def __init__(self, store: Store, teller: Teller, ids: IdMaker, background: Background, *, ttl_s: float) -> None:
         self._store = store
+        self._background = background
         self._teller = teller
         self._ids = ids
         self._ttl_s = ttl_s
 
     async def pause(self, attempt: Attempt, lane: Lane, question: Question) -> Paused:
         """Keep the call and tell that it waits; the intent of a tool that asked by itself is taken back."""
+        redact = self._teller.redactor_for(attempt.request, lane).text
+        question = replace(question, prompt=redact(question.prompt))
         request, action = attempt.request, self._action(attempt, lane, question)
-        await self._store.pending.add(action)
+        adding = self._background.start(self._store.pending.add(action))
+        try:
+            await asyncio.shield(adding)
+        except asyncio.CancelledError:
+            self._background.start(self._retract(adding, action))
+            raise
         if attempt.journaled:
             await self._store.journal.forget(request.call_id, "")
             attempt.journaled = False
         self._teller.paused(attempt.call, action)
         return Paused(request.call_id, request.run_id, lane.spec.name, action.id, question, attempt.elapsed_ms)
+
+    async def _retract(self, adding: asyncio.Task[None], action: PendingAction) -> None:
+        """The call was stopped while its question was being written: close that again, the call has ended."""
+        await adding
+        await self._store.pending.cancel(action.call_id, tenant=action.asked_by.tenant)
 
     def _action(self, attempt: Attempt, lane: Lane, question: Question) -> PendingAction:
         request, now = attempt.request, time.time()
@@ -45,7 +61,7 @@ class Pausing:
             call_id=request.call_id,
             run_id=request.run_id,
             tool_name=lane.spec.name,
-            arguments=request.arguments,
+            arguments=attempt.asked,
             arguments_hash=call_hash(lane.spec, lane.validate(request).arguments),
             asked_by=request.principal,
             created_at=now,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _PREVIEW_CHARS = 1000
 _TOLD_CHARS = 2000  # a longer result is told by its shape, not its content
+_LARGEST = 1e300  # beyond it, and for NaN, the encoder has the last word
 _SCALARS = frozenset({int, float, bool, type(None)})
 
 
@@ -69,7 +70,7 @@ class Results:
             fits = False
         if not fits:
             raise ToolOutputError(lane.output_issues(content), tool_name=lane.name)
-        if content.__class__ in _SCALARS and content == content:  # noqa: PLR0124 - NaN is not equal to itself
+        if content is None or (content.__class__ in _SCALARS and -_LARGEST < content < _LARGEST):
             return _new_result((content, content, text, None))
         encoded = json_text(content)
         if len(encoded) > self._inline_bytes:

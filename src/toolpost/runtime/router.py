@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import logging
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall
-from toolpost.contracts.errors import StoreError, ToolCancelledError, ToolError, ToolTimeoutError
+from toolpost.contracts.errors import ToolCancelledError, ToolError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.makers import maker
-from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
+from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
 from toolpost.runtime.attempt import Attempt, ContextDefaults
+from toolpost.runtime.background import Background
 from toolpost.runtime.cache import ResultCache
-from toolpost.runtime.ids import IdMaker
+from toolpost.runtime.failures import failure_of
+from toolpost.runtime.ids import IdMaker, as_id
 from toolpost.runtime.inflight import InFlight
 from toolpost.runtime.invoker import Invoker
 from toolpost.runtime.keys import KeyGate
 from toolpost.runtime.lanes import Lanes
 from toolpost.runtime.pausing import Pausing
+from toolpost.runtime.recorder import PATIENCE_S, Recorder
 from toolpost.runtime.results import Bulk, Results
-from toolpost.runtime.teller import Teller, as_told
+from toolpost.runtime.teller import Teller, as_told, private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.results import Result
 
-_log = logging.getLogger("toolpost.runtime")
 _REQUESTED = EventCode.TOOL_CALL_REQUESTED  # looking a member up runs Python code
 _new_request = maker(RequestedCall)
 _new_authorized = maker(AuthorizedCall)
@@ -73,6 +74,7 @@ class ToolRouter:
         self.store = store
         self.teller = Teller([store.events, *sinks], redactor=redactor, on_pending=on_pending)
         self.inflight = InFlight()
+        self.background = Background()
         self.context_defaults = context_defaults or ContextDefaults()
         self._authorizer = authorizer
         self._auto_emit = True
@@ -83,16 +85,16 @@ class ToolRouter:
         self._results = Results(store.artifacts, inline_bytes=inline_bytes)
         self._cache = ResultCache()
         self._keys = KeyGate(store)
+        self._recorder = Recorder(store.journal, self._keys, self.background)
         self._ids = IdMaker()
-        self._pausing = Pausing(store, self.teller, self._ids, ttl_s=pending_ttl_s)
-        self._background: set[asyncio.Task[None]] = set()
+        self._pausing = Pausing(store, self.teller, self._ids, self.background, ttl_s=pending_ttl_s)
 
     def beside(self, *sinks: EventSink) -> ToolRouter:
         """A router for a host with sinks of its own that tells of completion itself; all else is shared."""
         other = copy.copy(self)
         other.teller = self.teller.beside([self.store.events, *sinks])
         other._invoker = Invoker(self.store.journal, other.teller)  # noqa: SLF001 - a copy of itself, here and below
-        other._pausing = Pausing(self.store, other.teller, self._ids, ttl_s=self._pending_ttl_s)  # noqa: SLF001
+        other._pausing = Pausing(self.store, other.teller, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
         other._auto_emit = False  # noqa: SLF001
         return other
 
@@ -108,12 +110,15 @@ class ToolRouter:
         idempotency_key: str | None = None,
         correlation_id: str = "",
         context: ToolContext | None = None,
+        held: tuple[object, ...] = (),
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name."""
+        if timeout_s is not None and not timeout_s > 0:
+            raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")
         tick = self._ids.tick()
-        asked: Mapping[str, Any] = {} if arguments is None else arguments
-        what = (f"call_{tick}", run_id or f"run_{tick}", tool_name, asked, principal)
-        how = (timeout_s, idempotency_key, correlation_id, task_id, context, NO_ANSWERS, None, False)
+        asked: Mapping[str, Any] = {} if arguments is None else private(arguments)
+        what = (f"call_{tick}", as_id(run_id) or f"run_{tick}", tool_name, asked, principal)
+        how = (timeout_s, as_id(idempotency_key), correlation_id, task_id, context, NO_ANSWERS, None, False, held)
         return self.run(_new_request(what + how))
 
     async def run(self, request: RequestedCall) -> Outcome:
@@ -123,18 +128,29 @@ class ToolRouter:
             if self.store.events.congested:
                 await self.store.events.drain()
             outcome = await self._advance(attempt)
-        except ToolError as error:
-            outcome = self._failed(attempt, error)
         except asyncio.CancelledError:
-            if attempt.stopped is None:
-                self._abandon(attempt)
-                raise
             outcome = self._failed(attempt, _stopped(attempt))
+        except Exception as raised:  # noqa: BLE001 - whatever it was, the caller gets an outcome and the log an end
+            outcome = self._failed(attempt, failure_of(raised, request.tool_name))
         finally:
             self.inflight.leave(attempt)
-        if attempt.journaled or request.idempotency_key is not None:
-            await self._settle(attempt, outcome)
+        if attempt.cancels or attempt.is_cancelled:
+            return await self._stop(attempt, outcome)
+        try:
+            if attempt.journaled or request.idempotency_key is not None:
+                await self._recorder.record(attempt, outcome)
+        finally:
+            self._end(attempt, outcome)
+        return outcome
+
+    async def _stop(self, attempt: Attempt, outcome: Outcome) -> Outcome:
+        """End a call whose task was asked to stop: by us alone, then the caller gets the outcome; or by others, too."""
+        foreign = attempt.take_back() and isinstance(outcome, Failed)
         self._end(attempt, outcome)
+        if attempt.journaled or attempt.request.idempotency_key is not None:
+            await self._recorder.record(attempt, outcome)
+        if foreign:
+            raise asyncio.CancelledError
         return outcome
 
     async def _advance(self, attempt: Attempt) -> Outcome:
@@ -175,7 +191,7 @@ class ToolRouter:
         done = _new_completed(
             (request.call_id, request.run_id, lane.name, content, attempt.elapsed_ms, artifacts, text, False)
         )
-        if lane.cache_ttl_s is not None:
+        if lane.cache_ttl_s is not None and not artifacts:  # an artifact is one tenant's
             self._cache.put(_cache_key(permitted), done, ttl_s=lane.cache_ttl_s)
         return done
 
@@ -195,8 +211,8 @@ class ToolRouter:
         """Tell of the call, and put it under its deadline and within reach of cancellation."""
         lane = self._lanes.find(request.tool_name)
         attempt = Attempt(self, request, lane, self.teller.ref(request, lane))
+        attempt.told = as_told(request.arguments)
         if not request.answers:
-            attempt.told = as_told(request.arguments)
             self.teller.tell(attempt.call, _REQUESTED, {"params": attempt.told})
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
         return attempt
@@ -213,49 +229,29 @@ class ToolRouter:
     def _failed(self, attempt: Attempt, error: ToolError) -> Failed:
         request = attempt.request
         error.tool_name = error.tool_name or request.tool_name
-        error.message = self.teller.redactor.text(error.message)
+        error.conceal(self.teller.redactor_for(request, attempt.lane).text)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
-
-    def _abandon(self, attempt: Attempt) -> None:
-        """The caller itself was cancelled: tell it, and close the journal behind the caller's back."""
-        outcome = self._failed(attempt, ToolCancelledError("the caller was cancelled"))
-        self._end(attempt, outcome)
-        if attempt.journaled or attempt.request.idempotency_key is not None:
-            task = asyncio.get_running_loop().create_task(self._settle(attempt, outcome))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
-
-    async def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Write what came of a journaled or keyed call."""
-        request, kept = attempt.request, outcome_to_dict(outcome)
-        try:
-            if attempt.journaled:
-                await self.store.journal.finish(request.call_id, "", kept)
-            await self._keys.leave(request, outcome, kept, began=attempt.started)
-        except StoreError as error:
-            _log.error("the result of %s (%s) could not be recorded: %s", request.call_id, request.tool_name, error)
 
     def new_id(self, prefix: str) -> str:
         """An id that nobody else has."""
         return self._ids.make(prefix)
 
-    async def wait_closed(self) -> None:
-        """Wait for what was left to be written behind callers' backs."""
-        if self._background:
-            await asyncio.gather(*self._background, return_exceptions=True)
+    async def close(self) -> None:
+        """Stop what runs and wait for what is left to be written."""
+        await self.inflight.stop_all()
+        await self.background.finish(patience_s=PATIENCE_S * 2)
 
 
 def _stopped(attempt: Attempt) -> ToolError:
-    """The error that stands for a call we stopped ourselves; the task's own cancellation is taken back."""
-    while attempt.task is not None and attempt.task.cancelling():
-        attempt.task.uncancel()
+    """The error that stands for a call that was stopped, by its deadline, on request, or with its caller."""
     name = attempt.request.tool_name
     doubt = "; it may have taken effect all the same" if attempt.journaled else ""
     if attempt.stopped == "timeout":
         timeout_ms = round(attempt.timeout_s * 1000, 3)
         message = f"Tool execution timed out after {timeout_ms:g}ms{doubt}"
         return ToolTimeoutError(message, timeout_ms=timeout_ms, tool_name=name)
-    return ToolCancelledError(f"the call was cancelled{doubt}", tool_name=name)
+    who = "the call was cancelled" if attempt.stopped else "the caller was cancelled"
+    return ToolCancelledError(f"{who}{doubt}", tool_name=name)
 
 
 def _cache_key(permitted: PermittedCall) -> tuple[str, ...]:

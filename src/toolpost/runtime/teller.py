@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import time
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.policy.redaction import secret_values
 from toolpost.runtime.bus import fan_out
 
 if TYPE_CHECKING:
@@ -57,7 +59,16 @@ class Teller:
         correlation = request.correlation_id or call_id
         if lane is None:
             return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, self.redactor.plain)
-        return _new_ref((request.run_id, call_id, lane.name, tenant, user, correlation, lane.redact))
+        redact = lane.redact
+        if lane.secret_paths:  # what the arguments say in secret must not come back in an error or a result
+            redact = self.redactor_for(request, lane).for_tool(lane.entry.original)
+        return _new_ref((request.run_id, call_id, lane.name, tenant, user, correlation, redact))
+
+    def redactor_for(self, request: RequestedCall, lane: Lane | None) -> Redactor:
+        """The redactor that also knows the secrets in a call's own arguments."""
+        if lane is None or not lane.secret_paths:
+            return self.redactor
+        return self.redactor.knowing(secret_values(request.arguments, lane.secret_paths))
 
     def tell(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
         """Emit one event."""
@@ -104,6 +115,16 @@ def as_told(arguments: Any) -> Any:
         return JsonText(_encode(arguments))
     except (TypeError, ValueError, RecursionError):
         return JsonText(json.dumps(f"<{type(arguments).__name__} that is not JSON>"))
+
+
+def private(arguments: Any) -> Any:
+    """Arguments that nobody else holds, so that what was validated is what runs."""
+    if arguments.__class__ is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
+        return arguments.copy()
+    try:
+        return copy.deepcopy(arguments)
+    except Exception:  # noqa: BLE001 - foreign objects; validation will refuse them
+        return arguments
 
 
 def why(error: ToolError) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class EventAppender:
             head = heads.get(call.run_id) or RunHead.of_first(call, event.at)
             try:
                 rows.append(head.advance(event, call, payload))
-            except UnicodeEncodeError:
+            except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
                 call = storable_call(call)
                 head = heads.get(call.run_id) or RunHead.of_first(call, event.at)
                 rows.append(head.advance(event, call, payload))

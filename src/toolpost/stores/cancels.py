@@ -15,8 +15,8 @@ UNION ALL SELECT 1 FROM journal WHERE call_id = :id AND tenant <> :tenant
 UNION ALL SELECT 1 FROM pending WHERE call_id = :id AND tenant <> :tenant
 LIMIT 1
 """
-_REQUEST = "INSERT OR IGNORE INTO cancels (target_id, requested_by, at) VALUES (?, ?, ?)"
-_REQUESTED = "SELECT target_id FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
+_REQUEST = "INSERT OR REPLACE INTO cancels (target_id, requested_by, at) VALUES (?, ?, ?)"
+_REQUESTED = "SELECT target_id, at FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
 
 
 class SQLiteCancelStore:
@@ -35,6 +35,6 @@ class SQLiteCancelStore:
 
         await self._writer.submit(work)
 
-    async def requested(self, target_ids: Sequence[str]) -> set[str]:
+    async def requested(self, target_ids: Sequence[str]) -> dict[str, float]:
         wanted = json.dumps(list(target_ids))
-        return await self._reader.query(lambda db: {row[0] for row in db.execute(_REQUESTED, (wanted,))})
+        return await self._reader.query(lambda db: dict(db.execute(_REQUESTED, (wanted,)).fetchall()))

@@ -101,9 +101,10 @@ class MemoryPendingStore:
     async def expire(self, at: float) -> Actions:
         return self._change(lambda action: action.status == "open" and action.expires_at <= at, status="expired")
 
-    async def cancel(self, call_id: str) -> Actions:
+    async def cancel(self, call_id: str, *, tenant: str | None = None) -> Actions:
         def is_meant(action: PendingAction) -> bool:
-            return action.status == "open" and call_id in (action.call_id, action.run_id)
+            mine = tenant in (None, action.asked_by.tenant)
+            return mine and action.status == "open" and call_id in (action.call_id, action.run_id)
 
         return self._change(is_meant, status="cancelled")
 
@@ -162,10 +163,10 @@ class MemoryCancelStore:
 
     async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
         if tenant is None or not self._tenants_of(target_id) - {tenant}:
-            self.wishes.setdefault(target_id, self._clock())
+            self.wishes[target_id] = self._clock()
 
-    async def requested(self, target_ids: Sequence[str]) -> set[str]:
-        return self.wishes.keys() & set(target_ids)
+    async def requested(self, target_ids: Sequence[str]) -> dict[str, float]:
+        return {target_id: self.wishes[target_id] for target_id in target_ids if target_id in self.wishes}
 
 
 class MemoryArtifactStore:

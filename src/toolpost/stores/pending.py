@@ -39,7 +39,8 @@ WHERE id = :id AND status = 'claimed'
 """
 _EXPIRE = f"UPDATE pending SET status = 'expired' WHERE status = 'open' AND expires_at <= ? RETURNING {_COLUMNS}"  # noqa: S608
 _CANCEL = f"""
-UPDATE pending SET status = 'cancelled' WHERE status = 'open' AND (call_id = :id OR run_id = :id) RETURNING {_COLUMNS}
+UPDATE pending SET status = 'cancelled' WHERE status = 'open' AND (call_id = :id OR run_id = :id)
+    AND (:tenant IS NULL OR tenant = :tenant) RETURNING {_COLUMNS}
 """  # noqa: S608
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE status = 'claimed'"
 _ADOPT = f"UPDATE pending SET owner = ? WHERE owner = ? AND status = 'claimed' RETURNING {_COLUMNS}"  # noqa: S608
@@ -97,8 +98,8 @@ class SQLitePendingStore:
     async def expire(self, at: float) -> Actions:
         return await self._change(_EXPIRE, (at,))
 
-    async def cancel(self, call_id: str) -> Actions:
-        return await self._change(_CANCEL, {"id": call_id})
+    async def cancel(self, call_id: str, *, tenant: str | None = None) -> Actions:
+        return await self._change(_CANCEL, {"id": call_id, "tenant": tenant})
 
     async def adopt_claims(self) -> Actions:
         def work(db: sqlite3.Connection) -> list[Row]:

@@ -138,4 +138,5 @@ def storable_call(call: CallRef) -> CallRef:
 
 def storable(text: str) -> str:
     """The text with lone surrogates written out."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    whole = str(text)  # a caller may have taken something else for an id
+    return whole if whole.isascii() else whole.encode("utf-8", "backslashreplace").decode()

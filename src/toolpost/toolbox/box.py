@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.tool import Tool
 
 
+_PARTS = frozenset({"store", "router", "desk", "caretaker", "report", "problems"})
+
+
 class Toolbox:
     """One catalog of tools and one safe way to call them.
 
@@ -71,6 +74,8 @@ class Toolbox:
         return box
 
     async def __aenter__(self) -> Self:
+        if "router" in vars(self):
+            raise RuntimeError("this Toolbox was opened before; make a new one for every `async with`")
         try:
             parts = await wire(self._given, self._exit)
         except BaseException:
@@ -79,6 +84,12 @@ class Toolbox:
         self.store, self.router, self.desk = parts.store, parts.router, parts.desk
         self.caretaker, self.report, self.problems = parts.caretaker, parts.sources.states, parts.problems
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Explain what is missing on a Toolbox that is not open."""
+        if name in _PARTS:
+            raise RuntimeError(f"open the Toolbox first: `async with` gives it its {name}")
+        raise AttributeError(name)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -141,13 +152,12 @@ class Toolbox:
     async def cancel(self, target_id: str, *, by: str) -> bool:
         """Cancel a call or a whole run, wherever it runs; False when there is nothing of that name."""
         tenant = Principal.parse(by).tenant
-        if self.router.inflight.cancel(target_id, tenant=tenant):
-            return True
-        if not await _is_under_way(self.store, target_id, tenant):
-            return False
-        await self.store.cancels.request(target_id, tenant=tenant, by=by)
-        await self.caretaker.cancel_waiting(target_id)
-        return True
+        stopped = self.router.inflight.cancel(target_id, tenant=tenant)
+        closed = await self.caretaker.cancel_waiting(target_id, tenant=tenant)
+        elsewhere = await _is_under_way(self.store, target_id, tenant)
+        if elsewhere:
+            await self.store.cancels.request(target_id, tenant=tenant, by=by)
+        return bool(stopped or closed or elsewhere)
 
     async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
         """The newest runs of the user's tenant."""
@@ -164,10 +174,6 @@ class Toolbox:
         return await self.store.events.read(
             tenant=self._people.of(user).tenant, run_id=run_id, after=after, limit=limit
         )
-
-    async def prune(self) -> dict[str, int]:
-        """Remove what the retention settings no longer keep; says how many of each."""
-        return await self.caretaker.prune()
 
 
 async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:

@@ -7,6 +7,8 @@ import os
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 
+_MOST_KNOWN = 10_000
+
 
 class People:
     """Principals by what was written, each read once."""
@@ -18,6 +20,8 @@ class People:
         """The principal written `tenant:user`; None is the person at this machine."""
         person = self._known.get(user)
         if person is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
             person = Principal.parse(user) if user is not None else Principal(LOCAL_TENANT, login_name())
             self._known[user] = person
         return person

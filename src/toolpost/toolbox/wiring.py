@@ -76,7 +76,7 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     for name, members in settings.collections.items():
         registry.define_collection(name, members)
     registry.subscribe(router.teller.catalog)
-    closing.push_async_callback(router.wait_closed)
+    closing.push_async_callback(router.close)
     closing.push_async_callback(caretaker.stop)
     await caretaker.start()
     problems += sources.problems
