@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall
-from toolpost.contracts.errors import ToolCancelledError, ToolError, ToolTimeoutError
+from toolpost.contracts.errors import ToolCancelledError, ToolError, ToolTimeoutError, ToolValidationError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
@@ -25,7 +25,7 @@ from toolpost.runtime.lanes import Lanes
 from toolpost.runtime.pausing import Pausing
 from toolpost.runtime.recorder import PATIENCE_S, Recorder
 from toolpost.runtime.results import Bulk, Results
-from toolpost.runtime.teller import Teller, as_told, private
+from toolpost.runtime.teller import NotJson, Teller, as_told, private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -157,6 +157,8 @@ class ToolRouter:
         """The straight line: each stage makes the next, and any may answer with a question."""
         lane = attempt.lane or self._lanes.of(attempt.request.tool_name)
         validated = lane.validate(attempt.request)
+        if attempt.told.__class__ is NotJson:
+            raise ToolValidationError("$: the arguments are nested too deeply or not JSON", tool_name=lane.name)
 
         answered = await self._keys.enter(validated, lane) if attempt.request.idempotency_key is not None else None
         if answered is not None:

@@ -107,6 +107,12 @@ class Teller:
         self.tell(call, code, {"source": source, "state": state})
 
 
+class NotJson(JsonText):
+    """What is told of arguments that cannot be written down."""
+
+    __slots__ = ()
+
+
 def as_told(arguments: Any) -> Any:
     """Arguments as they are at this moment; what anyone does to them later does not change the record."""
     if arguments.__class__ is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
@@ -114,7 +120,7 @@ def as_told(arguments: Any) -> Any:
     try:
         return JsonText(_encode(arguments))
     except (TypeError, ValueError, RecursionError):
-        return JsonText(json.dumps(f"<{type(arguments).__name__} that is not JSON>"))
+        return NotJson(json.dumps(f"<{type(arguments).__name__} that is not JSON>"))
 
 
 def private(arguments: Any) -> Any:
