@@ -367,3 +367,24 @@ async def test_arguments_that_no_encoder_likes_are_a_failure_not_a_crash(make_bo
         large = await box.call("huge")
     assert {outcome.status for outcome in outcomes} == {"failed"}
     assert large.error.error_code == "output_invalid"
+
+
+async def test_a_resumed_call_keeps_the_caller_s_context_without_its_secrets(make_box: MakeBox) -> None:
+    @tool(side_effects="read")
+    async def where(ctx: ToolContext) -> dict[str, Any]:
+        await ctx.pause("await_input")
+        inner = await ctx.call("paths")
+        return {"outer": ctx.allowed_paths, "inner": getattr(inner, "content", None), "tool": ctx.tool_context}
+
+    @tool(side_effects="read")
+    async def paths(ctx: ToolContext) -> Any:
+        return ctx.allowed_paths
+
+    context = ToolContext(
+        "t", user_id=ANN, allowed_paths=["/safe"], tool_context={"theme": "dark", "api_token": "s3cret"}
+    )
+    async with make_box(where, paths) as box:
+        paused = await box.call("where", user=ANN, context=context)
+        done = await box.answer(paused.pending_id, by=ANN)
+    assert list(done.content["outer"]) == list(done.content["inner"]) == ["/safe"]
+    assert done.content["tool"] == {"theme": "dark", "user_id": ANN}

@@ -128,7 +128,7 @@ async def run_tool(call: AuthorizedCall) -> ToolOutput | Question:
     if isinstance(call.tool, FunctionTool):
         return await call.tool.invoke(call)
     try:
-        return output_of(await call.tool.execute(call.arguments, call.context()))
+        return output_of(await call.tool.execute(dict(call.arguments), call.context()))
     except PauseSignal as pause:
         return pause.question
 

@@ -75,6 +75,7 @@ class PendingAction:
     correlation_id: str = ""
     task_id: str = ""
     timeout_s: float | None = None
+    context: Mapping[str, Any] | None = None
     answer: Answer | None = None
     answered_by: str | None = None
     answered_at: float | None = None

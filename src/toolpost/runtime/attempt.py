@@ -12,6 +12,7 @@ from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import JournalEntry
+from toolpost.runtime.contexts import keep_context
 from toolpost.runtime.results import artifact_of
 from toolpost.runtime.teller import as_told
 
@@ -88,7 +89,7 @@ class Attempt:
     deadline: float
     cancelling: int  # how often the task had been asked to stop before this call began
 
-    def __init__(self, router: Runtime, request: RequestedCall, lane: Lane | None, call: CallRef) -> None:
+    def __init__(self, router: Runtime, request: RequestedCall, lane: Lane | None, call: CallRef, told: Any) -> None:
         self.router = router
         self.request = request
         self.lane = lane
@@ -101,7 +102,7 @@ class Attempt:
         self.stopped: Stop | None = None
         self.journaled = False
         self.summary: Any = None
-        self.told: Any = None
+        self.told = told
 
     @property
     def elapsed_ms(self) -> float:
@@ -177,6 +178,7 @@ class Attempt:
             "task_id": request.task_id,
             "timeout_s": request.timeout_s,
             "idempotency_key": request.idempotency_key,
+            "context": keep_context(request.context),
             "replay": self.lane.spec.replay if self.lane else "unsafe",
         }
 

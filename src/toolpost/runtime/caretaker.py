@@ -133,6 +133,7 @@ class Caretaker:
             correlation_id=entry.call.get("correlation_id", ""),
             task_id=entry.call.get("task_id", ""),
             timeout_s=entry.call.get("timeout_s"),
+            context=entry.call.get("context"),
         )
         await self._store.pending.add(action)
         await self._store.journal.forget(entry.call_id, "")

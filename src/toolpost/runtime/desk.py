@@ -18,6 +18,7 @@ from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.policy.rules import call_hash
+from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class PendingDesk:
 
     async def _resume(self, action: PendingAction, answer: Answer) -> Outcome:
         """Run the call again from the top with one more answer known."""
-        return await self._router.run(
+        return await self._router.resume(
             RequestedCall(
                 action.call_id,
                 action.run_id,
@@ -123,7 +124,7 @@ class PendingDesk:
                 action.idempotency_key,
                 action.correlation_id,
                 action.task_id,
-                None,
+                restore_context(action.context),
                 {**action.answers, action.question.key: answer},
                 action.id,
                 action.started,

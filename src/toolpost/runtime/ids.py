@@ -8,9 +8,9 @@ import secrets
 import time
 
 
-def as_id(given: str | None) -> str | None:
+def as_id(given: str) -> str:
     """An id as text that can be written down, whatever a caller took for one."""
-    if given is None or (given.__class__ is str and given.isascii()):
+    if given.__class__ is str and given.isascii():
         return given
     return str(given).encode("utf-8", "backslashreplace").decode()
 

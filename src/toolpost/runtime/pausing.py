@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import PendingAction
 from toolpost.policy.rules import call_hash
+from toolpost.runtime.contexts import keep_context
 
 if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
@@ -72,4 +73,5 @@ class Pausing:
             correlation_id=request.correlation_id,
             task_id=request.task_id,
             timeout_s=request.timeout_s,
+            context=keep_context(request.context),
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall
 from toolpost.contracts.errors import ToolCancelledError, ToolError, ToolTimeoutError, ToolValidationError
-from toolpost.contracts.events import EventCode
+from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
@@ -25,7 +25,7 @@ from toolpost.runtime.lanes import Lanes
 from toolpost.runtime.pausing import Pausing
 from toolpost.runtime.recorder import PATIENCE_S, Recorder
 from toolpost.runtime.results import Bulk, Results
-from toolpost.runtime.teller import NotJson, Teller, as_told, private
+from toolpost.runtime.teller import NotJson, Teller, as_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -116,14 +116,20 @@ class ToolRouter:
         if timeout_s is not None and not timeout_s > 0:
             raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")
         tick = self._ids.tick()
-        asked: Mapping[str, Any] = {} if arguments is None else private(arguments)
-        what = (f"call_{tick}", as_id(run_id) or f"run_{tick}", tool_name, asked, principal)
-        how = (timeout_s, as_id(idempotency_key), correlation_id, task_id, context, NO_ANSWERS, None, False, held)
-        return self.run(_new_request(what + how))
+        run_id = f"run_{tick}" if run_id is None else as_id(run_id)
+        key = None if idempotency_key is None else as_id(idempotency_key)
+        told = as_told({} if arguments is None else arguments)
+        what = (f"call_{tick}", run_id, tool_name, _private(arguments, told), principal, timeout_s, key)
+        how = (correlation_id, task_id, context, NO_ANSWERS, None, False, held)
+        return self._run(_new_request(what + how), told)
 
-    async def run(self, request: RequestedCall) -> Outcome:
+    async def resume(self, request: RequestedCall) -> Outcome:
+        """Take a call on from the top, with one more answer known."""
+        return await self._run(request, as_told(request.arguments))
+
+    async def _run(self, request: RequestedCall, told: Any) -> Outcome:
         """Take a requested or resumed call to its outcome; each ends in exactly one event."""
-        attempt = self._begin(request)
+        attempt = self._begin(request, told)
         try:
             if self.store.events.congested:
                 await self.store.events.drain()
@@ -134,7 +140,7 @@ class ToolRouter:
             outcome = self._failed(attempt, failure_of(raised, request.tool_name))
         finally:
             self.inflight.leave(attempt)
-        if attempt.cancels or attempt.is_cancelled:
+        if attempt.is_cancelled:
             return await self._stop(attempt, outcome)
         try:
             if attempt.journaled or request.idempotency_key is not None:
@@ -209,11 +215,10 @@ class ToolRouter:
             call_id=request.call_id, run_id=request.run_id, cached=True, duration_ms=attempt.elapsed_ms
         )
 
-    def _begin(self, request: RequestedCall) -> Attempt:
+    def _begin(self, request: RequestedCall, told: Any) -> Attempt:
         """Tell of the call, and put it under its deadline and within reach of cancellation."""
         lane = self._lanes.find(request.tool_name)
-        attempt = Attempt(self, request, lane, self.teller.ref(request, lane))
-        attempt.told = as_told(request.arguments)
+        attempt = Attempt(self, request, lane, self.teller.ref(request, lane), told)
         if not request.answers:
             self.teller.tell(attempt.call, _REQUESTED, {"params": attempt.told})
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
@@ -242,6 +247,14 @@ class ToolRouter:
         """Stop what runs and wait for what is left to be written."""
         await self.inflight.stop_all()
         await self.background.finish(patience_s=PATIENCE_S * 2)
+
+
+def _private(arguments: Any, told: Any) -> Any:
+    """Arguments that nobody else holds, so that what is validated is what runs."""
+    kind = told.__class__
+    if kind is dict:
+        return told
+    return json.loads(told) if kind is JsonText else arguments
 
 
 def _stopped(attempt: Attempt) -> ToolError:

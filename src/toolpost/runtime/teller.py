@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 import time
@@ -121,16 +120,6 @@ def as_told(arguments: Any) -> Any:
         return JsonText(_encode(arguments))
     except (TypeError, ValueError, RecursionError):
         return NotJson(json.dumps(f"<{type(arguments).__name__} that is not JSON>"))
-
-
-def private(arguments: Any) -> Any:
-    """Arguments that nobody else holds, so that what was validated is what runs."""
-    if arguments.__class__ is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
-        return arguments.copy()
-    try:
-        return copy.deepcopy(arguments)
-    except Exception:  # noqa: BLE001 - foreign objects; validation will refuse them
-        return arguments
 
 
 def why(error: ToolError) -> dict[str, Any]:
