@@ -193,11 +193,15 @@ def test_the_bare_writer_chains_what_it_writes(tmp_path: Path) -> None:
     assert len({row[2] for row in rows}) == 1501
 
 
-def test_a_native_call_is_measured_beside_its_floor() -> None:
+@pytest.mark.req("MET-02")
+def test_a_native_call_is_measured_beside_its_floor_and_a_direct_await() -> None:
     figure = native.measure(TINY, unheard)
 
-    assert [row["name"] for row in figure.rows] == [native.DIRECT, native.FLOOR, native.MEMORY, native.SQLITE]
-    assert figure.targets == []
+    medians = {row["name"]: row["median_us"] for row in figure.rows}
+    assert list(medians) == [native.DIRECT, native.FLOOR, native.MEMORY, native.SQLITE]
+    (overhead,) = figure.targets
+    assert overhead.limit == 50
+    assert overhead.value == (medians[native.SQLITE] - medians[native.DIRECT]) / 1000
 
 
 def test_a_native_call_is_held_to_half_of_a_peer_that_takes_part() -> None:
@@ -206,7 +210,7 @@ def test_a_native_call_is_held_to_half_of_a_peer_that_takes_part() -> None:
 
     figure = native.measure(TINY, unheard, tracks=[LocalTrack([Contender(name="peer", call=slow)])], peer="peer")
 
-    assert [target.limit for target in figure.targets] == [0.5, 0.5]
+    assert [target.limit for target in figure.targets] == [50, 0.5, 0.5]
     assert figure.rows[-1]["of_peer"] == 1
 
 
