@@ -97,7 +97,16 @@ def test_calls_are_pooled_and_turns_are_weighed_by_their_median() -> None:
 
     measured = Measured.of(turns)
 
-    assert tuple(measured) == pytest.approx((1.0, 60.0, 2.08, 4.0, 6.0))
+    assert tuple(measured)[:5] == pytest.approx((1.0, 60.0, 2.08, 4.0, 6.0))
+    assert measured.rounds_us == (1.0, 1.0, 1.0)
+
+
+def test_contenders_are_compared_round_by_round() -> None:
+    """A machine at half its pace in the second round changes nothing."""
+    quick = Measured.of([Turn([pace], pace, pace) for pace in (1.0, 2.0, 1.0)])
+    slow = Measured.of([Turn([2 * pace], pace, pace) for pace in (1.0, 2.0, 1.0)])
+
+    assert slow.times(quick) == 2
 
 
 def test_a_worker_measures_in_an_interpreter_of_its_own_and_its_prints_do_no_harm(

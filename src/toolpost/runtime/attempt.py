@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.teller import Teller
 
 
+_now = time.monotonic
 Stop = Literal["timeout", "cancelled"]
 
 
@@ -66,7 +67,6 @@ class Attempt:
 
     __slots__ = (
         "began",
-        "began_at",
         "call",
         "cancelling",
         "cancels",
@@ -94,8 +94,7 @@ class Attempt:
         self.request = request
         self.lane = lane
         self.call = call
-        self.began = time.perf_counter()
-        self.began_at = time.time()
+        self.began = _now()
         self.cancels = 0
         self.invoked = False
         self.started = request.started
@@ -107,7 +106,12 @@ class Attempt:
     @property
     def elapsed_ms(self) -> float:
         """Milliseconds since the attempt began."""
-        return (time.perf_counter() - self.began) * 1000
+        return (_now() - self.began) * 1000
+
+    @property
+    def began_at(self) -> float:
+        """When the attempt began, by the clock on the wall."""
+        return time.time() - self.elapsed_ms / 1000
 
     @property
     def remaining_s(self) -> float:
@@ -132,6 +136,7 @@ class Attempt:
             return False
         for _ in range(self.cancels):
             self.task.uncancel()
+        self.began = _now()
         self.cancels = 0
         return self.task.cancelling() > self.cancelling
 

@@ -113,7 +113,7 @@ class ToolRouter:
         held: tuple[object, ...] = (),
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name."""
-        if timeout_s is not None and not timeout_s > 0:
+        if timeout_s is not None and not timeout_s > 0:  # NaN too
             raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")
         tick = self._ids.tick()
         run_id = f"run_{tick}" if run_id is None else as_id(run_id)
@@ -140,7 +140,7 @@ class ToolRouter:
             outcome = self._failed(attempt, failure_of(raised, request.tool_name))
         finally:
             self.inflight.leave(attempt)
-        if attempt.is_cancelled:
+        if attempt.task is not None and attempt.task.cancelling() != attempt.cancelling:
             return await self._stop(attempt, outcome)
         try:
             if attempt.journaled or request.idempotency_key is not None:
@@ -229,7 +229,7 @@ class ToolRouter:
         if isinstance(outcome, Paused):
             return
         if attempt.lane is not None:
-            attempt.lane.entry.record(outcome.duration_ms, success=isinstance(outcome, Completed))
+            attempt.lane.entry.record(outcome.duration_ms, isinstance(outcome, Completed))
         if self._auto_emit:
             self.teller.ended(attempt.call, outcome, summary=attempt.summary)
 

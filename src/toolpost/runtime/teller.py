@@ -53,8 +53,7 @@ class Teller:
 
     def ref(self, request: RequestedCall, lane: Lane | None) -> CallRef:
         """The call that events will speak of."""
-        call_id = request.call_id
-        tenant, user = request.principal
+        call_id, (tenant, user) = request.call_id, request.principal
         correlation = request.correlation_id or call_id
         if lane is None:
             return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, self.redactor.plain)

@@ -62,6 +62,16 @@ class Measured(NamedTuple):
     average_us: float
     sustained_us: float
     cpu_us: float
+    rounds_us: tuple[float, ...] = ()
+
+    def times(self, other: Measured) -> float:
+        """How many times as long as another it took, the median over rounds.
+
+        Taken round by round, because a machine that changes its pace between rounds
+        would otherwise be measured instead of the contenders.
+        """
+        pairs = zip(self.rounds_us, other.rounds_us, strict=True)
+        return statistics.median([mine / theirs for mine, theirs in pairs] or [self.median_us / other.median_us])
 
     @classmethod
     def of(cls, turns: Sequence[Turn]) -> Measured:
@@ -73,6 +83,7 @@ class Measured(NamedTuple):
             statistics.fmean(calls),
             statistics.median(turn.sustained_us for turn in turns),
             statistics.median(turn.cpu_us for turn in turns),
+            tuple(statistics.median(turn.calls_us) for turn in turns),
         )
 
 

@@ -97,9 +97,9 @@ def figure(result: dict[str, Measured], *, peer: str | None) -> Figure:
 
 
 def _row(name: str, measured: Measured, floor: Measured, rival: Measured | None) -> Row:
-    row: Row = {"name": name, **measured._asdict(), "of_floor": measured.median_us / floor.median_us}
+    row: Row = {"name": name, **measured._asdict(), "of_floor": measured.times(floor)}
     if rival is not None:
-        row["of_peer"] = measured.median_us / rival.median_us
+        row["of_peer"] = measured.times(rival)
         row["of_peer_cpu"] = measured.cpu_us / rival.cpu_us
     return row
 
@@ -111,4 +111,4 @@ def _overhead(measured: Measured, direct: Measured) -> Target:
 
 
 def _target(name: str, measured: Measured, peer: str | None, rival: Measured) -> Target:
-    return Target(f"{name} / {peer}, median", measured.median_us / rival.median_us, "at most", SHARE_OF_PEER)
+    return Target(f"{name} / {peer}, median", measured.times(rival), "at most", SHARE_OF_PEER)
