@@ -344,3 +344,18 @@ async def test_an_override_renames_fixes_and_hides_what_a_model_sees(make_box: M
     assert hidden.error.error_code == "tool_not_found"
     assert "which_thread" not in names
     assert "b" in original.input_schema["properties"]
+
+
+@pytest.mark.req("GEN-21", "PREG-08")
+async def test_tools_come_and_go_while_others_are_called_and_that_is_told(make_box: MakeBox) -> None:
+    async with make_box(add) as box:
+        box.registry.register(which_thread)
+        assert (await box.call("which_thread")).status == "completed"
+        box.registry.unregister("which_thread")
+        assert (await box.call("which_thread")).error.error_code == "tool_not_found"
+        assert (await box.call("add", {"a": 1})).status == "completed"
+        told = await box.store.events.read(run_id="catalog")
+    assert [(event.code, event.payload["tool_name"], event.payload["change"]) for event in told] == [
+        (EventCode.CATALOG_CHANGED, "which_thread", "added"),
+        (EventCode.CATALOG_CHANGED, "which_thread", "removed"),
+    ]
