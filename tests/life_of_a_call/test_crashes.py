@@ -17,7 +17,7 @@ ANN = "acme:ann"
 
 HOST = dedent(
     """
-    import asyncio, sys
+    import asyncio, os, sys
     from pathlib import Path
     from toolpost import Settings, Toolbox, ToolContext, tool
 
@@ -45,6 +45,13 @@ HOST = dedent(
         await asyncio.sleep(60)
         return "seen"
 
+    @tool(side_effects="read", destructive=True)
+    async def peek(n: int, ctx: ToolContext) -> str:
+        await ctx.once("step", lambda: asyncio.sleep(0))
+        print("inside", flush=True)
+        await asyncio.sleep(60)
+        return "seen"
+
     @tool(side_effects="write", destructive=True)
     async def drop(n: int) -> str:
         with (folder / "ledger").open("a") as ledger:
@@ -55,8 +62,10 @@ HOST = dedent(
         return "dropped"
 
     async def main():
-        async with Toolbox(tools=[pay, put, look, drop], settings=Settings(data_dir=folder / "data")) as box:
-            if sys.argv[2] == "answer":
+        async with Toolbox(tools=[pay, put, look, peek, drop], settings=Settings(data_dir=folder / "data")) as box:
+            if sys.argv[2] == "die before settling":
+                box.store.pending.settle = lambda *_, **__: os._exit(9)
+            if sys.argv[2] in ("answer", "die before settling"):
                 (action,) = await box.desk.list(by="acme:ann")
                 await box.approve(action.id, by="acme:ann")
             elif sys.argv[2] == "rerun":
@@ -182,6 +191,46 @@ async def test_an_approved_call_killed_inside_becomes_unknown_and_never_runs_by_
         (action,) = await box.desk.list(by=ANN)
         assert action.question.kind == "unknown"
         assert action.tool_name == "drop"
+
+
+def pause(folder: Path, name: str) -> None:
+    with start(folder, name, '{"n": 1}', "") as process:
+        assert process.communicate()[0] == "paused\n"
+
+
+async def test_a_process_without_the_tool_does_not_open_an_answered_question_again(tmp_path: Path) -> None:
+    pause(tmp_path, "drop")
+    kill_inside(tmp_path, "answer")
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+    assert action.question.kind == "unknown"
+    assert ledger(tmp_path) == ["drop 1"]
+
+
+async def test_a_call_that_ended_before_its_question_was_settled_is_not_asked_about_again(tmp_path: Path) -> None:
+    pause(tmp_path, "drop")
+    (tmp_path / "go").touch()
+    with start(tmp_path, "die before settling") as process:
+        assert process.wait() == 9
+    async with reopened(tmp_path) as box:
+        assert await box.desk.list(by=ANN) == []
+        (settled,) = await box.desk.list(by=ANN, status="answered")
+    assert settled.outcome is not None
+    assert settled.outcome["content"] == "dropped"
+    assert ledger(tmp_path) == ["drop 1"]
+
+
+async def test_an_answered_read_that_was_killed_waits_for_a_process_that_has_the_tool(tmp_path: Path) -> None:
+    pause(tmp_path, "peek")
+    kill_inside(tmp_path, "answer")
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+        told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
+        run = await box.run(action.run_id, user=ANN)
+    assert (action.question.kind, action.tool_name) == ("approval", "peek")
+    assert run is not None
+    assert run.status == "paused"
+    assert not {410, 420} & set(told)
 
 
 async def test_a_living_process_s_calls_are_left_alone(tmp_path: Path) -> None:

@@ -144,9 +144,6 @@ class Caretaker:
 
     async def _continue(self, action: PendingAction) -> None:
         """An answer was given but its process died: go on where the journal says it stopped."""
-        if not self._desk.can_run(action):  # another process may have the tool; there the answer can be given again
-            await self._store.pending.settle(action.id, "open", reopen=True)
-            return
         entry = await self._store.journal.find(action.call_id, "")
         if entry is not None and entry.done:
             await self._close(action, entry.result, "answered")
@@ -157,11 +154,14 @@ class Caretaker:
             question = {"id": follow_up.id, "kind": follow_up.question.kind, "prompt": follow_up.question.prompt}
             await self._close(action, _paused(action, question), "answered")
             return
+        if not self._desk.can_run(action):  # it never began; where the tool is, the answer can be given again
+            await self._store.pending.settle(action.id, "open", reopen=True)
+            self._desk.endings.paused(action, action)
+            return
         try:
             await self._desk.carry_out(action)
-        except ToolError as error:
-            _log.warning("the answered call %s could not go on: %s", action.call_id, error)
-            await self._store.pending.settle(action.id, "open", reopen=True)
+        except StoreError as error:  # it may have run, so it stays claimed until the journal can be asked again
+            _log.warning("what came of %s could not be kept: %s", action.call_id, error)
 
 
 def _paused(of: JournalEntry | PendingAction, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,9 +59,9 @@ class Endings:
         message = "the process running this call ended before it did; it is safe to call again"
         return self._failed(of, ToolError(message, code="interrupted"))
 
-    def paused(self, entry: JournalEntry, action: PendingAction) -> None:
-        """Tell that a person must say what became of an interrupted call."""
-        self._teller.paused(self._ref(entry), action)
+    def paused(self, of: JournalEntry | PendingAction, action: PendingAction) -> None:
+        """Tell that a person is asked: what became of a call, or for an answer that was lost with its process."""
+        self._teller.paused(self._ref(of), action)
 
     def _failed(self, of: PendingAction | JournalEntry | RunSummary, error: ToolError) -> Failed:
         error.tool_name = of.tool_name
