@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from toolpost.catalog.function import FunctionTool, tool
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.adapt import adapt_exception, adapt_mcp_error, adapt_utcp_error
-    from toolpost.contracts.calls import ToolOutput
+    from toolpost.contracts.calls import Credential, ToolOutput
     from toolpost.contracts.config import (
         AuthType,
         ExternalToolConfig,
+        McpOptions,
+        McpTransport,
         RetryPolicy,
         ToolOverride,
         TransportType,
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer, PendingAction, Question
-    from toolpost.contracts.sources import ToolSource
+    from toolpost.contracts.sources import CredentialProvider, ToolSource
     from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolDefinition, ToolSpec
     from toolpost.contracts.storage import StateStore, TokenStore
     from toolpost.contracts.tool import Tool
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
     from toolpost.runtime.executor import ToolExecutor
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.mcp_manager import MCPManager
+    from toolpost.toolbox.node import ToolNode
+    from toolpost.toolbox.presets import POPULAR_MCP_SERVERS, get_preset
     from toolpost.toolbox.settings import Settings
 
 __version__ = "0.1.0"
@@ -68,10 +73,12 @@ _HOMES = {
     "catalog.function": ["FunctionTool", "tool"],
     "catalog.registry": ["ToolRegistry"],
     "contracts.adapt": ["adapt_exception", "adapt_mcp_error", "adapt_utcp_error"],
-    "contracts.calls": ["ToolOutput"],
+    "contracts.calls": ["Credential", "ToolOutput"],
     "contracts.config": [
         "AuthType",
         "ExternalToolConfig",
+        "McpOptions",
+        "McpTransport",
         "RetryPolicy",
         "ToolOverride",
         "TransportType",
@@ -110,7 +117,7 @@ _HOMES = {
     "contracts.questions": ["Answer", "PendingAction", "Question"],
     "contracts.spec": ["SafetyProfile", "ToolCategory", "ToolDefinition", "ToolSpec"],
     "contracts.storage": ["StateStore", "TokenStore"],
-    "contracts.sources": ["ToolSource"],
+    "contracts.sources": ["CredentialProvider", "ToolSource"],
     "contracts.tool": ["Tool"],
     "policy.paths": ["is_path_allowed"],
     "policy.rules": ["Policy", "Rule"],
@@ -119,22 +126,31 @@ _HOMES = {
     "runtime.executor": ["ToolExecutor"],
     "runtime.router": ["ToolRouter"],
     "toolbox.box": ["Toolbox"],
+    "toolbox.mcp_manager": ["MCPManager"],
+    "toolbox.node": ["ToolNode"],
+    "toolbox.presets": ["POPULAR_MCP_SERVERS", "get_preset"],
     "toolbox.settings": ["Settings"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the others
     "Answer",
     "AuthType",
     "Completed",
     "ConfigError",
+    "Credential",
+    "CredentialProvider",
     "ErrorCategory",
     "EventBus",
     "EventCode",
     "ExternalToolConfig",
     "Failed",
     "FunctionTool",
+    "MCPManager",
+    "McpOptions",
+    "McpTransport",
     "Outcome",
+    "POPULAR_MCP_SERVERS",
     "PauseSignal",
     "Paused",
     "PendingAction",
@@ -166,6 +182,7 @@ __all__ = [
     "ToolError",
     "ToolExecutionError",
     "ToolExecutor",
+    "ToolNode",
     "ToolNodeError",
     "ToolNotFoundError",
     "ToolOutput",
@@ -188,6 +205,7 @@ __all__ = [
     "adapt_exception",
     "adapt_mcp_error",
     "adapt_utcp_error",
+    "get_preset",
     "is_path_allowed",
     "map_concurrent",
     "tool",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from toolpost import ConfigError, ExternalToolConfig, Settings, Toolbox, ToolRegistry, tool
+from toolpost.auth.authorizer import Authorizer
 from toolpost.toolbox.sourcing import Sources
 
 TOOLS = """
@@ -27,7 +28,7 @@ def settings(tmp_path: Path, *sources: dict[str, Any]) -> Settings:
     ("source", "said"),
     [
         ({"transport": "python", "connection": "no.such.module"}, "cannot be imported"),
-        ({"transport": "mcp", "connection": "npx -y some-server"}, "no source here speaks transport 'mcp'"),
+        ({"transport": "graphql", "connection": "x"}, "no source here speaks transport 'graphql'"),
     ],
 )
 async def test_a_broken_source_is_told_of_and_the_others_work(
@@ -75,7 +76,7 @@ async def test_what_a_plug_in_raises_is_told_and_its_source_is_closed() -> None:
         made.append(Foreign(config))
         return made[-1]
 
-    sources = Sources(ToolRegistry(), {"mcp": factory}, {})
+    sources = Sources(ToolRegistry(), Authorizer(), factories={"mcp": factory})
     await sources.load(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
     await sources.close()
     assert sources.states[0].error == "LookupError: the plug-in's own trouble"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -35,12 +35,30 @@ class AuthType(StrEnum):
     OAUTH2_USER = "oauth2_user"
 
 
+_AUTH_NEEDS = {
+    AuthType.BEARER: ("token",),
+    AuthType.API_KEY: ("api_key",),
+    AuthType.COOKIE: ("value",),
+    AuthType.BASIC: ("username", "password"),
+}
+
+
 class UtcpMode(StrEnum):
     """How the connection of an HTTP or UTCP source is to be read."""
 
     AUTO = "auto"
     MANUAL_URL = "manual_url"
     BASE_URL = "base_url"
+
+
+class McpTransport(StrEnum):
+    """How an MCP server is spoken to; `auto` reads it from the connection."""
+
+    AUTO = "auto"
+    STDIO = "stdio"
+    STREAMABLE_HTTP = "streamable_http"
+    SSE = "sse"
+    MEMORY = "memory"
 
 
 class ConfigModel(BaseModel):
@@ -75,6 +93,24 @@ class ToolOverride(ConfigModel):
     tags: list[str] | None = None
 
 
+class McpOptions(ConfigModel):
+    """What only MCP servers have.
+
+    `protocol` pins an era: `legacy` is the handshake up to 2025-11-25. `roots=None`
+    stands for the allowed paths. A server's own claims that a tool reads only, or
+    repeats safely, count unless `trust_annotations` is off.
+    """
+
+    transport: McpTransport = McpTransport.AUTO
+    protocol: Literal["auto", "legacy", "2026-07-28"] = "auto"
+    max_message_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, description="The longest message taken in")
+    poll_s: float = Field(default=300.0, ge=1.0, description="How often tools are listed anew where nobody tells")
+    elicitation: bool = Field(default=True, description="Whether the server may ask a person")
+    sampling: bool = Field(default=False, description="Whether the server may ask the configured chat model")
+    roots: list[str] | None = None
+    trust_annotations: bool = True
+
+
 class ExternalToolConfig(ConfigModel):
     """One external tool source.
 
@@ -89,16 +125,19 @@ class ExternalToolConfig(ConfigModel):
     utcp_mode: UtcpMode = UtcpMode.AUTO
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
     enabled: bool = True
     required: bool = False
     auth_type: AuthType = AuthType.NONE
     auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
     timeout_s: float = Field(default=30.0, ge=1.0, le=300.0)
+    connect_timeout_s: float = Field(default=30.0, ge=0.1, le=600.0)
     retry_policy: RetryPolicy = Field(default_factory=RetryPolicy)
     max_concurrency: int = Field(default=10, ge=1, le=100)
     tool_filter: list[str] | None = None
     tool_exclude: list[str] | None = None
     overrides: dict[str, ToolOverride] = Field(default_factory=dict)
+    mcp: McpOptions = Field(default_factory=McpOptions)
 
     @field_validator("tool_filter", "tool_exclude")
     @classmethod
@@ -113,12 +152,10 @@ class ExternalToolConfig(ConfigModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.auth_type is AuthType.BEARER and "token" not in self.auth_config:
-            msg = "auth_type=BEARER requires auth_config.token"
-            raise ValueError(msg)
-        if self.auth_type is AuthType.API_KEY and "api_key" not in self.auth_config:
-            msg = "auth_type=API_KEY requires auth_config.api_key"
-            raise ValueError(msg)
+        for key in _AUTH_NEEDS.get(self.auth_type, ()):
+            if key not in self.auth_config:
+                msg = f"auth_type={self.auth_type.name} requires auth_config.{key}"
+                raise ValueError(msg)
         if self.transport is TransportType.MCP and self.utcp_mode is not UtcpMode.AUTO:
             msg = "utcp_mode is only valid for HTTP/UTCP transports"
             raise ValueError(msg)

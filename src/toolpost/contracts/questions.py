@@ -27,7 +27,10 @@ class Question:
     """Something only a person can decide.
 
     `key` tells the questions of one call apart: when the call runs again from the
-    top, an answer is found under the key of the question it belongs to.
+    top, an answer is found under the key of the question it belongs to. A value must
+    fit `answer_schema` if there is one. `state` is what the asking side wants back
+    with the answer: it is kept sealed and shown to nobody. With `deliver_denial` a
+    person's no is an answer that the tool gets to hear, not the end of the call.
     """
 
     kind: QuestionKind
@@ -36,16 +39,20 @@ class Question:
     payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
     key: str = "approval"
     expires_in_s: float | None = None
+    answer_schema: Mapping[str, Any] | None = None
+    state: Any = field(default=None, repr=False)
+    deliver_denial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a person said: the decision, a value for the tool, or changed arguments."""
+    """What a person said: the decision, a value for the tool, or changed arguments; `state` is the question's."""
 
     decision: Decision
     value: Any = None
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
+    state: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

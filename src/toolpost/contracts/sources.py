@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+    from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, ToolOutput
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Question
     from toolpost.contracts.tool import Tool
@@ -31,6 +31,54 @@ class ToolSource(Protocol):
 
     async def close(self) -> None:
         """Let go of everything it holds; safe to call twice."""
+        ...
+
+
+class SourceListener(Protocol):
+    """Whoever keeps the catalog: hears what a source has to tell between calls."""
+
+    def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
+        """These are all the tools that the source offers from now on, and what was left out of them and why."""
+        ...
+
+    def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
+        """The connection came up, broke, or could not be made."""
+        ...
+
+    def logged(self, source: ToolSource, level: str, text: str) -> None:
+        """The other side wrote to its log."""
+        ...
+
+
+class SourceHealth(NamedTuple):
+    """How a source is doing: `up`, `down`, `connecting` or `closed`, and why."""
+
+    state: Literal["up", "down", "connecting", "closed"]
+    detail: str = ""
+
+
+@runtime_checkable
+class LiveSource(ToolSource, Protocol):
+    """A source whose tools and connection may change while it is open."""
+
+    @property
+    def health(self) -> SourceHealth:
+        """How it is doing now."""
+        ...
+
+    def watch(self, listener: SourceListener) -> None:
+        """Tell this listener from now on."""
+        ...
+
+
+class CredentialProvider(Protocol):
+    """Lends each person's credential for one source."""
+
+    async def credential(self, call: PermittedCall) -> Credential | Question:
+        """The credential of the person the call is for, or the question that gets one.
+
+        Its `key` must differ between people and stay the same when the token is renewed.
+        """
         ...
 
 

@@ -76,6 +76,7 @@ class Attempt:
         "lane",
         "request",
         "router",
+        "saved",
         "started",
         "stopped",
         "summary",
@@ -100,6 +101,7 @@ class Attempt:
         self.started = request.started
         self.stopped: Stop | None = None
         self.journaled = False
+        self.saved: tuple[str, ...] = ()
         self.summary: Any = None
         self.told = told
 
@@ -207,6 +209,7 @@ def _answer_dict(answer: Any) -> dict[str, Any]:
         "value": answer.value,
         "reason": answer.reason,
         "arguments": None if answer.arguments is None else dict(answer.arguments),
+        "state": answer.state,
     }
 
 
@@ -272,6 +275,7 @@ class LentServices:
         """Keep bytes as an artifact of this call and return its id."""
         call = self._attempt.call
         ref = await self._attempt.router.store.artifacts.put(data, artifact_of(call, media_type=media_type, name=name))
+        self._attempt.saved += (ref.id,)
         facts = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         self._attempt.router.teller.tell(call, EventCode.ARTIFACT_STORED, facts)
         return ref.id

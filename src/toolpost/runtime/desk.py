@@ -20,6 +20,7 @@ from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
+from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,8 @@ class PendingDesk:
         """Answer a question; the waiting call goes on and its outcome is returned."""
         action = await self.get(pending_id, by=by)
         self._check(action, by, decision)
-        answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments)
+        self._check_value(action, value, decision)
+        answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)
         if decision == "approve":
             answer = replace(answer, value=self._grant(action, arguments))
         return await asyncio.shield(self._router.background.start(self._claim(pending_id, answer, by)))
@@ -102,7 +104,7 @@ class PendingDesk:
     async def _follow(self, action: PendingAction, answer: Answer) -> Outcome:
         whole_call = action.question.key == "unknown"  # a step of `ctx.once` can be unknown too
         match answer.decision:
-            case "deny":
+            case "deny" if not (action.question.deliver_denial and self._registry.has(action.tool_name)):
                 return self.endings.denied(action, answer)
             case "happened" if whole_call:
                 return self.endings.happened(action, answer.value)
@@ -146,6 +148,12 @@ class PendingDesk:
         if decision not in _WITHOUT_TOOL and not self._registry.has(action.tool_name):
             msg = f"{action.tool_name!r} is not in this process's catalog; answer where it is, or name its source here"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_missing")
+
+    def _check_value(self, action: PendingAction, value: Any, decision: Decision) -> None:
+        """Refuse an answer that does not fit before the question is closed, so that it can be given again."""
+        schema = action.question.answer_schema
+        if decision == "answer" and schema is not None:
+            compile_validator(dict(schema)).check(value, action.tool_name)
 
     def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
         """The hash of what is approved; changed arguments are validated before the question is closed."""

@@ -47,7 +47,8 @@ class Pausing:
             await self._store.journal.forget(request.call_id, "")
             attempt.journaled = False
         self._teller.paused(attempt.call, action)
-        return Paused(request.call_id, request.run_id, lane.spec.name, action.id, question, attempt.elapsed_ms)
+        shown = replace(question, state=None)
+        return Paused(request.call_id, request.run_id, lane.spec.name, action.id, shown, attempt.elapsed_ms)
 
     async def _retract(self, adding: asyncio.Task[None], action: PendingAction) -> None:
         """The call was stopped while its question was being written: close that again, the call has ended."""

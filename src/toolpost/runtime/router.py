@@ -174,7 +174,7 @@ class ToolRouter:
         if isinstance(permitted, Question):
             return await self._pausing.pause(attempt, lane, permitted)
 
-        credential = self._authorizer.authorize(permitted)
+        credential = await self._authorizer.authorize(permitted)
         if isinstance(credential, Question):
             return await self._pausing.pause(attempt, lane, credential)
 
@@ -195,7 +195,7 @@ class ToolRouter:
         """Hand the result on."""
         request = attempt.request
         content, attempt.summary, text, artifact_id = result
-        artifacts = () if artifact_id is None else (artifact_id,)
+        artifacts = attempt.saved if artifact_id is None else (artifact_id, *attempt.saved)
         done = _new_completed(
             (request.call_id, request.run_id, lane.name, content, attempt.elapsed_ms, artifacts, text, False)
         )

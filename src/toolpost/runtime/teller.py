@@ -101,8 +101,12 @@ class Teller:
     def breaker(self, source: str, state: str) -> None:
         """Tell that a source's breaker opened or closed."""
         code = EventCode.BREAKER_CLOSED if state == "closed" else EventCode.BREAKER_OPENED
-        call = CallRef(f"source_{source}", "", "", "local", "toolpost", "", self.redactor.plain)
-        self.tell(call, code, {"source": source, "state": state})
+        self.source(source, code, {"state": state})
+
+    def source(self, name: str, code: EventCode, facts: Mapping[str, Any]) -> None:
+        """Tell how a source is doing."""
+        call = CallRef(f"source_{name}", "", "", "local", "toolpost", "", self.redactor.plain)
+        self.tell(call, code, {"source": name, **facts})
 
 
 class NotJson(JsonText):

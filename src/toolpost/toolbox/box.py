@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from toolpost.contracts.events import RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, PendingAction
+    from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
+    from toolpost.toolbox.sourcing import SourceState
 
 
-_PARTS = frozenset({"store", "router", "desk", "caretaker", "report", "problems"})
+_PARTS = frozenset({"store", "router", "desk", "caretaker", "sources"})
 
 
 class Toolbox:
@@ -37,7 +39,9 @@ class Toolbox:
     Use it as an async context manager. Without a file the defaults hold: everything
     is kept on SQLite in `.toolpost`, and destructive calls wait for a person. While
     it is open, `registry`, `store`, `router` and `desk` are its parts, `report` says
-    how each source fared, and `problems` what was left out and why.
+    how each source fares, and `problems` what was left out and why. `credentials` lend
+    each person's own for a source, `chat_model` serves sources that may ask one, and
+    `servers` are MCP server objects of this process, by the name of their source.
     """
 
     def __init__(
@@ -47,12 +51,22 @@ class Toolbox:
         settings: Settings | None = None,
         on_pending: Callable[[PendingAction], None] | None = None,
         sinks: Sequence[EventSink] = (),
+        credentials: Mapping[str, CredentialProvider] | None = None,
+        chat_model: ChatModel | None = None,
+        servers: Mapping[str, Any] | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.config_path: Path | None = None
         self.registry = ToolRegistry()
         self._given = Given(
-            settings=self.settings, registry=self.registry, tools=tools, sinks=sinks, on_pending=on_pending
+            settings=self.settings,
+            registry=self.registry,
+            tools=tools,
+            sinks=sinks,
+            on_pending=on_pending,
+            credentials=credentials or {},
+            chat_model=chat_model,
+            servers=servers or {},
         )
         self._exit = AsyncExitStack()
         self._people = People()
@@ -70,7 +84,7 @@ class Toolbox:
         loaded = load_settings(None if config is None else Path(config))
         box = cls(tools=tools, settings=loaded.settings, on_pending=on_pending, sinks=sinks)
         box.config_path = loaded.path
-        box._given = replace(box._given, secrets=loaded.secrets)
+        box._given = replace(box._given, secrets=loaded.secrets, resolved=True)
         return box
 
     async def __aenter__(self) -> Self:
@@ -82,7 +96,7 @@ class Toolbox:
             await self._exit.aclose()
             raise
         self.store, self.router, self.desk = parts.store, parts.router, parts.desk
-        self.caretaker, self.report, self.problems = parts.caretaker, parts.sources.states, parts.problems
+        self.caretaker, self.sources, self._problems = parts.caretaker, parts.sources, parts.problems
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -95,6 +109,16 @@ class Toolbox:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._exit.aclose()
+
+    @property
+    def report(self) -> list[SourceState]:
+        """How each source fares now."""
+        return self.sources.states
+
+    @property
+    def problems(self) -> list[str]:
+        """What was left out of the catalog, and why."""
+        return [*self._problems, *self.sources.problems]
 
     def executor(self, bus: EventSink) -> ToolExecutor:
         """An executor for a host that tells of completion itself, on its own bus."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.authorizer import Authorizer
 from toolpost.auth.seal import FileSealer
@@ -17,17 +17,20 @@ from toolpost.runtime.desk import PendingDesk
 from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.toolbox.factories import Lent
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.sourcing import Sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AsyncExitStack
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
+    from toolpost.toolbox.plugins import Plugins
     from toolpost.toolbox.settings import Settings
 
 KEY_FILE = "key"
@@ -43,6 +46,10 @@ class Given:
     sinks: Sequence[EventSink] = ()
     on_pending: Callable[[PendingAction], None] | None = None
     secrets: frozenset[str] = frozenset()
+    credentials: Mapping[str, CredentialProvider] = field(default_factory=dict[str, "CredentialProvider"])
+    chat_model: ChatModel | None = None
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    resolved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,36 +70,51 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     store = _open_store(settings)
     closing.push_async_callback(store.close)
     plugins = load_plugins()
-    sources = Sources(registry, plugins.source_factories, settings.overrides)
+    authorizer = Authorizer(given.credentials)
+    router = _make_router(given, store, authorizer)
+    sources = _make_sources(given, plugins, authorizer, router)
     closing.push_async_callback(sources.close)
-    router = _make_router(given, store, given.sinks)
     desk = PendingDesk(router, registry)
     caretaker = Caretaker(router, desk, retention=settings.retention.to_retention())
     for tool in [*_builtins(settings, store), *given.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
     problems = [*plugins.problems, *_add_offered(registry, plugins.tools)]
-    for config in settings.all_sources():
-        await sources.load(config)
+    await sources.load_all(settings.all_sources())
     for name, members in settings.collections.items():
         registry.define_collection(name, members)
     registry.subscribe(router.teller.catalog)
     closing.push_async_callback(router.close)
     closing.push_async_callback(caretaker.stop)
     await caretaker.start()
-    problems += sources.problems
     return Parts(store=store, router=router, desk=desk, caretaker=caretaker, sources=sources, problems=problems)
 
 
-def _make_router(given: Given, store: Store, sinks: Sequence[EventSink]) -> ToolRouter:
+def _make_sources(given: Given, plugins: Plugins, authorizer: Authorizer, router: ToolRouter) -> Sources:
+    paths = given.settings.tools.allowed_paths
+    lent = Lent(
+        roots=None if paths is None else tuple(map(str, paths)), chat_model=given.chat_model, servers=given.servers
+    )
+    return Sources(
+        given.registry,
+        authorizer,
+        factories=plugins.source_factories,
+        overrides=given.settings.overrides,
+        lent=lent,
+        tell=router.teller.source,
+        resolve=not given.resolved,
+    )
+
+
+def _make_router(given: Given, store: Store, authorizer: Authorizer) -> ToolRouter:
     """A router by the settings."""
     settings = given.settings
     return ToolRouter(
         given.registry,
         store=store,
         policy=_policy(settings),
-        authorizer=Authorizer(),
+        authorizer=authorizer,
         redactor=Redactor(given.secrets),
-        sinks=sinks,
+        sinks=given.sinks,
         on_pending=given.on_pending,
         context_defaults=_context_defaults(settings),
         timeout_s=settings.tools.timeout_s,

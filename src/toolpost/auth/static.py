@@ -1,0 +1,73 @@
+"""Credentials that stand in the configuration: a key, a token, a cookie, a name with its password."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import os
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.contracts.calls import NO_CREDENTIAL, Credential
+from toolpost.contracts.config import AuthType
+from toolpost.contracts.errors import ToolAuthError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.config import ExternalToolConfig
+
+_VARIABLE = re.compile(r"\$\{([^}]+)\}")
+_log = logging.getLogger("toolpost.auth")
+
+
+def static_credential(config: ExternalToolConfig) -> Credential:
+    """The credential that every caller of a source shares; none for sources that know each user by name."""
+    headers = _headers(config)
+    if not headers:
+        return NO_CREDENTIAL
+    told = "\0".join(f"{name}\0{value}" for name, value in sorted(headers.items()))
+    return Credential(f"static:{hashlib.sha256(told.encode()).hexdigest()[:16]}", headers)
+
+
+def _headers(config: ExternalToolConfig) -> dict[str, str]:
+    given = config.auth_config
+    match config.auth_type:
+        case AuthType.API_KEY:
+            return {str(given.get("header", "X-API-Key")): str(given["api_key"])}
+        case AuthType.BEARER:
+            return {"Authorization": f"Bearer {given['token']}"}
+        case AuthType.COOKIE:
+            return {"Cookie": f"{given.get('name', 'session')}={given['value']}"}
+        case AuthType.BASIC:
+            pair = f"{given['username']}:{given['password']}"
+            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        case AuthType.NONE | AuthType.OAUTH2_USER:
+            return {}
+
+
+def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | None = None) -> ExternalToolConfig:
+    """The configuration with every `${VAR}` filled in; ToolAuthError names the first one that is not set."""
+    known = os.environ if environ is None else environ
+    filled = {
+        key: _filled(getattr(config, key), config.name, known)
+        for key in ("connection", "env", "cwd", "headers", "auth_config")
+    }
+    return config.model_copy(update=filled)
+
+
+def _filled(value: Any, source: str, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _variable(found[1], source, environ), value)
+    if isinstance(value, dict):
+        return {key: _filled(inner, source, environ) for key, inner in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(name)
+    if value is None:
+        _log.warning("environment variable %r is not set; source %r cannot be used without it", name, source)
+        raise ToolAuthError(f"Missing required environment variable '{name}' for ToolNode '{source}'")
+    return value

@@ -1,0 +1,113 @@
+"""What servers ask back, as questions to a person; and a person's answers, as servers want them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.questions import Question
+from toolpost.schema.jsontypes import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.questions import Answer
+
+ELICIT = "elicitation/create"
+_KEY = "mcp:"
+
+
+class Demand(NamedTuple):
+    """One answer of a server that needs more: what people must say, what we can say, and its opaque state."""
+
+    people: dict[str, dict[str, Any]]
+    machine: dict[str, dict[str, Any]]
+    state: str | None
+
+
+def demand_of(raw: Mapping[str, Any]) -> Demand:
+    """Read an `input_required` result."""
+    demand = Demand({}, {}, raw.get("requestState"))
+    requests: Any = raw.get("inputRequests") or {}
+    if not is_object(requests):
+        raise ToolClientError("MCP tool error: the server needs input but does not say which")
+    for key, request in requests.items():
+        side = demand.people if request.get("method") == ELICIT else demand.machine
+        side[key] = request
+    return demand
+
+
+def question_of(
+    source: str, people: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any], *, number: int
+) -> Question:
+    """Ask a person what a server wants to know; `state` comes back with the answer."""
+    forms = {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in people.items()}
+    for form in forms.values():
+        _check_address(form, source)
+    prompt = "\n".join(str(form.get("message", "")) for form in forms.values())
+    shown = {key: {name: form[name] for name in _SHOWN if name in form} for key, form in forms.items()}
+    return Question(
+        kind="input",
+        prompt=f"{source} asks: {prompt}",
+        reason="input_required",
+        payload={"source": source, "requests": shown},
+        key=f"{_KEY}{number}",
+        answer_schema=_schema(forms),
+        state=dict(state),
+        deliver_denial=True,
+    )
+
+
+_SHOWN = ("mode", "message", "requestedSchema", "url", "elicitationId")
+
+
+def _check_address(form: Mapping[str, Any], source: str) -> None:
+    """A person is sent to web pages only; nothing that a browser would run."""
+    if form.get("mode") == "url" and urlsplit(str(form.get("url", ""))).scheme not in ("http", "https"):
+        raise ToolClientError(f"MCP tool error: {source!r} asks a person to open something that is not a web page")
+
+
+def _schema(forms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What an answer must look like: the one form's content, or one content for each by its key."""
+    wanted = {key: _relaxed(form) for key, form in forms.items() if form.get("mode") != "url"}
+    if not wanted:
+        return None
+    if len(forms) == 1:
+        return next(iter(wanted.values()))
+    return {"type": "object", "properties": wanted, "required": list(wanted)}
+
+
+def _relaxed(form: Mapping[str, Any]) -> dict[str, Any]:
+    """The form's schema, in which fields that have a default need no answer."""
+    schema = cast("dict[str, Any]", form.get("requestedSchema") or {"type": "object"})
+    defaults = _defaults(form)
+    return {**schema, "required": [name for name in schema.get("required", []) if name not in defaults]}
+
+
+def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
+    schema = cast("dict[str, Any]", form.get("requestedSchema") or {})
+    fields = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
+    return {name: field["default"] for name, field in fields.items() if "default" in field}
+
+
+def replies(people: Mapping[str, Mapping[str, Any]], answer: Answer) -> dict[str, dict[str, Any]]:
+    """A person's answer as the server wants it: one reply for each of its requests."""
+    forms = {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in people.items()}
+    return {key: _reply(form, answer, key if len(forms) > 1 else None) for key, form in forms.items()}
+
+
+def _reply(form: Mapping[str, Any], answer: Answer, key: str | None) -> dict[str, Any]:
+    if answer.decision == "deny":
+        return {"action": "decline"}
+    if form.get("mode") == "url":
+        return {"action": "accept"}
+    given: dict[str, Any] = answer.value or {}
+    value: dict[str, Any] = given if key is None else given.get(key) or {}
+    return {"action": "accept", "content": {**_defaults(form), **value}}
+
+
+def rounds(answers: Mapping[str, Answer]) -> list[Answer]:
+    """The answers to a server's questions in one call, in the order they were asked."""
+    numbers = sorted(int(key.removeprefix(_KEY)) for key in answers if key.startswith(_KEY))
+    return [answers[f"{_KEY}{number}"] for number in numbers]

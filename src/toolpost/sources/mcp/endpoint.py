@@ -1,0 +1,88 @@
+"""Where an MCP server is: a command to start, an address to call, or an object in this process."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from toolpost.contracts.config import McpTransport
+from toolpost.contracts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
+
+MEMORY = "memory:"
+
+
+class CommandEndpoint(NamedTuple):
+    """A program that speaks over its standard input and output."""
+
+    argv: tuple[str, ...]
+
+
+class UrlEndpoint(NamedTuple):
+    """An HTTP address; `auto` tries streamable HTTP first and the older SSE transport after it."""
+
+    url: str
+    kind: Literal["auto", "streamable_http", "sse"]
+
+
+class MemoryEndpoint(NamedTuple):
+    """A server object, named `module:attribute`."""
+
+    target: str
+
+
+Endpoint = CommandEndpoint | UrlEndpoint | MemoryEndpoint
+
+
+def endpoint_of(config: ExternalToolConfig) -> Endpoint:
+    """Read the connection of a source; ConfigError says what about it cannot be right."""
+    connection, wanted = config.connection.strip(), config.mcp.transport
+    if wanted is McpTransport.AUTO:
+        wanted = _detected(connection)
+    if wanted is McpTransport.MEMORY:
+        return MemoryEndpoint(connection.removeprefix(MEMORY))
+    if wanted is McpTransport.STDIO:
+        return CommandEndpoint(_argv(connection, config.name))
+    _check_url(connection, config.name, wanted)
+    kinds: dict[McpTransport, Literal["streamable_http", "sse"]] = {
+        McpTransport.STREAMABLE_HTTP: "streamable_http",
+        McpTransport.SSE: "sse",
+    }
+    explicit = config.mcp.transport is not McpTransport.AUTO
+    return UrlEndpoint(connection, kinds[wanted] if explicit else "auto")
+
+
+def _detected(connection: str) -> McpTransport:
+    if connection.startswith(MEMORY):
+        return McpTransport.MEMORY
+    return McpTransport.STREAMABLE_HTTP if _scheme(connection) in ("http", "https") else McpTransport.STDIO
+
+
+def _scheme(connection: str) -> str:
+    head, separator, _ = connection.partition("://")
+    return head.lower() if separator and " " not in head else ""
+
+
+def _argv(connection: str, source: str) -> tuple[str, ...]:
+    """Split a command as a shell would; no shell ever sees it."""
+    if (scheme := _scheme(connection)) and "/" not in scheme:
+        raise ConfigError(f"source {source!r}: {connection!r} is an address, not a command; leave mcp.transport out")
+    try:
+        argv = tuple(shlex.split(connection))
+    except ValueError as error:
+        raise ConfigError(f"source {source!r}: the command {connection!r} cannot be split: {error}") from error
+    if not argv:
+        raise ConfigError(f"source {source!r}: the connection is empty; give a command or a URL")
+    return argv
+
+
+def _check_url(connection: str, source: str, wanted: McpTransport) -> None:
+    if _scheme(connection) not in ("http", "https") or not urlsplit(connection).hostname:
+        msg = f"source {source!r}: mcp.transport {wanted.value} needs an http(s) URL, not {connection!r}"
+        raise ConfigError(msg)
+    if urlsplit(connection).username is not None:
+        msg = f"source {source!r}: a URL must not carry a name or password; use auth_type basic"
+        raise ConfigError(msg)

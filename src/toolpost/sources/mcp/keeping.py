@@ -1,0 +1,120 @@
+"""Keeps a server connected and its tools current: reconnects after a death, lists anew after a change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from mcp.client.subscriptions import listen
+
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.sources import SourceHealth
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from toolpost.sources.mcp.hearing import Hearing
+    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.listing import Listing
+
+_FIRST_WAIT_S = 0.2
+_LONGEST_WAIT_S = 60.0
+_SHORTEST_TTL_S = 1.0
+
+
+class Keeping:
+    """The one background task of a source."""
+
+    def __init__(
+        self,
+        hearing: Hearing,
+        connect: Callable[[], Awaitable[Link]],
+        list_tools: Callable[[Link], Awaitable[Listing]],
+        *,
+        poll_s: float,
+    ) -> None:
+        self._hearing = hearing
+        self._connect = connect
+        self._list = list_tools
+        self._poll_s = poll_s
+        self._task: asyncio.Task[None] | None = None
+        self._last: tuple[Link, Listing] | None = None
+        self.health = SourceHealth("connecting")
+
+    def listed(self, link: Link, listing: Listing) -> None:
+        """Begin from a listing that somebody just made."""
+        self._last = (link, listing)
+        self.health = SourceHealth("up")
+
+    def start(self) -> None:
+        """Begin, once."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop(self) -> None:
+        """End."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            try:
+                link, listing = self._last or await self._refresh()
+            except ToolError as error:
+                failures += 1
+                self._say(SourceHealth("down", error.message))
+                wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(failures, 20))
+                await asyncio.sleep(max(wait, error.retry_after_s or 0.0))
+                continue
+            failures = 0
+            self._say(SourceHealth("up"))
+            await self._until_news(link, listing)
+            self._last = None
+            if link.dead:
+                self._say(SourceHealth("down", "the connection broke"))
+
+    async def _refresh(self) -> tuple[Link, Listing]:
+        """Connect if need be, list, and tell what came of it."""
+        link = await self._connect()
+        self._hearing.changed.clear()
+        listing = await self._list(link)
+        self._hearing.found(listing.tools, listing.problems)
+        return link, listing
+
+    def _say(self, health: SourceHealth) -> None:
+        if health != self.health:
+            self.health = health
+            self._hearing.health(health)
+
+    async def _until_news(self, link: Link, listing: Listing) -> None:
+        """Wait until the session dies, the tools change, or it is time to look."""
+        loop = asyncio.get_running_loop()
+        waits: set[asyncio.Task[Any]] = {
+            loop.create_task(link.died.wait()),
+            loop.create_task(self._hearing.changed.wait()),
+        }
+        ttl = self._poll_s if listing.ttl_s is None else max(_SHORTEST_TTL_S, listing.ttl_s)
+        listening = loop.create_task(self._listen(link))
+        try:
+            await asyncio.wait(waits, timeout=ttl, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            started: list[asyncio.Task[Any]] = [*waits, listening]
+            for task in started:
+                task.cancel()
+            await asyncio.gather(*started, return_exceptions=True)
+
+    async def _listen(self, link: Link) -> None:
+        """Subscribe to changes where the protocol has that and the server offers it."""
+        capabilities = link.session.server_capabilities
+        offered = capabilities is not None and capabilities.tools is not None and capabilities.tools.list_changed
+        if not (link.session.modern and offered):
+            return
+        with contextlib.suppress(Exception):  # whatever it was, polling goes on
+            async with listen(link.session, tools_list_changed=True) as events:
+                async for _ in events:
+                    self._hearing.changed.set()

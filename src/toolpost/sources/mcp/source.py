@@ -1,0 +1,171 @@
+"""An MCP server as a source of tools, resources and prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.contracts.calls import (
+    NO_CREDENTIAL,
+    AuthorizedCall,
+    PermittedCall,
+    RequestedCall,
+    ToolOutput,
+    ValidatedCall,
+)
+from toolpost.contracts.errors import PauseSignal, ToolConnectionError, ToolTimeoutError
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.sources import SourceHealth
+from toolpost.sources.mcp.calls import Calls
+from toolpost.sources.mcp.endpoint import UrlEndpoint, endpoint_of
+from toolpost.sources.mcp.hearing import Hearing
+from toolpost.sources.mcp.keeping import Keeping
+from toolpost.sources.mcp.lending import Lending
+from toolpost.sources.mcp.link import Link
+from toolpost.sources.mcp.links import Links
+from toolpost.sources.mcp.listing import Listing, list_tools
+from toolpost.sources.mcp.opening import Way
+from toolpost.sources.mcp.paging import list_all
+from toolpost.sources.mcp.utilities import UtilityTool, read_resource, run_utility
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.contracts.calls import Credential
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.sources import ChatModel, SourceListener
+    from toolpost.sources.mcp.tools import ServerTool
+
+
+class McpSource:
+    """One MCP server, with a session for each credential that calls it.
+
+    `credential` is the one that tools are listed with. `server` is an object to talk to
+    in this process. `roots` are the folders that the server may be told of.
+    """
+
+    def __init__(
+        self,
+        config: ExternalToolConfig,
+        *,
+        credential: Credential = NO_CREDENTIAL,
+        server: Any = None,
+        roots: Sequence[str] | None = None,
+        chat_model: ChatModel | None = None,
+    ) -> None:
+        self.config = config
+        self._credential = credential
+        self._server = server
+        self._endpoint = endpoint_of(config)
+        lending = Lending(
+            roots if config.mcp.roots is None else config.mcp.roots, chat_model if config.mcp.sampling else None
+        )
+        self._calls = Calls(config.name, lending, elicitation=config.mcp.elicitation)
+        self._hearing = Hearing(self, lending, self._calls)
+        self._links = Links(self._new_link, config.name)
+        self._keeping = Keeping(self._hearing, self._connect, self._list, poll_s=config.mcp.poll_s)
+        self._closed = False
+        self.problems: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The namespace of its tools."""
+        return self.config.name
+
+    @property
+    def health(self) -> SourceHealth:
+        """How it is doing now."""
+        if self._closed:
+            return SourceHealth("closed")
+        if self._links.live(self._credential.key) is not None:
+            return SourceHealth("up")
+        return self._keeping.health
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server says about its use."""
+        link = self._links.live(self._credential.key)
+        return None if link is None else link.session.instructions
+
+    def _new_link(self, credential: Credential) -> Link:
+        way = Way(self.config, self._endpoint, credential, server=self._server)
+        return Link(way, self._hearing.callbacks)
+
+    async def _connect(self) -> Link:
+        return await self._links.get(self._credential)
+
+    async def _list(self, link: Link) -> Listing:
+        try:
+            async with asyncio.timeout(self.config.connect_timeout_s):
+                listing = await list_tools(link, self.config, self, remote=isinstance(self._endpoint, UrlEndpoint))
+        except TimeoutError as error:
+            seconds = f"{self.config.connect_timeout_s:g} s"
+            raise ToolTimeoutError(f"{self.name!r} did not list its tools within {seconds}", cause=error) from error
+        self.problems = listing.problems
+        return listing
+
+    async def discover(self) -> Sequence[ServerTool]:
+        """Connect and list; what was left out stands in `problems`."""
+        link = await self._connect()
+        listing = await self._list(link)
+        self._keeping.listed(link, listing)
+        return listing.tools
+
+    def watch(self, listener: SourceListener) -> None:
+        """Keep the session up and the tools current from now on."""
+        self._hearing.listener = listener
+        self._keeping.start()
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call on its credential's session; one that turns out to be over is opened again first."""
+        link = await self._links.get(call.credential)
+        try:
+            return await self._run_on(link, call)
+        except ToolConnectionError as error:
+            if error.sent or not link.dead:
+                raise
+        return await self._run_on(await self._links.get(call.credential), call)
+
+    async def _run_on(self, link: Link, call: AuthorizedCall) -> ToolOutput | Question:
+        tool = cast("ServerTool", call.tool)
+        if isinstance(tool, UtilityTool):
+            return await run_utility(link, tool.remote_name, call.arguments, call.context)
+        return await self._calls.run(link, tool, call)
+
+    async def run(self, tool: ServerTool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Run a tool for someone who has no router; a question unwinds as a signal."""
+        principal = Principal(context.tenant_id or "local", context.user_id or "local")
+        request = RequestedCall(f"direct_{id(params):x}", "direct", tool.spec.name, params, principal)
+        permitted = PermittedCall(ValidatedCall(request, tool, params))
+        output = await self.invoke(AuthorizedCall(permitted, self._credential, lambda: context))
+        if isinstance(output, ToolOutput):
+            return output
+        raise PauseSignal(output)
+
+    async def list_resources(self) -> Sequence[Mapping[str, Any]]:
+        """The resources it offers now."""
+        return await list_all(await self._connect(), "resources/list", "resources")
+
+    async def read_resource(self, uri: str, *, context: ToolContext | None = None) -> ToolOutput:
+        """One resource's content; more than one file needs the context of a call to be kept in."""
+        return await read_resource(await self._connect(), uri, lambda: cast("ToolContext", context))
+
+    async def list_prompts(self) -> Sequence[Mapping[str, Any]]:
+        """The prompts it offers now."""
+        return await list_all(await self._connect(), "prompts/list", "prompts")
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        """One prompt's messages, filled in."""
+        link = await self._connect()
+        raw = await link.ask("prompts/get", {"name": name, "arguments": dict(arguments)})
+        return cast("list[dict[str, Any]]", raw.get("messages") or [])
+
+    async def close(self) -> None:
+        """End every session; safe to call twice."""
+        self._closed = True
+        await self._keeping.stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._links.close()

@@ -1,0 +1,149 @@
+"""A server's tools as tools of the catalog: their schemas whole, their claims read with care."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from toolpost.catalog.names import canonical_name
+from toolpost.contracts.errors import ToolSchemaError
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.schema.bounds import check_schema
+from toolpost.schema.jsontypes import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from toolpost.contracts.calls import ToolOutput
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.spec import ReplayClass, SideEffects
+
+_LONGEST_DESCRIPTION = 32_768
+
+
+class ToolServer(Protocol):
+    """The part of a source that a tool needs to run outside a Toolbox."""
+
+    async def run(self, tool: ServerTool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Run one tool."""
+        ...
+
+
+class ServerTool:
+    """One tool of an MCP server; `remote_name` is what the server calls it."""
+
+    __slots__ = ("_server", "remote_name", "spec")
+
+    def __init__(self, spec: ToolSpec, remote_name: str, server: ToolServer) -> None:
+        self.spec = spec
+        self.remote_name = remote_name
+        self._server = server
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it with the source's own credential; what fails is raised."""
+        output = await self._server.run(self, params, context)
+        return ToolResult(success=True, result=output.content, content_text=output.text)
+
+
+class Sifted(NamedTuple):
+    """A listing sorted out: tools to offer, and what was left out and why."""
+
+    tools: list[ServerTool]
+    problems: list[str]
+
+
+def sift(raw_tools: Iterable[Any], config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> Sifted:
+    """Turn a listing into tools; one broken tool is set aside, and two of one name are both told of."""
+    sifted = Sifted([], [])
+    taken: dict[str, str] = {}
+    for raw in raw_tools:
+        name = raw.get("name") if is_object(raw) else None
+        if not isinstance(name, str) or not name:
+            sifted.problems.append(f"source {config.name!r} lists a tool without a name; it is set aside")
+        elif config.includes(name):
+            _sort(name, cast("dict[str, Any]", raw), config, server, sifted, taken, remote=remote)
+    return sifted
+
+
+def _sort(
+    name: str,
+    raw: dict[str, Any],
+    config: ExternalToolConfig,
+    server: ToolServer,
+    sifted: Sifted,
+    taken: dict[str, str],
+    *,
+    remote: bool,
+) -> None:
+    canonical = canonical_name(config.name, name)
+    if canonical in taken:
+        text = f"Duplicate tool name '{canonical}' in ToolNode '{config.name}': the server lists {taken[canonical]!r}"
+        sifted.problems.append(f"{text} and {name!r}; the first one is kept")
+        return
+    try:
+        spec = _spec(canonical, name, raw, config, sifted.problems, remote=remote)
+    except ToolSchemaError as error:
+        sifted.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
+        return
+    taken[canonical] = name
+    sifted.tools.append(ServerTool(spec, name, server))
+
+
+def _spec(
+    canonical: str, name: str, raw: dict[str, Any], config: ExternalToolConfig, problems: list[str], *, remote: bool
+) -> ToolSpec:
+    claims = raw.get("annotations") if config.mcp.trust_annotations else None
+    effects, replay, safety = _effects(claims if is_object(claims) else {}, remote=remote)
+    extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": name}
+    for key in ("title", "annotations", "icons", "_meta"):
+        if raw.get(key):
+            extra[key.strip("_")] = raw[key]
+    description = raw.get("description")
+    return ToolSpec(
+        name=canonical,
+        description=description[:_LONGEST_DESCRIPTION] if isinstance(description, str) else "",
+        category=ToolCategory.MCP,
+        input_schema=_input_schema(raw, canonical),
+        output_schema=_output_schema(raw, canonical, problems),
+        side_effects=effects,
+        replay=replay,
+        safety=safety,
+        tags=("mcp", config.name),
+        source=config.name,
+        extra=extra,
+    )
+
+
+def _effects(claims: Mapping[str, Any], *, remote: bool) -> tuple[SideEffects, ReplayClass, SafetyProfile]:
+    """What a call may do; where the server says nothing, nobody knows, and a person is asked."""
+    network = remote or claims.get("openWorldHint") is True
+    if claims.get("readOnlyHint") is True:
+        return "read", "idempotent", SafetyProfile(network=network, destructive=False, open_world=network)
+    destructive = claims.get("destructiveHint")
+    safety = SafetyProfile(
+        network=network, destructive=destructive if isinstance(destructive, bool) else None, open_world=True
+    )
+    return "external", "idempotent" if claims.get("idempotentHint") is True else "unsafe", safety
+
+
+def _input_schema(raw: dict[str, Any], canonical: str) -> dict[str, Any]:
+    schema = raw.get("inputSchema")
+    if schema is None:
+        return {"type": "object", "properties": {}}
+    if not is_object(schema):
+        raise ToolSchemaError(f"its inputSchema is a {type(schema).__name__}, not an object", tool_name=canonical)
+    return schema
+
+
+def _output_schema(raw: dict[str, Any], canonical: str, problems: list[str]) -> dict[str, Any] | None:
+    """The output schema; a bad one is dropped and told of, because the tool can still be called."""
+    schema = raw.get("outputSchema")
+    if schema is None:
+        return None
+    try:
+        check_schema(schema, tool_name=canonical, role="output")
+    except ToolSchemaError as error:
+        problems.append(f"the output schema of {canonical!r} is not used: {error}")
+        return None
+    return schema if is_object(schema) else None

@@ -1,0 +1,113 @@
+"""A server's resources and prompts as tools: listed, read and filled in like any other call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.sources.mcp.paging import list_all
+from toolpost.sources.mcp.results import output_of
+from toolpost.sources.mcp.tools import ServerTool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.tools import ToolServer
+
+_NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_ONE_URI: dict[str, Any] = {
+    "type": "object",
+    "properties": {"uri": {"type": "string", "description": "The resource's address, as resources_list shows it"}},
+    "required": ["uri"],
+    "additionalProperties": False,
+}
+_ONE_PROMPT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "The prompt's name, as prompts_list shows it"},
+        "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_OFFERED = {
+    "resources": (
+        ("resources_list", "List the resources of {} and the templates for more.", _NOTHING),
+        ("resources_read", "Read one resource of {}.", _ONE_URI),
+    ),
+    "prompts": (
+        ("prompts_list", "List the prompts of {}.", _NOTHING),
+        ("prompts_get", "Fill in one prompt of {}.", _ONE_PROMPT),
+    ),
+}
+
+
+class UtilityTool(ServerTool):
+    """A tool of ours over what a server offers beside its tools."""
+
+    __slots__ = ()
+
+
+def utility_tools(
+    capabilities: Any, config: ExternalToolConfig, server: ToolServer, *, remote: bool
+) -> list[UtilityTool]:
+    """The tools for what the server says it has."""
+    return [
+        UtilityTool(_spec(name, text, schema, config, remote=remote), name, server)
+        for kind, tools in _OFFERED.items()
+        if getattr(capabilities, kind, None) is not None
+        for name, text, schema in tools
+        if config.includes(name)
+    ]
+
+
+def _spec(name: str, text: str, schema: dict[str, Any], config: ExternalToolConfig, *, remote: bool) -> ToolSpec:
+    return ToolSpec(
+        name=f"{config.name}.{name}",
+        description=text.format(config.name),
+        category=ToolCategory.MCP,
+        input_schema=schema,
+        side_effects="read",
+        safety=SafetyProfile(network=remote, destructive=False, open_world=remote),
+        tags=("mcp", config.name),
+        source=config.name,
+        extra={"source": "mcp", "namespace": config.name},
+    )
+
+
+async def run_utility(
+    link: Link, name: str, arguments: Mapping[str, Any], context: Callable[[], ToolContext]
+) -> ToolOutput:
+    """Run one of them."""
+    match name:
+        case "resources_list":
+            resources = await list_all(link, "resources/list", "resources")
+            return ToolOutput({"resources": resources, "templates": await _templates(link)})
+        case "resources_read":
+            return await read_resource(link, str(arguments["uri"]), context)
+        case "prompts_list":
+            return ToolOutput({"prompts": await list_all(link, "prompts/list", "prompts")})
+        case _:
+            params = {"name": arguments["name"], "arguments": dict(arguments.get("arguments") or {})}
+            raw = await link.ask("prompts/get", params)
+            return ToolOutput({key: raw[key] for key in ("description", "messages") if key in raw})
+
+
+async def _templates(link: Link) -> list[Any]:
+    """The templates; a server that knows none says that it does not know the question."""
+    try:
+        return await list_all(link, "resources/templates/list", "resourceTemplates")
+    except ToolClientError:
+        return []
+
+
+async def read_resource(link: Link, uri: str, context: Callable[[], ToolContext]) -> ToolOutput:
+    """A resource's content; files become artifacts."""
+    raw = await link.ask("resources/read", {"uri": uri})
+    contents = cast("list[Any]", raw.get("contents") or [])
+    return await output_of({"content": [{"type": "resource", "resource": held} for held in contents]}, context)

@@ -1,0 +1,114 @@
+"""MCPManager: several MCP servers at once, none of which can take the others down."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from toolpost.catalog.names import canonical_name
+from toolpost.catalog.registry import ToolRegistry
+from toolpost.contracts.errors import ToolError, ToolNodeError
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.toolbox.settings import McpServerSettings
+from toolpost.toolbox.standalone import Standalone, result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.tool import Tool
+
+_log = logging.getLogger("toolpost.toolbox")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectReport:
+    """Who connected, and why the others did not."""
+
+    connected: list[str] = field(default_factory=list[str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class ManagedTool:
+    """A server's tool for an agent's registry: its description says whose it is, and failures are results."""
+
+    __slots__ = ("_manager", "_server", "_tool", "spec")
+
+    def __init__(self, manager: MCPManager, server: str, tool: Tool) -> None:
+        self._manager = manager
+        self._server = server
+        self._tool = tool
+        self.spec: ToolSpec = replace(tool.spec, description=f"[{server}] {tool.spec.description}", source="")
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it on its server."""
+        return await self._manager.call_tool(self._server, self._tool.spec.name, params, context=context)
+
+
+class MCPManager:
+    """Connects MCP servers, keeps them connected, and lends their tools to any number of registries."""
+
+    def __init__(self) -> None:
+        self.registry = ToolRegistry()
+        self._open: Standalone | None = None
+
+    async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
+        """Connect every enabled server; one that fails is told of and skipped, unless it is required."""
+        sources = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
+        if self._open is None:
+            self._open = Standalone(self.registry)
+        try:
+            await self._open.sources.load_all(sources)
+        except BaseException:
+            await self.disconnect_all()
+            raise
+        report = ConnectReport()
+        for state in self._open.sources.states:
+            if state.ok:
+                report.connected.append(state.name)
+            else:
+                report.failed[state.name] = state.error or ""
+                _log.warning("MCP server %r is skipped: %s", state.name, state.error)
+        return report
+
+    def list_tools(self, server: str) -> list[Tool]:
+        """The tools of one server."""
+        opened = self._opened()
+        if opened.sources.source(server) is None:
+            known = ", ".join(state.name for state in opened.sources.states) or "none"
+            raise ToolNodeError(f"no MCP server {server!r} is connected; there are: {known}")
+        return opened.sources.tools(server)
+
+    async def call_tool(
+        self, server: str, tool: str, args: dict[str, Any] | None = None, *, context: ToolContext | None = None
+    ) -> ToolResult:
+        """Call a tool of one server; a failure is a result that says so."""
+        name = tool if tool.startswith(f"{server}.") else canonical_name(server, tool)
+        try:
+            return result_of(await self._opened().call(name, args, context))
+        except ToolError as error:
+            return ToolResult(success=False, error=error.message, error_info=error.to_dict())
+
+    def load_tools(self, *registries: ToolRegistry) -> int:
+        """Put every server's tools into each of the registries; returns how many there are."""
+        opened = self._opened()
+        servers = [state.name for state in opened.sources.states if state.ok]
+        tools = [ManagedTool(self, server, tool) for server in servers for tool in opened.sources.tools(server)]
+        for registry in registries:
+            registry.register_many(tools)
+        return len(tools)
+
+    async def disconnect_all(self) -> None:
+        """Disconnect every server; safe to call twice."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.sources.withdraw()
+            await opened.close()
+
+    def _opened(self) -> Standalone:
+        if self._open is None:
+            raise ToolNodeError("no MCP server is connected; call connect_all first")
+        return self._open

@@ -1,0 +1,81 @@
+"""Sources and a router without a Toolbox: nothing is kept on disk and nobody is asked, all else holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel
+
+from toolpost.auth.authorizer import Authorizer
+from toolpost.contracts.errors import PauseSignal
+from toolpost.contracts.outcomes import Completed, Failed, ToolResult
+from toolpost.contracts.principal import Principal
+from toolpost.policy.redaction import Redactor
+from toolpost.policy.rules import Policy
+from toolpost.runtime.router import ToolRouter
+from toolpost.stores.memory import MemoryStore
+from toolpost.toolbox.factories import Lent
+from toolpost.toolbox.sourcing import Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.sources import CredentialProvider
+
+
+class Standalone:
+    """Calls go down the same straight line as in a Toolbox: validated, limited, retried where that is safe."""
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        *,
+        servers: Mapping[str, Any] | None = None,
+        credentials: Mapping[str, CredentialProvider] | None = None,
+    ) -> None:
+        authorizer = Authorizer(credentials)
+        self._store = MemoryStore()
+        self.router = ToolRouter(
+            registry,
+            store=self._store,
+            policy=Policy("exploratory"),
+            authorizer=authorizer,
+            redactor=Redactor(),
+        )
+        self.sources = Sources(registry, authorizer, lent=Lent(servers=servers), tell=self.router.teller.source)
+
+    async def call(self, name: str, arguments: Any, context: ToolContext | None) -> Completed:
+        """Call a tool; what fails is raised, and so is a question to a person."""
+        match await self._outcome(name, arguments, context):
+            case Completed() as completed:
+                return completed
+            case Failed(error=error):
+                raise error
+            case paused:
+                raise PauseSignal(paused.question, pending_id=paused.pending_id)
+
+    async def _outcome(self, name: str, arguments: Any, context: ToolContext | None) -> Outcome:
+        tenant = (context.tenant_id if context else None) or "local"
+        user = (context.user_id if context else None) or "local"
+        return await self.router.call(name, _plain(arguments), principal=Principal(tenant, user), context=context)
+
+    async def close(self) -> None:
+        """Let go of everything; safe to call twice."""
+        await self.sources.close()
+        await self.router.close()
+        await self._store.close()
+
+
+def _plain(arguments: Any) -> dict[str, Any]:
+    """Arguments as JSON; what was left unset in a model is not sent."""
+    if isinstance(arguments, BaseModel):
+        return arguments.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return cast("dict[str, Any]", arguments) if arguments is not None else {}
+
+
+def result_of(completed: Completed) -> ToolResult:
+    """A completed call as the result of a tool."""
+    return ToolResult(success=True, result=completed.content, content_text=completed.text)
