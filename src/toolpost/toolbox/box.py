@@ -11,6 +11,7 @@ from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
+from toolpost.toolbox.live import Live
 from toolpost.toolbox.loading import load_settings
 from toolpost.toolbox.login import People
 from toolpost.toolbox.settings import Settings
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
-    from toolpost.toolbox.sourcing import SourceState
 
 
-_PARTS = frozenset({"store", "router", "desk", "caretaker", "sources"})
+_PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "report", "problems"})
 
 
 class Toolbox:
@@ -96,7 +96,9 @@ class Toolbox:
             await self._exit.aclose()
             raise
         self.store, self.router, self.desk = parts.store, parts.router, parts.desk
-        self.caretaker, self.sources, self._problems = parts.caretaker, parts.sources, parts.problems
+        self.caretaker, self.sources = parts.caretaker, parts.sources
+        self.report = Live(lambda: parts.sources.states)
+        self.problems = Live(lambda: [*parts.problems, *parts.sources.problems])
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -109,16 +111,6 @@ class Toolbox:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._exit.aclose()
-
-    @property
-    def report(self) -> list[SourceState]:
-        """How each source fares now."""
-        return self.sources.states
-
-    @property
-    def problems(self) -> list[str]:
-        """What was left out of the catalog, and why."""
-        return [*self._problems, *self.sources.problems]
 
     def executor(self, bus: EventSink) -> ToolExecutor:
         """An executor for a host that tells of completion itself, on its own bus."""

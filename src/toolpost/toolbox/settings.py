@@ -18,7 +18,14 @@ from pydantic import (
     model_validator,
 )
 
-from toolpost.contracts.config import ConfigModel, ExternalToolConfig, ToolOverride, TransportType
+from toolpost.contracts.config import (
+    ConfigModel,
+    ExternalToolConfig,
+    McpOptions,
+    McpTransport,
+    ToolOverride,
+    TransportType,
+)
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
 from toolpost.toolbox.durations import PATTERN, parse_duration
@@ -27,7 +34,7 @@ from toolpost.wire.guard import allow_rules
 PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
 SearchProviderName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
-McpTransport = Literal["stdio", "sse", "streamable_http"]
+McpServerTransport = Literal["stdio", "sse", "streamable_http"]
 
 
 def _whole(value: Any) -> Any:
@@ -104,7 +111,7 @@ class McpServerSettings(ConfigModel):
     """An MCP server in the short form that agents' configuration files use."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
-    transport: McpTransport = "stdio"
+    transport: McpServerTransport = "stdio"
     command: str | None = None
     args: list[str] = Field(default_factory=list[str])
     env: dict[str, str] = Field(default_factory=dict[str, str], repr=False)
@@ -132,7 +139,16 @@ class McpServerSettings(ConfigModel):
             cwd=self.cwd,
             enabled=self.enabled,
             required=self.required,
+            mcp=McpOptions(transport=_TRANSPORTS[self.transport]),
         )
+
+
+# A server that is said to speak SSE may have learned streamable HTTP since: that is tried first.
+_TRANSPORTS: dict[McpServerTransport, McpTransport] = {
+    "stdio": McpTransport.STDIO,
+    "sse": McpTransport.AUTO,
+    "streamable_http": McpTransport.STREAMABLE_HTTP,
+}
 
 
 class AgentSettings(ConfigModel):

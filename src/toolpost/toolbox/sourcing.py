@@ -11,6 +11,7 @@ from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolErro
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource
 from toolpost.toolbox.factories import Lent, make_source
+from toolpost.toolbox.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,27 +38,24 @@ class SourceState:
 
 
 class _Member:
-    """One source and what it has in the catalog: its tools by the name they were registered under."""
+    """One source, its shelf in the catalog, and why it could not be brought in."""
 
-    def __init__(self, config: ExternalToolConfig) -> None:
+    def __init__(self, config: ExternalToolConfig, shelf: Shelf) -> None:
         self.config = config
+        self.shelf = shelf
         self.source: ToolSource | None = None
-        self.tools: dict[str, Tool] = {}
-        self.hidden = 0
         self.error: str | None = None
-        self.problems: list[str] = []
 
     @property
     def state(self) -> SourceState:
         source, error = self.source, self.error
         if error is None and isinstance(source, LiveSource) and source.health.state == "down":
             error = source.health.detail
-        shown = len(self.tools) - self.hidden
         return SourceState(
             name=self.config.name,
             transport=self.config.transport.value,
             ok=error is None,
-            tools=shown if error is None else 0,
+            tools=self.shelf.offered if error is None else 0,
             error=error,
         )
 
@@ -96,7 +94,7 @@ class Sources:
     @property
     def problems(self) -> list[str]:
         """What was left out of the catalog, and why."""
-        return [problem for member in self._members.values() for problem in member.problems]
+        return [problem for member in self._members.values() for problem in member.shelf.problems]
 
     def source(self, name: str) -> ToolSource | None:
         """The source of this name, if it is open."""
@@ -106,7 +104,7 @@ class Sources:
     def tools(self, name: str) -> list[Tool]:
         """The tools of one source that are in the catalog."""
         member = self._members.get(name)
-        return [] if member is None else list(member.tools.values())
+        return [] if member is None else list(member.shelf.tools.values())
 
     async def load_all(self, configs: Sequence[ExternalToolConfig]) -> None:
         """Bring all in at once, so that a slow one delays nobody; only a required one may stop everything."""
@@ -122,7 +120,8 @@ class Sources:
             return
         if config.name in self._members:
             raise ConfigError(f"two sources are named {config.name!r}; rename one of them")
-        member = self._members[config.name] = _Member(config)
+        shelf = Shelf(self._registry, config, self._overrides)
+        member = self._members[config.name] = _Member(config, shelf)
         try:
             await self._connect(member)
         except ToolError as error:
@@ -143,13 +142,13 @@ class Sources:
             raise
         except (Exception, SystemExit) as raised:
             raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
-        self._exchange(member, found, getattr(member.source, "problems", ()))
+        member.shelf.fill(member.source, found, getattr(member.source, "problems", ()))
 
     def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """A source says what it offers from now on."""
         member = self._members[source.name]
         member.error = None
-        self._exchange(member, tools, problems)
+        member.shelf.fill(source, tools, problems)
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
         """A source came up or went down."""
@@ -160,54 +159,10 @@ class Sources:
         """A source's other side wrote to its log."""
         self._tell(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": text})
 
-    def _exchange(self, member: _Member, tools: Sequence[Tool], problems: Sequence[str]) -> None:
-        """Make the catalog hold just these tools of a source; what did not change is not touched."""
-        old, member.tools, member.hidden = member.tools, {}, 0
-        member.problems = list(problems)
-        for tool in tools:
-            held = old.pop(tool.spec.name, None)
-            if held is not None and held.spec == tool.spec:
-                self._keep(member, held)
-            else:
-                self._add(member, tool, replaces=held is not None)
-        for gone in old.values():
-            self._remove(gone, member)
-
-    def _keep(self, member: _Member, tool: Tool) -> None:
-        member.tools[tool.spec.name] = tool
-        override = self._override(tool, member.config)
-        member.hidden += override is not None and override.hide
-
-    def _add(self, member: _Member, tool: Tool, *, replaces: bool) -> None:
-        """Register one tool; a broken one is set aside and told of."""
-        name, config = tool.spec.name, member.config
-        try:
-            self._registry.register(
-                tool, source=member.source, config=config, override=self._override(tool, config), replace=replaces
-            )
-        except ToolError as error:
-            member.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
-            return
-        self._keep(member, tool)
-
-    def _override(self, tool: Tool, config: ExternalToolConfig) -> ToolOverride | None:
-        name = tool.spec.name
-        return config.overrides.get(name.partition(".")[2]) or self._overrides.get(name)
-
-    def _remove(self, tool: Tool, member: _Member) -> None:
-        override = self._override(tool, member.config)
-        if override is not None and override.hide:
-            self._registry.hidden.pop(tool.spec.name, None)
-            return
-        name = tool.spec.name
-        if override is not None and override.name:
-            name = f"{member.config.name}.{override.name}"
-        self._registry.unregister(name)
-
     def withdraw(self) -> None:
         """Take all tools out of the catalog, which goes on without them."""
         for member in self._members.values():
-            self._exchange(member, (), ())
+            member.shelf.clear()
 
     async def close(self) -> None:
         """Close every source, all at once; one that fails to close does not keep the others open."""

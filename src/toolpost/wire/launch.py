@@ -36,14 +36,14 @@ def locate(launch: Launch) -> str:
     """The path of the program, found on the child's own PATH; raises with what to do when it cannot be started."""
     if not launch.argv or not launch.argv[0]:
         raise refusal("No command is given; write the program and its arguments.")
-    if launch.cwd is not None and not Path(launch.cwd).is_dir():
+    if launch.cwd is not None and not (_accessible(Path(launch.cwd), os.X_OK) and Path(launch.cwd).is_dir()):
         raise bad_folder(launch)
     command, candidates = launch.argv[0], _candidates(launch)
     for path in candidates:
-        if path.is_file() and os.access(path, os.X_OK):
+        if _accessible(path, os.X_OK) and path.is_file():
             return str(path)
     for path in candidates:
-        if path.exists():
+        if _accessible(path, os.F_OK):
             raise refusal(f"Command {command!r} cannot be started: {str(path)!r} is no executable file; see its mode.")
     where = "its path" if os.sep in command else "that PATH holds its folder"
     raise refusal(f"Command {command!r} was not found; install it, or check {where}.")
@@ -76,3 +76,11 @@ def _candidates(launch: Launch) -> list[Path]:
     if os.sep in command:
         return [base / command]
     return [base / folder / command for folder in launch.env.get("PATH", os.defpath).split(os.pathsep)]
+
+
+def _accessible(path: Path, mode: int) -> bool:
+    """Whether it is there for us; a folder of PATH that we may not look into is passed over, as shells do."""
+    try:
+        return os.access(path, mode)
+    except ValueError:  # a name that no file can have
+        return False

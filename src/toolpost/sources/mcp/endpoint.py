@@ -47,6 +47,11 @@ def endpoint_of(config: ExternalToolConfig) -> Endpoint:
     if wanted is McpTransport.STDIO:
         return CommandEndpoint(_argv(connection, config.name))
     _check_url(connection, config.name, wanted)
+    if wanted is McpTransport.SSE and config.mcp.protocol not in ("auto", "legacy"):
+        msg = (
+            f"source {config.name!r}: the SSE transport never carried protocol {config.mcp.protocol}; drop one of them"
+        )
+        raise ConfigError(msg)
     kinds: dict[McpTransport, Literal["streamable_http", "sse"]] = {
         McpTransport.STREAMABLE_HTTP: "streamable_http",
         McpTransport.SSE: "sse",

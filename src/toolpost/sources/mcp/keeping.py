@@ -40,6 +40,7 @@ class Keeping:
         self._poll_s = poll_s
         self._task: asyncio.Task[None] | None = None
         self._last: tuple[Link, Listing] | None = None
+        self._listening: tuple[Link, asyncio.Task[None]] | None = None
         self.health = SourceHealth("connecting")
 
     def listed(self, link: Link, listing: Listing) -> None:
@@ -54,6 +55,7 @@ class Keeping:
 
     async def stop(self) -> None:
         """End."""
+        self._unsubscribe()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -94,27 +96,38 @@ class Keeping:
     async def _until_news(self, link: Link, listing: Listing) -> None:
         """Wait until the session dies, the tools change, or it is time to look."""
         loop = asyncio.get_running_loop()
+        self._subscribe(link)
         waits: set[asyncio.Task[Any]] = {
             loop.create_task(link.died.wait()),
             loop.create_task(self._hearing.changed.wait()),
         }
         ttl = self._poll_s if listing.ttl_s is None else max(_SHORTEST_TTL_S, listing.ttl_s)
-        listening = loop.create_task(self._listen(link))
         try:
             await asyncio.wait(waits, timeout=ttl, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            started: list[asyncio.Task[Any]] = [*waits, listening]
-            for task in started:
+            for task in waits:
                 task.cancel()
-            await asyncio.gather(*started, return_exceptions=True)
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def _subscribe(self, link: Link) -> None:
+        """Listen to a session's changes, once; a subscription ends with its session."""
+        if self._listening is None or self._listening[0] is not link:
+            self._unsubscribe()
+            self._listening = (link, asyncio.get_running_loop().create_task(self._listen(link)))
+
+    def _unsubscribe(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening[1].cancel()
 
     async def _listen(self, link: Link) -> None:
-        """Subscribe to changes where the protocol has that and the server offers it."""
+        """Subscribe where the protocol has that and the server offers it."""
         capabilities = link.session.server_capabilities
         offered = capabilities is not None and capabilities.tools is not None and capabilities.tools.list_changed
         if not (link.session.modern and offered):
             return
         with contextlib.suppress(Exception):  # whatever it was, polling goes on
             async with listen(link.session, tools_list_changed=True) as events:
+                self._hearing.changed.set()  # what changed before the server was listening to us was not told
                 async for _ in events:
                     self._hearing.changed.set()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any, cast
-
-from fastmcp import Client
 
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.sources.mcp.endpoint import CommandEndpoint, UrlEndpoint
 from toolpost.sources.mcp.faults import fault_of
+from toolpost.sources.mcp.negotiation import leave, negotiate
 from toolpost.sources.mcp.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fastmcp import Client
     from mcp.shared.dispatcher import ProgressFnT
 
     from toolpost.contracts.calls import Credential
@@ -36,6 +35,7 @@ class Link:
         self._closing: asyncio.Task[None] | None = None
         self.died = asyncio.Event()
         self.turns = Turns()
+        self._quiet = asyncio.Event()
         self.busy = 0
         self.session: RawSession = cast("RawSession", None)
 
@@ -55,7 +55,8 @@ class Link:
         self._way.lost = self.died.set
         try:
             async with asyncio.timeout(config.connect_timeout_s):
-                await self._negotiate()
+                self._client = await negotiate(self._way, self._callbacks, begin=self.died.clear)
+                self.session = cast("RawSession", self._client.session)
         except TimeoutError as error:
             await self.close()
             text = explained(self._way, f"no answer within {config.connect_timeout_s:g} s")
@@ -65,40 +66,6 @@ class Link:
             if not isinstance(error, Exception):
                 raise
             raise _failure(self._way, error) from error
-
-    async def _negotiate(self) -> None:
-        """Try what the configuration allows, the newest first."""
-        protocol, endpoint = self._way.config.mcp.protocol, self._way.endpoint
-        tries = [(protocol, "streamable_http")]
-        if isinstance(endpoint, CommandEndpoint) and protocol == "auto":
-            tries.append(("legacy", ""))  # some old servers exit when they are asked what they do not know
-        elif isinstance(endpoint, UrlEndpoint) and endpoint.kind != "streamable_http":
-            tries = [("legacy", "sse")] if endpoint.kind == "sse" else [*tries, ("legacy", "sse")]
-        for mode, kind in tries[:-1]:
-            try:
-                await self._connect(mode, kind)
-                return
-            except Exception as error:
-                if not self._worth_another_way(error):
-                    raise
-        await self._connect(*tries[-1])
-
-    def _worth_another_way(self, error: Exception) -> bool:
-        """Whether the server is there but did not speak as expected."""
-        if isinstance(self._way.endpoint, CommandEndpoint):
-            process = self._way.process
-            return process is not None and process.returncode is not None and not process.stderr_tail.strip()
-        return fault_of(error).status_code in (400, 404, 405, 406, 415)
-
-    async def _connect(self, mode: str, kind: str) -> None:
-        self.died.clear()
-        client = self._client = Client(self._way.transport(kind, self._callbacks), mode=mode, init_timeout=0)
-        try:
-            await cast("Any", client).__aenter__()
-        except BaseException:
-            self._client = None
-            raise
-        self.session = cast("RawSession", client.session)
 
     def renew(self, credential: Credential) -> None:
         """Travel with a renewed token from now on."""
@@ -122,6 +89,8 @@ class Link:
             raise self._judged(fault_of(raised)) from raised
         finally:
             self.busy -= 1
+            if not self.busy and self.died.is_set():
+                self._quiet.set()
 
     def _judged(self, fault: ToolError) -> ToolError:
         """The error, after drawing the conclusion for this session."""
@@ -140,10 +109,11 @@ class Link:
 
     async def retire(self) -> None:
         """Close a session that is over, after its last requests had their chance to say how they ended."""
-        until = time.monotonic() + _LAST_WORDS_S
         try:
-            while self.busy and time.monotonic() < until:
-                await asyncio.sleep(0.01)
+            if self.busy:
+                await asyncio.wait_for(self._quiet.wait(), _LAST_WORDS_S)
+        except TimeoutError:
+            pass
         finally:
             await self.close()
 
@@ -158,10 +128,7 @@ class Link:
         await self.turns.stop()
         client, self._client = self._client, None
         if client is not None:
-            try:
-                await cast("Any", client).__aexit__(None, None, None)
-            except Exception:  # noqa: BLE001 - a session that failed says so again when it is left
-                return
+            await leave(client)
 
 
 def _failure(way: Way, error: Exception) -> ToolError:

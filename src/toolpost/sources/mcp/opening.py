@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 class Way:
     """One connection's way to a server; it knows what only the transport can know.
 
-    `session_is_connection` says that the one ends with the other. `lost` is called when the other side is gone for good. `headers` are read for every
-    request, so a renewed token needs no new connection.
+    `lost` is called when the other side is gone for good. The credential's headers are
+    read for every request, so a renewed token needs no new connection.
+    `session_is_connection` says whether the one ends with the other.
     """
 
     def __init__(

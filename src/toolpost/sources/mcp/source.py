@@ -22,15 +22,15 @@ from toolpost.sources.mcp.endpoint import UrlEndpoint, endpoint_of
 from toolpost.sources.mcp.hearing import Hearing
 from toolpost.sources.mcp.keeping import Keeping
 from toolpost.sources.mcp.lending import Lending
+from toolpost.sources.mcp.library import Library
 from toolpost.sources.mcp.link import Link
 from toolpost.sources.mcp.links import Links
 from toolpost.sources.mcp.listing import Listing, list_tools
 from toolpost.sources.mcp.opening import Way
-from toolpost.sources.mcp.paging import list_all
-from toolpost.sources.mcp.utilities import UtilityTool, read_resource, run_utility
+from toolpost.sources.mcp.utilities import UtilityTool, run_utility
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -44,7 +44,8 @@ class McpSource:
     """One MCP server, with a session for each credential that calls it.
 
     `credential` is the one that tools are listed with. `server` is an object to talk to
-    in this process. `roots` are the folders that the server may be told of.
+    in this process. `roots` are the folders that the server may be told of. `library`
+    holds its resources and prompts.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class McpSource:
         self._links = Links(self._new_link, config.name)
         self._keeping = Keeping(self._hearing, self._connect, self._list, poll_s=config.mcp.poll_s)
         self._closed = False
+        self.library = Library(self._connect)
         self.problems: Sequence[str] = ()
 
     @property
@@ -144,24 +146,6 @@ class McpSource:
         if isinstance(output, ToolOutput):
             return output
         raise PauseSignal(output)
-
-    async def list_resources(self) -> Sequence[Mapping[str, Any]]:
-        """The resources it offers now."""
-        return await list_all(await self._connect(), "resources/list", "resources")
-
-    async def read_resource(self, uri: str, *, context: ToolContext | None = None) -> ToolOutput:
-        """One resource's content; more than one file needs the context of a call to be kept in."""
-        return await read_resource(await self._connect(), uri, lambda: cast("ToolContext", context))
-
-    async def list_prompts(self) -> Sequence[Mapping[str, Any]]:
-        """The prompts it offers now."""
-        return await list_all(await self._connect(), "prompts/list", "prompts")
-
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        """One prompt's messages, filled in."""
-        link = await self._connect()
-        raw = await link.ask("prompts/get", {"name": name, "arguments": dict(arguments)})
-        return cast("list[dict[str, Any]]", raw.get("messages") or [])
 
     async def close(self) -> None:
         """End every session; safe to call twice."""

@@ -1,0 +1,211 @@
+"""Runs the suite's client scenarios, a few at a time, and tells which of them our client passes."""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import shlex
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests import parts
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 45.0
+LISTED = re.compile(r"^  - (\S+)", re.MULTILINE)
+COLOURS = {"passed": "green", "failed": "red", "not applicable": "yellow"}
+
+Verdict = Literal["passed", "failed", "not applicable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How one scenario went; one that passed without checking anything does not apply to us."""
+
+    scenario: str
+    verdict: Verdict
+    passed: int = 0
+    checks: int = 0
+    seconds: float = 0.0
+    timed_out: bool = False
+    trouble: str = ""
+
+
+def own_client() -> str:
+    """The command of our client; `exec` leaves no shell between, so that the suite's timeout ends the client."""
+    return f"exec {shlex.join([sys.executable, str(HERE / 'driver.py')])}"
+
+
+async def list_scenarios() -> list[str]:
+    """The names of all client scenarios, in the suite's order."""
+    code, output = await _suite("list", "--client")
+    if code:
+        raise RuntimeError(f"the conformance suite could not list its scenarios: {output}")
+    return LISTED.findall(output)
+
+
+async def run_scenario(
+    name: str, *, client: str | None = None, spec_version: str | None = None, keep: Path | None = None
+) -> Result:
+    """Run one scenario; a client that was too slow gets one more chance, for a busy machine is no finding."""
+    result = await _run_once(name, client or own_client(), spec_version, keep)
+    if result.timed_out:
+        result = await _run_once(name, client or own_client(), spec_version, keep)
+    return result
+
+
+async def _run_once(name: str, client: str, spec_version: str | None, keep: Path | None) -> Result:
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        where = keep or Path(scratch)
+        wanted = ["--command", client, "--scenario", name, "--timeout", str(round(TIMEOUT_S * 1000))]
+        version = [] if spec_version is None else ["--spec-version", spec_version]
+        code, output = await _suite("client", *wanted, *version, "--output-dir", str(where))
+        checks = _newest_checks(where, name)
+    return _judge(name, code, output, checks, time.monotonic() - begun)
+
+
+def _judge(name: str, code: int, output: str, checks: list[dict[str, Any]], seconds: float) -> Result:
+    statuses = [check["status"] for check in checks]
+    passed = statuses.count("SUCCESS")
+    counted = passed + statuses.count("FAILURE") + statuses.count("WARNING")
+    verdict: Verdict = "failed" if code else "passed" if passed else "not applicable"
+    return Result(
+        scenario=name,
+        verdict=verdict,
+        passed=passed,
+        checks=counted,
+        seconds=seconds,
+        timed_out="CLIENT TIMED OUT" in output,
+        trouble=output if code else "",
+    )
+
+
+def _newest_checks(where: Path, name: str) -> list[dict[str, Any]]:
+    """The checks of a scenario's last run; its folder is named by the scenario and the time."""
+    files = sorted(where.glob(f"{name}-2*/checks.json"))
+    found: list[dict[str, Any]] = json.loads(files[-1].read_bytes()) if files else []
+    return found
+
+
+async def _suite(*arguments: str) -> tuple[int, str]:
+    """Run the suite's command to its end: its exit code, and what it said.
+
+    Tests that measure coverage leave the client out: it would start half as fast again.
+    """
+    process = await asyncio.create_subprocess_exec(  # noqa: TID251 - the suite is a program, and this is no part of the package
+        *parts.conformance(),
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=parts.ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")},
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_S + 10):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, output.decode(errors="replace")
+
+
+async def run_all(
+    names: Iterable[str], *, jobs: int, keep: Path | None, done: Callable[[Result], None]
+) -> list[Result]:
+    """Run scenarios, never more than `jobs` at a time, and tell of each as it ends."""
+    free = asyncio.Semaphore(jobs)
+
+    async def one(name: str) -> Result:
+        async with free:
+            result = await run_scenario(name, keep=keep)
+        done(result)
+        return result
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(name)) for name in names]
+    return [task.result() for task in tasks]
+
+
+def expected_failures() -> dict[str, str]:
+    """The scenarios that are known to fail, each with its reason."""
+    reasons: dict[str, str] = tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))["failing"]
+    return reasons
+
+
+def surprises(results: Iterable[Result], expected: dict[str, str]) -> list[str]:
+    """What did not go as `expected.toml` says: news of a failure, or a reason that no longer holds."""
+    lines = []
+    for result in results:
+        if result.verdict == "failed" and result.scenario not in expected:
+            lines.append(f"{result.scenario} failed:\n{result.trouble.strip()}")
+        elif result.verdict == "passed" and result.scenario in expected:
+            lines.append(f"{result.scenario} passes now: take it out of conformance/expected.toml")
+    return lines
+
+
+def summary(results: Sequence[Result]) -> str:
+    """The last line."""
+    count = sum(result.verdict == "passed" for result in results)
+    idle = [result.scenario for result in results if result.verdict == "not applicable"]
+    note = f" ({len(idle)} not applicable: {', '.join(idle)})" if idle else ""
+    return f"mcp client: {count} of {len(results)}{note}"
+
+
+def table(results: Sequence[Result], expected: dict[str, str]) -> Table:
+    """All results; names are shown whole."""
+    shown = Table(box=SIMPLE_HEAD)
+    shown.add_column("scenario", no_wrap=True, min_width=max((len(result.scenario) for result in results), default=0))
+    for heading in ("verdict", "checks", "seconds"):
+        shown.add_column(heading, no_wrap=True)
+    for result in results:
+        known = ", known" if result.verdict == "failed" and result.scenario in expected else ""
+        verdict = f"[{COLOURS[result.verdict]}]{result.verdict}{known}[/]"
+        shown.add_row(result.scenario, verdict, f"{result.passed} of {result.checks}", f"{result.seconds:.1f}")
+    return shown
+
+
+async def conform(only: str, *, jobs: int, keep: Path | None) -> int:
+    """Run what matches and tell of it; 0 when all went as expected."""
+    console = Console()
+    names = [name for name in await list_scenarios() if fnmatch(name, only)]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("scenarios", total=len(names))
+
+        def done(result: Result) -> None:
+            progress.update(bar, advance=1, description=result.scenario)
+
+        results = await run_all(names, jobs=jobs, keep=keep, done=done)
+    expected = expected_failures()
+    console.print(table(results, expected))
+    found = surprises(results, expected)
+    for line in found:
+        console.print(line, markup=False, highlight=False)
+    console.print(summary(results), markup=False, highlight=False, soft_wrap=True)
+    return 1 if found else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
+    parser.add_argument("only", nargs="?", default="*", help="the scenarios to run, with * and ? (all of them)")
+    parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time (2)")
+    parser.add_argument("--keep", type=Path, help="a folder for the suite's own records")
+    given = parser.parse_args(arguments)
+    return asyncio.run(conform(given.only, jobs=given.jobs, keep=given.keep))

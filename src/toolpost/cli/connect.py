@@ -1,0 +1,69 @@
+"""`toolpost tools connect`: one more source in the configuration."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolpost.cli.options import Config, Json, User
+from toolpost.cli.output import Output
+from toolpost.cli.session import run_command
+
+
+class Transport(StrEnum):
+    """How a server is spoken to."""
+
+    AUTO = "auto"
+    STDIO = "stdio"
+    STREAMABLE_HTTP = "streamable_http"
+    SSE = "sse"
+
+
+What = Annotated[
+    list[str],
+    typer.Argument(metavar="WHAT", help="A preset, a URL, or a command: in quotes, or its words after --."),
+]
+Name = Annotated[str | None, typer.Option("--name", help="The source's name, instead of one made from WHAT.")]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the program; NAME alone hands on your own."),
+]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="A header for each request to the URL.")
+]
+Cwd = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The folder to start the program in.")]
+Way = Annotated[Transport, typer.Option("--transport", help="How the server is spoken to.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written and started.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write and start nothing.")]
+
+
+def connect(
+    what: What,
+    name: Name = None,
+    env: Env = None,
+    header: Header = None,
+    cwd: Cwd = None,
+    transport: Way = Transport.AUTO,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    config: Config = None,
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """Add an MCP server to the configuration and see its tools.
+
+    Shows the exact command or address and asks first. Secrets are not written:
+    the configuration refers to variables, which you are told to set. Exits 1 when
+    the server cannot be connected; it is in the file then all the same.
+    """
+    from toolpost.cli.connecting import carry_out, planned
+
+    plan = planned(what, name=name, env=env or (), headers=header or (), cwd=cwd, transport=transport.value)
+
+    async def work(output: Output) -> int:
+        return await carry_out(plan, config, output, yes=yes, dry_run=dry_run)
+
+    run_command(work, as_json=json)

@@ -1,0 +1,154 @@
+"""A source shown, agreed to, written into the configuration, and tried once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from toolpost.cli.confirmation import confirm
+from toolpost.cli.output import Output
+from toolpost.cli.proposal import beside, document, lines, needed, variable_documents, write
+from toolpost.cli.target import Plan, Wanted, make_plan
+from toolpost.cli.tool_table import show_tools
+from toolpost.contracts.config import McpTransport
+from toolpost.contracts.errors import ToolConnectionError, ToolError
+from toolpost.contracts.spec import ToolSpec
+from toolpost.policy.redaction import Redactor
+from toolpost.toolbox.box import Toolbox
+from toolpost.toolbox.config_file import config_path, load_leniently, snippet
+from toolpost.toolbox.settings import Settings
+
+
+def planned(
+    what: Sequence[str],
+    *,
+    name: str | None,
+    env: Sequence[str],
+    headers: Sequence[str],
+    cwd: Path | None,
+    transport: str,
+) -> Plan | ToolError:
+    """Read the command line; what is wrong with it is raised, what cannot be had is handed on to be told."""
+    wanted = Wanted(words=what, name=name, env=env, headers=headers, cwd=cwd, transport=McpTransport(transport))
+    try:
+        return make_plan(wanted, os.environ)
+    except ToolError as error:
+        return error
+
+
+async def carry_out(plan: Plan | ToolError, config: Path | None, output: Output, *, yes: bool, dry_run: bool) -> int:
+    """Show it, ask, write it, connect it; returns the code to leave with."""
+    if isinstance(plan, ToolError):
+        raise plan
+    path = config_path(config)
+    source = beside(plan.source, path)
+    _refuse_taken(source.name, load_leniently(path, os.environ), path)
+    _show(plan, path, output)
+    if dry_run:
+        if not output.as_json:
+            output.text(snippet([source]).rstrip())
+        return _leave(output, plan, path, status="dry_run")
+    _refuse_unset(plan)
+    if not confirm(f"Write this to {path.name}, and connect it once?", yes=yes):
+        raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
+    settings = write([source], path, output, secrets=plan.secrets())
+    _tell_variables(plan, path, output)
+    return await _try(plan, settings, path, output)
+
+
+def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:
+    taken = {source.name for source in settings.all_sources()} if settings else set[str]()
+    if name in taken:
+        raise ToolError(f"{path.name} has a source named {name!r} already; give another name with --name", code="taken")
+
+
+def _refuse_unset(plan: Plan) -> None:
+    """A file that refers to a variable that is not set would be refused by every other command from then on."""
+    missing = needed([plan.source], {**os.environ, **plan.secrets()})
+    if missing:
+        unset = f"variables that are not set: {', '.join(missing)}"
+        raise ToolError(f"{unset}; set them first, or give --env {missing[0]}=...", code="variable_unset")
+
+
+def _show(plan: Plan, path: Path, output: Output) -> None:
+    """What is about to happen, for the person who has to agree; beside the JSON, if that was asked for."""
+    told = [*lines(plan.source), f"to be written to {path}"]
+    if output.as_json:
+        output.note("\n".join(told))
+    else:
+        output.text("\n".join(told))
+    for note in plan.notes:
+        output.note(note)
+
+
+def _tell_variables(plan: Plan, path: Path, output: Output) -> None:
+    for variable in plan.variables:
+        output.note(f"A secret was kept out of {path.name}: {variable.stands_for}. Set {variable.name} to it.")
+    if needed([plan.source], os.environ):
+        output.note(f"Until then {path.name} is refused by every command.")
+
+
+async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> int:
+    """Connect this source alone, keeping nothing, and show its tools."""
+    name, redactor = plan.source.name, Redactor(_values(plan))
+    async with Toolbox(settings=_alone(settings, name)) as box:
+        specs = [spec for spec in box.registry.specs() if spec.source == name]
+        error = next((state.error for state in box.report if state.name == name and not state.ok), None)
+        problems = [redactor.text(problem) for problem in box.problems]
+    for problem in problems:
+        output.note(problem)
+    if error is not None:
+        return _failed(plan, redactor.text(error), path, output)
+    if not output.as_json:
+        show_tools(specs, output)
+    return _leave(output, plan, path, status="ok", specs=specs)
+
+
+def _values(plan: Plan) -> list[str]:
+    """Everything that the server gets from variables; what it says about them may quote them."""
+    environ = {**os.environ, **plan.secrets()}
+    return [environ[name] for name in needed([plan.source], {}) if name in environ]
+
+
+def _alone(settings: Settings, name: str) -> Settings:
+    return settings.model_copy(
+        update={
+            "data_dir": None,
+            "builtins": "none",
+            "collections": {},
+            "sources": [source for source in settings.sources if source.name == name],
+            "tools": settings.tools.model_copy(update={"mcp_servers": []}),
+        }
+    )
+
+
+def _failed(plan: Plan, error: str, path: Path, output: Output) -> int:
+    output.note(f"{plan.source.name!r} is in {path.name} now, but it cannot be connected: {error}")
+    output.note("`toolpost config check` tries again; to be rid of it, delete its entry under `sources`.")
+    return _leave(output, plan, path, status="failed", error=ToolConnectionError(error))
+
+
+def _leave(
+    output: Output,
+    plan: Plan,
+    path: Path,
+    *,
+    status: str,
+    specs: Sequence[ToolSpec] = (),
+    error: ToolError | None = None,
+) -> int:
+    if output.as_json:
+        output.document(
+            {
+                "status": status,
+                "config": str(path),
+                "written": status != "dry_run",
+                "source": document(plan.source),
+                "variables": variable_documents(needed([plan.source], os.environ), plan.variables, os.environ),
+                "notes": list(plan.notes),
+                "tools": [spec.to_dict() for spec in specs],
+                "error": None if error is None else error.to_dict(),
+            }
+        )
+    return int(status == "failed")

@@ -1,0 +1,133 @@
+"""Servers of an ecosystem file, shown, agreed to and written; nothing of theirs is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolpost.cli.confirmation import confirm
+from toolpost.cli.output import Output
+from toolpost.cli.proposal import beside, document, needed, row, unpinned, variable_documents, write
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.errors import ToolError
+from toolpost.toolbox.config_file import config_path, load_leniently, snippet
+from toolpost.toolbox.ecosystem import Imported, NoServersError, read_servers, usual_places
+from toolpost.toolbox.lenient_json import UnreadableError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taking:
+    """What one file would add to another."""
+
+    file: Path
+    path: Path
+    new: list[ExternalToolConfig]
+    skipped: list[str]
+    imported: Imported
+
+    def notes(self) -> list[str]:
+        there = [f"{name}: left out, because {self.path.name} has a source of that name" for name in self.skipped]
+        return [*self.imported.notes, *there, *unpinned(self.new)]
+
+    def to_dict(self, status: str) -> dict[str, Any]:
+        missing = needed(self.new, os.environ)
+        return {
+            "status": status,
+            "file": str(self.file),
+            "config": str(self.path),
+            "written": status == "ok" and bool(self.new),
+            "sources": [document(source) for source in self.new],
+            "skipped": self.skipped,
+            "variables": variable_documents(missing, self.imported.variables, os.environ),
+            "notes": self.notes(),
+            "error": None,
+        }
+
+
+def list_found(folder: Path, output: Output) -> int:
+    """List the files that hold servers, in the working folder and in the usual places of this person."""
+    found = [_look(path) for path in usual_places(folder)]
+    listed = [item for item in found if item["servers"] or item["error"]]
+    if output.as_json:
+        output.document(listed)
+        return 0
+    if not listed:
+        output.note("No file with MCP servers in this folder or in the usual places; name one: `toolpost import FILE`.")
+        return 0
+    output.table(["File", "Servers"], [(item["file"], item["error"] or ", ".join(item["servers"])) for item in listed])
+    output.note("`toolpost import FILE` takes the servers of one over.")
+    return 0
+
+
+def take_over(file: Path, config: Path | None, output: Output, *, yes: bool, dry_run: bool) -> int:
+    """Show what a file lists and, if that is agreed to, write it; returns the code to leave with."""
+    taking = _taking(file, config_path(config))
+    _show(taking, output)
+    if dry_run:
+        if taking.new and not output.as_json:
+            output.text(snippet(taking.new).rstrip())
+        return _leave(taking, output, "dry_run")
+    if taking.new:
+        if not confirm(f"Write {_count(taking.new)} to {taking.path.name}?", yes=yes):
+            raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
+        write(taking.new, taking.path, output, secrets={})
+        _tell_what_next(taking, output)
+    return _leave(taking, output, "ok")
+
+
+def _look(path: Path) -> dict[str, Any]:
+    try:
+        names = [source.name for source in read_servers(path).sources]
+    except NoServersError:  # the settings of a program, which may well list none
+        return {"file": str(path), "servers": [], "error": None}
+    except UnreadableError as error:
+        return {"file": str(path), "servers": [], "error": str(error)}
+    return {"file": str(path), "servers": names, "error": None}
+
+
+def _taking(file: Path, path: Path) -> _Taking:
+    imported = read_servers(file)
+    settings = load_leniently(path, os.environ)
+    taken = {source.name for source in settings.all_sources()} if settings else set[str]()
+    return _Taking(
+        file=file,
+        path=path,
+        new=[beside(source, path) for source in imported.sources if source.name not in taken],
+        skipped=[source.name for source in imported.sources if source.name in taken],
+        imported=imported,
+    )
+
+
+def _show(taking: _Taking, output: Output) -> None:
+    if taking.new and not output.as_json:
+        output.table(["Source", "Command or URL", "Variables, headers", "Enabled"], map(row, taking.new))
+    for note in taking.notes():
+        output.note(note)
+    if not taking.new:
+        output.note(f"There is nothing in {taking.file} to add to {taking.path.name}.")
+
+
+def _tell_what_next(taking: _Taking, output: Output) -> None:
+    output.note(f"{_count(taking.new)} written to {taking.path.name}; nothing was started.")
+    told = {variable.name: variable.stands_for for variable in taking.imported.variables}
+    missing = needed(taking.new, os.environ)
+    for name in missing:
+        output.note(f"Set {name}: {told.get(name, f'{taking.file.name} refers to it')}.")
+    if missing:
+        output.note(f"Until then {taking.path.name} is refused by every command.")
+    else:
+        output.note("`toolpost config check` connects them.")
+
+
+def _leave(taking: _Taking, output: Output, status: str) -> int:
+    """Failed is a file that lists servers of which none can be used."""
+    if output.as_json:
+        output.document(taking.to_dict(status))
+    return int(bool(taking.imported.notes) and not taking.imported.sources)
+
+
+def _count(sources: Sequence[ExternalToolConfig]) -> str:
+    return "1 source" if len(sources) == 1 else f"{len(sources)} sources"

@@ -1,0 +1,115 @@
+"""Sources that are to be written: shown to the person who decides, with exact commands and never a value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from toolpost.cli.output import Output
+from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.toolbox.concealment import Variable, references
+from toolpost.toolbox.config_file import InsertionError, add_sources, plain
+from toolpost.toolbox.presets import unpinned_package
+from toolpost.toolbox.settings import Settings
+
+
+def is_remote(source: ExternalToolConfig) -> bool:
+    """Whether it is called at an address instead of being started here."""
+    return source.connection.lower().startswith(("http://", "https://"))
+
+
+def exact(text: str) -> str:
+    """A text on one line in which nothing hides: what cannot be seen is written as its escape."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def lines(source: ExternalToolConfig) -> Iterator[str]:
+    """The source in words."""
+    yield f"{source.name} is reached at" if is_remote(source) else f"{source.name} starts this program on this machine:"
+    yield f"  {exact(source.connection)}"
+    if source.env:
+        yield f"with the environment variables {', '.join(map(exact, source.env))}"
+    if source.headers:
+        yield f"with the headers {', '.join(map(exact, source.headers))}"
+    if source.auth_type is not AuthType.NONE:
+        yield f"with the credentials of auth_type {source.auth_type.value}"
+    if source.cwd is not None:
+        yield f"in the folder {exact(source.cwd)}"
+
+
+def row(source: ExternalToolConfig) -> tuple[str, str, str, str]:
+    """The source as a row of a table."""
+    names = [*source.env, *source.headers]
+    return (
+        source.name,
+        exact(source.connection),
+        ", ".join(map(exact, names)) or "-",
+        "yes" if source.enabled else "no",
+    )
+
+
+def document(source: ExternalToolConfig) -> dict[str, Any]:
+    """The source for programs: names of variables and headers, not their values."""
+    return {
+        "name": source.name,
+        "description": source.description,
+        "transport": source.transport.value,
+        "mcp_transport": source.mcp.transport.value,
+        "connection": source.connection,
+        "env": list(source.env),
+        "headers": list(source.headers),
+        "cwd": source.cwd,
+        "enabled": source.enabled,
+    }
+
+
+def unpinned(sources: Iterable[ExternalToolConfig]) -> Iterator[str]:
+    """What there is to say of commands that run whatever is newest."""
+    for source in sources:
+        package = None if is_remote(source) else unpinned_package(source.connection)
+        if package is not None:
+            yield f"{package} has no version, so every start runs whatever is newest; {package}@VERSION would not"
+
+
+def needed(sources: Iterable[ExternalToolConfig], environ: Mapping[str, str]) -> list[str]:
+    """The variables that the sources refer to and that are not set."""
+    named = (name for source in sources for text in _texts(plain(source)) for name in references(text))
+    return [name for name in dict.fromkeys(named) if name not in environ]
+
+
+def variable_documents(
+    names: Sequence[str], variables: Sequence[Variable], environ: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The variables for programs: what each stands for, and whether it is set."""
+    told = {variable.name: variable.stands_for for variable in variables}
+    every = dict.fromkeys([*told, *names])
+    return [{"name": name, "stands_for": told.get(name), "set": name in environ} for name in every]
+
+
+def beside(source: ExternalToolConfig, config: Path) -> ExternalToolConfig:
+    """The source with its folder as it is written in that file: relative to it, where it lies below."""
+    if source.cwd is None or references(source.cwd):
+        return source
+    folder = Path(os.path.abspath(source.cwd))  # noqa: PTH100 - resolve() would follow links that are there for a reason
+    written = folder.relative_to(config.parent) if folder.is_relative_to(config.parent) else folder
+    return source.model_copy(update={"cwd": str(written)})
+
+
+def write(sources: Sequence[ExternalToolConfig], path: Path, output: Output, *, secrets: Mapping[str, str]) -> Settings:
+    """Add sources to the file; where that is impossible a person gets the text to paste."""
+    try:
+        return add_sources(path, sources, environ={**os.environ, **secrets})
+    except InsertionError as error:
+        output.note(error.snippet.rstrip())
+        raise
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    parts = value.values() if is_object(value) else value if is_array(value) else ()
+    for part in parts:
+        yield from _texts(part)

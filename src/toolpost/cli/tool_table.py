@@ -1,0 +1,25 @@
+"""Tools as a table for people, or as one JSON document."""
+
+from __future__ import annotations
+
+from toolpost.cli.output import Output
+from toolpost.contracts.spec import ToolSpec
+
+
+def show_tools(specs: list[ToolSpec], output: Output) -> None:
+    """Show them all, and what to do next."""
+    if output.as_json:
+        output.document([spec.to_dict() for spec in specs])
+        return
+    rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
+    output.table(["Tool", "Effects", "Source", "Description"], rows)
+    output.note(f"{len(specs)} tools. `toolpost tools show NAME` tells all about one.")
+
+
+def _effects(spec: ToolSpec) -> str:
+    mark = {True: ", destructive", None: ", unknown", False: ""}[spec.safety.destructive]
+    return f"{spec.side_effects}{mark}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

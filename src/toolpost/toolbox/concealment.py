@@ -1,0 +1,207 @@
+"""Secrets that somebody wrote out, told apart from other text and put behind references such as `${GITHUB_TOKEN}`.
+
+Not a scanner: it knows names that hold secrets and the shapes of well-known keys, nothing of other texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from toolpost.schema.secrets import is_secret_name
+from toolpost.toolbox.document import MIN_SECRET
+
+# `$${NAME}` is the text `${NAME}` itself.
+REFERENCE = re.compile(r"(?<!\$)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
+
+# Names of variables and headers are shorter than those of fields, and any key among them is likely one to keep.
+_LAST_WORD = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.IGNORECASE)
+_WORDLESS = frozenset({"true", "false", "none", "null"})
+_SCHEME = re.compile(r"(?P<scheme>(?:bearer|basic|token|apikey)\s+)?(?P<secret>.*)", re.IGNORECASE | re.DOTALL)
+_NAMED_WORD = re.compile(r"(?P<before>-{0,2}(?P<name>[A-Za-z][\w.-]*)(?:=|:\s*))(?P<value>.+)", re.DOTALL)
+_OPTION = re.compile(r"-{1,2}(?P<name>[A-Za-z][\w-]*)")
+_QUERY = re.compile(r"(?P<before>[?&;](?P<name>[\w.-]+)=)(?P<secret>[^&#;\s]+)")
+_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/@:]*:)(?P<secret>[^\s/@]+)(?=@)", re.IGNORECASE)
+_KNOWN_KEY = re.compile(
+    r"""
+    (?<![A-Za-z0-9])(?P<secret>
+        -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*
+      | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*                     # a JSON web token
+      | (?:AKIA|ASIA)[0-9A-Z]{16}
+      | AIza[\w-]{30,}
+      | (?:sk|rk|pk)[-_](?:live|test|proj|ant|or|svcacct)?[-_]?[\w-]{12,}
+      | gh[pousr]_\w{16,} | github_pat_\w{16,} | glpat-[\w-]{12,}
+      | xox[abeprs]-[\w-]{10,} | xapp-[\w-]{10,}
+      | (?:hf|npm|ntn|secret|shpat|dop_v1|lin_api|figd|r8|pat|apify_api)_[A-Za-z0-9]{16,}
+      | (?:pypi|tvly|fc|nvapi|gsk|pplx)[-_][\w-]{16,}
+      | ya29\.[\w-]{16,} | SG\.[\w-]{16,}\.[\w-]{16,}
+    )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A variable that a configuration has come to need: its name, and what it stands for.
+
+    `value` is what was written out, if anything was; it is never told.
+    """
+
+    name: str
+    stands_for: str
+    value: str | None = field(default=None, repr=False)
+
+
+def references(text: str) -> list[str]:
+    """The variables that a text refers to."""
+    return [found["name"] for found in REFERENCE.finditer(text)]
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether a variable, a header or an option of this name is likely to hold a secret."""
+    return is_secret_name(name) or _LAST_WORD.search(name) is not None
+
+
+def variable_name(*parts: str) -> str:
+    """A name for a variable: `my-server` and `apiKey` become `MY_SERVER_API_KEY`."""
+    apart = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part) for part in parts)
+    words = [re.sub(r"[^A-Z0-9]+", "_", part.upper()).strip("_") for part in apart]
+    if len(words) > 1 and words[1].startswith(f"{words[0]}_"):
+        words = words[1:]
+    name = "_".join(word for word in words if word)
+    return f"V_{name}" if not name or name[0].isdigit() else name
+
+
+class Concealer:
+    """Puts the secrets of a source, or of several, behind variables; the same secret gets the same variable.
+
+    A variable of the environment that holds something else is never taken for it.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.variables: list[Variable] = []
+        self._environ = environ
+
+    def env(self, source: str, name: str, value: str, *, own_name: bool = False) -> str:
+        """The value of an environment variable; with `own_name` the new variable is called like it, if that is free."""
+        return self._named(value, name, _Place(source, name, f"env {name} of {source!r}", own_name=own_name))
+
+    def header(self, source: str, name: str, value: str) -> str:
+        """The value of a header; its scheme, such as `Bearer`, stays readable."""
+        return self._named(value, name, _Place(source, name, f"header {name} of {source!r}"))
+
+    def url(self, source: str, url: str) -> str:
+        """An address: passwords and keys in it are taken out."""
+        return self._text(url, _Place(source, "key", f"the URL of {source!r}"))
+
+    def login(self, source: str, url: str) -> tuple[str, dict[str, str]]:
+        """An address without the name and password in it, and these two apart; the password is put away."""
+        scheme, separator, rest = url.partition("://")
+        authority, slash, path = rest.partition("/")
+        who, at, host = authority.rpartition("@")
+        if not (separator and at):
+            return url, {}
+        username, _, password = who.partition(":")
+        secret = self._named(unquote(password), "password", _Place(source, "password", f"the password of {source!r}"))
+        return f"{scheme}://{host}{slash}{path}", {"username": unquote(username), "password": secret}
+
+    def words(self, source: str, words: Sequence[str]) -> list[str]:
+        """The words of a command line: what follows `--token`, what stands in `API_KEY=...`, and well-known keys."""
+        return list(self._concealed_words(source, words))
+
+    def _concealed_words(self, source: str, words: Sequence[str]) -> Iterator[str]:
+        option: str | None = None
+        for word in words:
+            named = _NAMED_WORD.fullmatch(word)
+            place = _Place(source, option or "key", f"an argument of {source!r}")
+            if option is not None and not word.startswith("-"):
+                yield self._named(word, option, place)
+            elif named is not None and "://" not in named["before"] + named["value"][:2]:
+                of = _Place(source, named["name"], f"the argument {named['name']} of {source!r}")
+                yield named["before"] + self._named(named["value"], named["name"], of)
+            else:
+                yield self._text(word, place)
+            found = _OPTION.fullmatch(word)
+            option = found["name"] if found and is_secret_variable(found["name"]) else None
+
+    def _named(self, value: str, name: str, place: _Place) -> str:
+        """A value whose name may say that all of it is a secret."""
+        if references(value) or not is_secret_variable(name) or _is_harmless(value):
+            return self._text(value, place)
+        found = _SCHEME.fullmatch(value)
+        scheme, secret = (found["scheme"] or "", found["secret"]) if found else ("", value)
+        return scheme + self._put_away(secret, place) if secret else value
+
+    def _text(self, text: str, place: _Place) -> str:
+        """A text that may hold a password or a key somewhere."""
+        if "://" in text:
+            text = _QUERY.sub(self._parameter(place), text)
+            text = _PASSWORD.sub(self._each(place.within("password")), text)
+        return _KNOWN_KEY.sub(self._each(place), text)
+
+    def _parameter(self, place: _Place) -> Callable[[re.Match[str]], str]:
+        def concealed(found: re.Match[str]) -> str:
+            of = _Place(place.source, found["name"], f"{found['name']} in {place.told}")
+            return self._each(of)(found) if is_secret_variable(found["name"]) else found[0]
+
+        return concealed
+
+    def _each(self, place: _Place) -> Callable[[re.Match[str]], str]:
+        def concealed(found: re.Match[str]) -> str:
+            if references(found["secret"]):
+                return found[0]
+            return (found.groupdict().get("before") or "") + self._put_away(found["secret"], place)
+
+        return concealed
+
+    def _put_away(self, secret: str, place: _Place) -> str:
+        same = next((known for known in self.variables if known.value == secret), None)
+        if same is not None:
+            return f"${{{same.name}}}"
+        name = next(name for name in place.names() if self._is_free(name, secret))
+        self.variables.append(Variable(name=name, stands_for=place.told, value=secret))
+        return f"${{{name}}}"
+
+    def _is_free(self, name: str, secret: str) -> bool:
+        taken = {variable.name for variable in self.variables}
+        return name not in taken and self._environ.get(name, secret) == secret
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a secret was found, and the names that its variable may have, the best first."""
+
+    source: str
+    name: str
+    told: str
+    own_name: bool = False
+
+    def within(self, part: str) -> _Place:
+        name = part if self.name == "key" else f"{self.name}_{part}"
+        return _Place(self.source, name, f"the {part} in {self.told}")
+
+    def names(self) -> Iterator[str]:
+        if self.own_name:
+            yield variable_name(self.name)
+        full = variable_name(self.source, self.name)
+        yield full
+        number = 2
+        while True:
+            yield f"{full}_{number}"
+            number += 1
+
+
+def _is_harmless(value: str) -> bool:
+    """Whether a value under a secret name is none: a word, or a file that holds it."""
+    if len(value) < MIN_SECRET or value.lower() in _WORDLESS:
+        return True
+    if "/" not in value and "\\" not in value:
+        return False
+    try:
+        return Path(value).expanduser().is_file()
+    except (OSError, RuntimeError, ValueError):
+        return False

@@ -1,0 +1,215 @@
+"""`toolpost.yaml` as a text that sources are added to; its comments and all the rest of it stay as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.errors import ConfigError
+from toolpost.toolbox.concealment import references
+from toolpost.toolbox.loading import FILE_NAME, load_settings
+from toolpost.toolbox.settings import Settings
+
+_KEY = "sources"
+_NULL = "tag:yaml.org,2002:null"
+_UNSET = "unset"  # stands in for a variable while a file is only looked at
+_WIDE = 1_000_000  # no line of a command is broken
+
+
+class InsertionError(ConfigError):
+    """A file that nothing can be added to safely; `snippet` is what a person may paste."""
+
+    error_code = "insertion_impossible"
+
+    def __init__(self, message: str, snippet: str) -> None:
+        super().__init__(message)
+        self.snippet = snippet
+
+
+def config_path(config: Path | None) -> Path:
+    """The file that a command means: the one given, else `toolpost.yaml` of the working folder, there or not."""
+    return (config or Path(FILE_NAME)).absolute()
+
+
+def load_leniently(path: Path, environ: Mapping[str, str]) -> Settings | None:
+    """The file as far as it can be known now, variables that are not set left open; None when there is no file."""
+    if not path.exists():
+        return None
+    known = {**dict.fromkeys(references(_read(path)), _UNSET), **environ}
+    try:
+        return load_settings(path, environ=known).settings
+    except ConfigError:
+        load_settings(path, environ=environ)  # What is really wrong may be the variable that is missing.
+        raise
+
+
+def add_sources(path: Path, sources: Sequence[ExternalToolConfig], *, environ: Mapping[str, str]) -> Settings:
+    """Add sources to a file, which is made if it is not there, and return what it now says.
+
+    The file is replaced in one step, after the new text was read back and found to say
+    the same as before and the new sources, and nothing else.
+    """
+    target = path.resolve()
+    before = _read(target) if target.exists() else ""
+    after = inserted(before, sources)
+    with _draft(target, after) as draft:
+        settings = _checked(draft, target, environ)
+        _replace(draft, target)
+    return settings
+
+
+def snippet(sources: Sequence[ExternalToolConfig]) -> str:
+    """The sources as YAML, under the key that they belong to."""
+    return f"{_KEY}:\n{_block(sources, 2)}"
+
+
+def inserted(text: str, sources: Sequence[ExternalToolConfig]) -> str:
+    """The text with the sources in it; InsertionError when that cannot be done without touching more."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    try:
+        place, piece, end = _insertion(text, sources)
+        after = text[:place] + piece.replace("\n", newline) + text[end:]
+        if _data(after) == _with_sources(_data(text), sources):
+            return after
+    except (yaml.YAMLError, _NoPlaceError):
+        pass
+    told = f"nothing can be added safely to {_KEY!r} as it is written there; paste the new part by hand"
+    raise InsertionError(told, snippet(sources))
+
+
+class _NoPlaceError(ValueError):
+    """There is no place in a document where a source would fit."""
+
+
+def _insertion(text: str, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
+    """Where a piece goes, the piece, and where the text that it replaces ends."""
+    root = yaml.SafeLoader(text).get_single_node()
+    if root is None or root.tag == _NULL:
+        return _at_the_end(text, snippet(sources))
+    if not isinstance(root, yaml.MappingNode) or root.flow_style or root.start_mark.column:
+        raise _NoPlaceError
+    found = [value for key, value in root.value if key.value == _KEY]
+    if not found:
+        return _at_the_end(text, snippet(sources))
+    node = found[0]
+    if isinstance(node, yaml.SequenceNode) and node.value:
+        return _in_flow(text, node, sources) if node.flow_style else _in_block(text, node, sources)
+    if isinstance(node, yaml.SequenceNode) or node.tag == _NULL:
+        return _in_nothing(text, node, sources)
+    raise _NoPlaceError
+
+
+def _at_the_end(text: str, piece: str) -> tuple[int, str, int]:
+    gap = "" if not text or text.endswith("\n") else "\n"
+    return len(text), gap + piece, len(text)
+
+
+def _in_block(text: str, node: yaml.SequenceNode, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
+    """Below the last item; comments and blank lines before the next key stay with that key."""
+    column = node.start_mark.column
+    if text[node.start_mark.index] != "-":
+        raise _NoPlaceError
+    place = node.end_mark.index
+    if place < len(text) or text.endswith("\n"):
+        place = text.rfind("\n", 0, place) + 1
+    while (line := _line_before(text, place)) is not None and _belongs_below(line, column):
+        place -= len(line)
+    gap = "" if text[:place].endswith("\n") else "\n"
+    return place, gap + _block(sources, column), place
+
+
+def _line_before(text: str, place: int) -> str | None:
+    start = text.rfind("\n", 0, place - 1) + 1
+    return text[start:place] if place > 0 and text[:place].endswith("\n") else None
+
+
+def _belongs_below(line: str, column: int) -> bool:
+    bare = line.strip()
+    return not bare or (bare.startswith("#") and len(line) - len(line.lstrip()) < max(column, 1))
+
+
+def _in_flow(text: str, node: yaml.SequenceNode, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
+    """Before the closing bracket; JSON is YAML of this style."""
+    place = node.end_mark.index - 1
+    between = text[node.value[-1].end_mark.index : place]
+    has_comma = any("," in line.partition("#")[0] for line in between.splitlines())
+    items = ", ".join(json.dumps(plain(source), ensure_ascii=False) for source in sources)
+    return place, items if has_comma else f", {items}", place
+
+
+def _in_nothing(text: str, node: yaml.Node, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
+    """In the place of `[]` or nothing; a comment behind it stays."""
+    start, end = len(text[: node.start_mark.index].rstrip()), node.end_mark.index
+    comment, _, _ = text[end:].partition("\n")
+    return start, f"{comment.rstrip()}\n{_block(sources, 2)}", min(end + len(comment) + 1, len(text))
+
+
+def plain(source: ExternalToolConfig) -> dict[str, Any]:
+    """A source as plain data, without what is the default anyway."""
+    return source.model_dump(mode="json", exclude_defaults=True)
+
+
+def _block(sources: Sequence[ExternalToolConfig], column: int) -> str:
+    dumped = yaml.safe_dump([plain(source) for source in sources], sort_keys=False, allow_unicode=True, width=_WIDE)
+    return "".join(f"{' ' * column}{line}" for line in dumped.splitlines(keepends=True))
+
+
+def _data(text: str) -> Any:
+    return yaml.safe_load(text)
+
+
+def _with_sources(data: Any, sources: Sequence[ExternalToolConfig]) -> dict[str, Any]:
+    document: dict[str, Any] = data or {}
+    return {**document, _KEY: [*(document.get(_KEY) or []), *map(plain, sources)]}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+@contextmanager
+def _draft(target: Path, text: str) -> Generator[Path]:
+    """A file beside the target, so that relative paths mean the same and one rename puts it in place."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+    try:
+        with draft.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _checked(draft: Path, target: Path, environ: Mapping[str, str]) -> Settings:
+    try:
+        settings = load_leniently(draft, environ)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(draft.name, target.name)) from None
+    if settings is None:
+        raise ConfigError(f"{target} cannot be written: its new text went missing")
+    return settings
+
+
+def _replace(draft: Path, target: Path) -> None:
+    """Put the draft in the target's place, with the target's owner and mode."""
+    if target.exists():
+        known = target.stat()
+        with suppress(PermissionError):
+            os.chown(draft, known.st_uid, known.st_gid)
+        draft.chmod(known.st_mode & 0o7777)
+    draft.replace(target)

@@ -1,0 +1,233 @@
+"""Presets: MCP servers that can be connected by a name, and the packages that they come from."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+
+POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
+    {
+        "github": ExternalToolConfig(
+            name="github",
+            transport=TransportType.MCP,
+            connection="npx -y @modelcontextprotocol/server-github",
+            auth_type=AuthType.OAUTH2_USER,
+            description="GitHub repositories, issues, pull requests",
+        ),
+        "filesystem": ExternalToolConfig(
+            name="filesystem",
+            transport=TransportType.MCP,
+            connection="npx -y @modelcontextprotocol/server-filesystem /data",
+            auth_type=AuthType.NONE,
+            description="Read/write local filesystem",
+        ),
+        "postgres": ExternalToolConfig(
+            name="postgres",
+            transport=TransportType.MCP,
+            connection="npx -y @modelcontextprotocol/server-postgres",
+            env={"DATABASE_URL": "${DATABASE_URL}"},
+            auth_type=AuthType.NONE,
+            description="Query PostgreSQL databases",
+        ),
+        "slack": ExternalToolConfig(
+            name="slack",
+            transport=TransportType.MCP,
+            connection="npx -y @modelcontextprotocol/server-slack",
+            auth_type=AuthType.OAUTH2_USER,
+            description="Slack channels, messages, users",
+        ),
+        "google-drive": ExternalToolConfig(
+            name="google-drive",
+            transport=TransportType.MCP,
+            connection="npx -y @anthropic/mcp-server-google-drive",
+            auth_type=AuthType.OAUTH2_USER,
+            description="Google Drive files and folders",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """Where a preset's server is published, in the version that was looked at.
+
+    Without a version it is published nowhere, and `advice` says what to do instead.
+    `reads` are the variables that the server looks for; `arguments` follow its name
+    on the command line.
+    """
+
+    ecosystem: Literal["npm", "PyPI"]
+    name: str
+    version: str | None
+    arguments: str = ""
+    reads: tuple[str, ...] = ()
+    description: str = ""
+    advice: str = ""
+
+    def command(self, arguments: Sequence[str] = ()) -> str:
+        """The command line that starts exactly this version, with other arguments if given."""
+        launcher = "npx -y" if self.ecosystem == "npm" else "uvx"
+        return f"{launcher} {self.name}@{self.version} {shlex.join(arguments) or self.arguments}".rstrip()
+
+
+_FETCHING = frozenset({"npx", "uvx", "bunx"})
+# The version is what is started: a name alone would start whatever its owner, or a thief of the name, publishes next.
+_POPULAR_PACKAGES = {
+    "github": Package(
+        ecosystem="npm",
+        name="@modelcontextprotocol/server-github",
+        version="2025.4.8",
+        reads=("GITHUB_PERSONAL_ACCESS_TOKEN",),
+    ),
+    "filesystem": Package(
+        ecosystem="npm", name="@modelcontextprotocol/server-filesystem", version="2026.8.31", arguments="/data"
+    ),
+    # It takes the address as an argument, and does not look at the variable itself.
+    "postgres": Package(
+        ecosystem="npm",
+        name="@modelcontextprotocol/server-postgres",
+        version="0.6.2",
+        arguments="'${DATABASE_URL}'",
+        reads=("DATABASE_URL",),
+    ),
+    "slack": Package(
+        ecosystem="npm",
+        name="@modelcontextprotocol/server-slack",
+        version="2025.4.25",
+        reads=("SLACK_BOT_TOKEN", "SLACK_TEAM_ID", "SLACK_CHANNEL_IDS"),
+    ),
+    "google-drive": Package(
+        ecosystem="npm",
+        name="@anthropic/mcp-server-google-drive",
+        version=None,
+        advice="connect the preset gdrive, or another server by its command or its URL",
+    ),
+}
+_MORE_PACKAGES = {
+    "everything": Package(
+        ecosystem="npm",
+        name="@modelcontextprotocol/server-everything",
+        version="2026.8.31",
+        description="Every feature of MCP, to try things out",
+    ),
+    "memory": Package(
+        ecosystem="npm",
+        name="@modelcontextprotocol/server-memory",
+        version="2026.8.31",
+        reads=("MEMORY_FILE_PATH",),
+        description="A knowledge graph that is kept between runs",
+    ),
+    "sequential-thinking": Package(
+        ecosystem="npm",
+        name="@modelcontextprotocol/server-sequential-thinking",
+        version="2026.8.31",
+        description="Notes for thinking step by step",
+    ),
+    "gdrive": Package(
+        ecosystem="npm",
+        name="@modelcontextprotocol/server-gdrive",
+        version="2025.1.14",
+        reads=("GDRIVE_CREDENTIALS_PATH", "GDRIVE_OAUTH_PATH"),
+        description="Google Drive files, read only",
+    ),
+    "brave-search": Package(
+        ecosystem="npm",
+        name="@brave/brave-search-mcp-server",
+        version="2.1.4",
+        reads=("BRAVE_API_KEY",),
+        description="Web search by Brave",
+    ),
+    "tavily": Package(
+        ecosystem="npm",
+        name="tavily-mcp",
+        version="0.2.22",
+        reads=("TAVILY_API_KEY",),
+        description="Web search by Tavily",
+    ),
+    "firecrawl": Package(
+        ecosystem="npm",
+        name="firecrawl-mcp",
+        version="3.22.2",
+        reads=("FIRECRAWL_API_KEY", "FIRECRAWL_API_URL"),
+        description="Web pages as text, by Firecrawl",
+    ),
+    "notion": Package(
+        ecosystem="npm",
+        name="@notionhq/notion-mcp-server",
+        version="2.5.2",
+        reads=("NOTION_TOKEN",),
+        description="Notion pages and databases",
+    ),
+    "context7": Package(
+        ecosystem="npm",
+        name="@upstash/context7-mcp",
+        version="4.1.1",
+        reads=("CONTEXT7_API_KEY",),
+        description="Current documentation of libraries",
+    ),
+    "playwright": Package(
+        ecosystem="npm", name="@playwright/mcp", version="0.0.83", description="A browser, driven by Playwright"
+    ),
+    "chrome-devtools": Package(
+        ecosystem="npm", name="chrome-devtools-mcp", version="1.11.0", description="A running Chrome and its tools"
+    ),
+    "time": Package(
+        ecosystem="PyPI", name="mcp-server-time", version="2026.10.19", description="The time, here and elsewhere"
+    ),
+    "git": Package(
+        ecosystem="PyPI", name="mcp-server-git", version="2026.10.19", description="Git repositories on this machine"
+    ),
+    "fetch": Package(
+        ecosystem="PyPI", name="mcp-server-fetch", version="2026.10.24", description="Web pages as Markdown"
+    ),
+    "duckduckgo": Package(
+        ecosystem="PyPI", name="duckduckgo-mcp-server", version="0.7.0", description="Web search by DuckDuckGo"
+    ),
+    "arxiv": Package(ecosystem="PyPI", name="arxiv-mcp-server", version="0.8.2", description="Papers on arXiv"),
+}
+
+MORE_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
+    {
+        name: ExternalToolConfig(
+            name=name, transport=TransportType.MCP, connection=package.command(), description=package.description
+        )
+        for name, package in _MORE_PACKAGES.items()
+    }
+)
+PACKAGES: Mapping[str, Package] = MappingProxyType({**_POPULAR_PACKAGES, **_MORE_PACKAGES})
+
+
+def get_preset(name: str) -> ExternalToolConfig:
+    """The preset of this name, from either table; ValueError names those that there are."""
+    found = POPULAR_MCP_SERVERS.get(name) or MORE_MCP_SERVERS.get(name)
+    if found is None:
+        raise unknown_preset(name)
+    return found
+
+
+def unknown_preset(name: str) -> ValueError:
+    """What there is to say about a name that no preset has."""
+    return ValueError(f"Unknown preset: {name}. Available: {list(PACKAGES)}")
+
+
+def pinned_preset(name: str, arguments: Sequence[str] = ()) -> ExternalToolConfig:
+    """A preset as it is to be started: in one version, and with other arguments if given."""
+    config, package = get_preset(name), PACKAGES[name]
+    if package.version is None:
+        missing = f"the package {package.name} is not on {package.ecosystem}"
+        raise ValueError(f'preset "{name}": {missing}; {package.advice}')
+    return config.model_copy(update={"connection": package.command(arguments)})
+
+
+def unpinned_package(command: str) -> str | None:
+    """The package that a command fetches in whatever version is newest, if it is one that does."""
+    words = shlex.split(command)
+    package = next((word for word in words[1:] if not word.startswith("-")), None)
+    if words[0] not in _FETCHING or package is None or "@" in package[1:] or "==" in package:
+        return None
+    return package

@@ -1,0 +1,80 @@
+"""The tools of one source in the catalog, exchanged without a gap when the source says that they changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolpost.catalog.names import canonical_name
+from toolpost.contracts.errors import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.config import ExternalToolConfig, ToolOverride
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.contracts.tool import Tool
+
+
+class Shelf:
+    """What a source has in the catalog, and what was left out of it and why."""
+
+    def __init__(
+        self, registry: ToolRegistry, config: ExternalToolConfig, overrides: Mapping[str, ToolOverride]
+    ) -> None:
+        self._registry = registry
+        self._config = config
+        self._overrides = overrides
+        self.tools: dict[str, Tool] = {}
+        self.problems: list[str] = []
+
+    @property
+    def offered(self) -> int:
+        """How many tools can be called; what an operator hides cannot."""
+        if not (self._config.overrides or self._overrides):
+            return len(self.tools)
+        return sum(not self._hides(tool) for tool in self.tools.values())
+
+    def fill(self, source: ToolSource | None, tools: Sequence[Tool], problems: Sequence[str] = ()) -> None:
+        """Make the catalog hold just these; what did not change is not touched."""
+        old, self.tools = self.tools, {}
+        self.problems = list(problems)
+        for tool in tools:
+            held = old.pop(tool.spec.name, None)
+            if held is not None and held.spec == tool.spec:
+                self.tools[tool.spec.name] = held
+            else:
+                self._add(tool, source, replaces=held is not None)
+        for gone in old.values():
+            self._remove(gone)
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self.fill(None, ())
+
+    def _add(self, tool: Tool, source: ToolSource | None, *, replaces: bool) -> None:
+        """Register one tool; a broken one is set aside and told of."""
+        name, config = tool.spec.name, self._config
+        override = self._override(tool)
+        try:
+            self._registry.register(tool, source=source, config=config, override=override, replace=replaces)
+        except ToolError as error:
+            self.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
+            return
+        self.tools[name] = tool
+
+    def _remove(self, tool: Tool) -> None:
+        override = self._override(tool)
+        if self._hides(tool):
+            self._registry.hidden.pop(tool.spec.name, None)
+            return
+        renamed = override.name if override is not None else None
+        self._registry.unregister(canonical_name(tool.spec.source, renamed) if renamed else tool.spec.name)
+
+    def _override(self, tool: Tool) -> ToolOverride | None:
+        name = tool.spec.name
+        return self._config.overrides.get(name.partition(".")[2]) or self._overrides.get(name)
+
+    def _hides(self, tool: Tool) -> bool:
+        override = self._override(tool)
+        return override is not None and override.hide

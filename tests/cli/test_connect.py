@@ -1,0 +1,321 @@
+"""`toolpost tools connect`: shown, agreed to, written, tried."""
+
+import fcntl
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.program import Done, Run, child_environment, command
+from toolpost.toolbox.presets import PACKAGES
+
+SERVER = Path(__file__).with_name("small_server.py")
+SMALL = ("--", sys.executable, str(SERVER))
+SECRET = "s3cret-of-the-small-one"
+
+
+@pytest.fixture(autouse=True)
+def _only_what_a_test_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in PACKAGES.values():
+        for name in package.reads:
+            monkeypatch.delenv(name, raising=False)
+
+
+def _sources(home: Path) -> dict[str, dict]:
+    return {source["name"]: source for source in yaml.safe_load((home / "toolpost.yaml").read_text())["sources"]}
+
+
+@pytest.mark.req("CLI-02")
+def test_a_preset_is_shown_in_one_version_and_nothing_is_written_in_a_dry_run(toolpost: Run, home: Path) -> None:
+    before = (home / "toolpost.yaml").read_text()
+    done = toolpost("tools", "connect", "github", "--dry-run")
+
+    exact = "npx -y @modelcontextprotocol/server-github@2025.4.8"
+    assert done.code == 0
+    assert f"github starts this program on this machine:\n  {exact}\n" in done.out
+    assert f"connection: {exact}\n" in done.out
+    assert "github also reads GITHUB_PERSONAL_ACCESS_TOKEN, which is not set" in done.err
+    assert (home / "toolpost.yaml").read_text() == before
+
+
+@pytest.mark.req("CLI-02")
+def test_a_server_is_written_and_its_tools_are_shown(toolpost: Run, home: Path) -> None:
+    done = toolpost("tools", "connect", "--name", "small", "--yes", *SMALL)
+
+    assert done.code == 0
+    assert "small.greet" in done.out
+    assert "Greet someone." in done.out
+    assert _sources(home)["small"] == {
+        "name": "small",
+        "transport": "mcp",
+        "connection": f"{sys.executable} {SERVER}",
+    }
+    assert "Hello, Ann!" in toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').out
+
+
+@pytest.mark.req("CLI-02")
+def test_a_secret_is_used_now_and_a_variable_is_written(
+    toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = toolpost("tools", "connect", "--env", f"SMALL_TOKEN={SECRET}", "--json", "--yes", *SMALL)
+
+    assert (done.code, done.json["status"], done.json["written"]) == (0, "ok", True)
+    assert {"small_server.greet", "small_server.has_token"} <= {tool["name"] for tool in done.json["tools"]}
+    variable = {"name": "SMALL_SERVER_SMALL_TOKEN", "stands_for": "env SMALL_TOKEN of 'small_server'", "set": False}
+    assert done.json["variables"] == [variable]
+    assert done.json["source"]["env"] == ["SMALL_TOKEN"]
+    assert _sources(home)["small_server"]["env"] == {"SMALL_TOKEN": "${SMALL_SERVER_SMALL_TOKEN}"}
+    assert "Set SMALL_SERVER_SMALL_TOKEN to it." in done.err
+    assert SECRET not in done.out + done.err + (home / "toolpost.yaml").read_text()
+
+    monkeypatch.setenv("SMALL_SERVER_SMALL_TOKEN", SECRET)
+    (home / "toolpost.yaml").write_text((home / "toolpost.yaml").read_text() + "policy: exploratory\n")
+    assert "true" in toolpost("tools", "call", "small_server.has_token").out
+
+
+def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_told(toolpost: Run, home: Path) -> None:
+    done = toolpost("tools", "connect", "--name", "small", "--env", "SMALL_TOKEN=wrong-s3cret", "--yes", *SMALL)
+    again = toolpost("tools", "connect", "no-such-program --flag", "--yes", "--json")
+
+    assert done.code == 1
+    assert "'small' is in toolpost.yaml now, but it cannot be connected" in done.err
+    assert "refused: [redacted]" in done.err
+    assert "`toolpost config check` tries again; to be rid of it, delete its entry under `sources`." in done.err
+    assert "wrong-s3cret" not in done.out + done.err
+    assert (again.code, again.json["status"], again.json["written"]) == (1, "failed", True)
+    assert again.json["error"]["error_code"] == "connection_failed"
+    assert "there is no no-such-program on the PATH" in again.err
+    assert list(_sources(home)) == ["local", "small", "no-such-program"]
+
+
+def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Path) -> None:
+    before = (home / "toolpost.yaml").read_text()
+    done = child("tools", "connect", "everything", given="y\n")
+    as_json = toolpost("tools", "connect", "everything", "--json")
+
+    assert done.code == 1
+    assert "server-everything@" in done.out
+    assert "add --yes" in done.err
+    assert (as_json.code, as_json.json["error"]["error_code"]) == (1, "confirmation_needed")
+    assert (home / "toolpost.yaml").read_text() == before
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"n\n", 1), (b"\n", 1), (b"\x03", 130)])
+def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) -> None:
+    before = (home / "toolpost.yaml").read_text()
+    done = _at_a_terminal(home, typed, "tools", "connect", "everything")
+
+    assert done.code == code
+    assert "npx -y @modelcontextprotocol/server-everything@" in done.out
+    assert (home / "toolpost.yaml").read_text() == before
+
+
+def test_a_person_at_a_terminal_may_say_yes(home: Path) -> None:
+    done = _at_a_terminal(home, b"y\n", "tools", "connect", "--name", "brief", "--", sys.executable, "-c", "pass")
+
+    assert (done.code, "cannot be connected" in done.out) == (1, True)
+    assert _sources(home)["brief"]["connection"] == f"{sys.executable} -c pass"
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "connection"),
+    [
+        (["https://mcp.linear.app/mcp"], "linear", "https://mcp.linear.app/mcp"),
+        (["http://127.0.0.1:9/mcp"], "127-0-0-1", "http://127.0.0.1:9/mcp"),
+        (["npx -y @acme/server-notes@1.2.3 'a b'"], "notes", "npx -y @acme/server-notes@1.2.3 'a b'"),
+        (["--", "npx", "-y", "@stripe/mcp@0.3.3"], "stripe", "npx -y @stripe/mcp@0.3.3"),
+        (["--", "uvx", "mcp-server-time==1"], "time", "uvx mcp-server-time==1"),
+        (["--", "docker", "run", "-i", "--rm", "mcp/github:1"], "github", "docker run -i --rm mcp/github:1"),
+        (["--", "python", "-m", "acme_tools"], "acme_tools", "python -m acme_tools"),
+        (["/opt/acme/bin/acme-mcp --all"], "acme", "/opt/acme/bin/acme-mcp --all"),
+        (["filesystem", "/srv", "/my notes"], "filesystem", "npx -y {filesystem} /srv '/my notes'"),
+    ],
+)
+def test_a_name_is_made_from_what_is_connected(toolpost: Run, what: list[str], name: str, connection: str) -> None:
+    done = toolpost("tools", "connect", "--dry-run", "--json", *what)
+
+    pinned = f"{PACKAGES['filesystem'].name}@{PACKAGES['filesystem'].version}"
+    assert done.json["source"]["name"] == name
+    assert done.json["source"]["connection"] == connection.format(filesystem=pinned)
+    assert (done.json["status"], done.json["written"], done.json["tools"]) == ("dry_run", False, [])
+
+
+def test_a_relative_path_goes_with_the_folder_that_it_is_meant_in(toolpost: Run, home: Path) -> None:
+    (home / "sub").mkdir()
+    here = toolpost("tools", "connect", "filesystem", ".", "--dry-run")
+    there = toolpost("tools", "connect", "everything", "--cwd", "sub", "--dry-run")
+
+    assert "    cwd: .\n" in here.out
+    assert "    cwd: sub\n" in there.out
+    assert f"in the folder {home / 'sub'}" in there.out
+
+
+def test_headers_and_logins_of_a_url_are_kept_out_of_the_file(toolpost: Run) -> None:
+    done = toolpost(
+        *("tools", "connect", "https://ann:zzz-login@far.example/mcp?apiKey=zzz-query", "--name", "far", "--dry-run"),
+        *("--header", "Authorization: Bearer zzz-head", "--header", "X-Team: blue", "--header", "X-Key: ${MINE}"),
+        *("--transport", "sse"),
+    )
+
+    source = yaml.safe_load(done.out[done.out.index("sources:") :])["sources"][0]
+    assert source == {
+        "name": "far",
+        "transport": "mcp",
+        "connection": "https://far.example/mcp?apiKey=${FAR_API_KEY}",
+        "headers": {"Authorization": "Bearer ${FAR_AUTHORIZATION}", "X-Team": "blue", "X-Key": "${MINE}"},
+        "auth_type": "basic",
+        "auth_config": {"username": "ann", "password": "${FAR_PASSWORD}"},
+        "mcp": {"transport": "sse"},
+    }
+    assert "zzz" not in done.out + done.err
+
+
+def test_a_variable_that_is_referred_to_must_be_set(toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (home / "toolpost.yaml").read_text()
+    done = toolpost("tools", "connect", "postgres", "--yes")
+    given = toolpost("tools", "connect", "postgres", "--env", "DATABASE_URL=postgres://a:pw-zzz@db/x", "--dry-run")
+    monkeypatch.setenv("DATABASE_URL", "postgres://db/x")
+    handed_on = toolpost("tools", "connect", "postgres", "--dry-run")
+
+    assert done.code == 1
+    assert "variables that are not set: DATABASE_URL; set them first, or give --env DATABASE_URL=..." in done.err
+    assert (home / "toolpost.yaml").read_text() == before
+    assert "'postgres://a:${POSTGRES_DATABASE_URL_PASSWORD}@db/x'" in given.out
+    assert "pw-zzz" not in given.out + given.err
+    assert "server-postgres@0.6.2 '${DATABASE_URL}'" in handed_on.out
+
+
+def test_a_preset_hands_on_the_variables_that_its_server_reads(toolpost: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_PERSONAL_ACCESS_TOKEN", "zzz-token")
+    done = toolpost("tools", "connect", "github", "--env", "EXTRA", "--dry-run")
+
+    assert "      GITHUB_PERSONAL_ACCESS_TOKEN: ${GITHUB_PERSONAL_ACCESS_TOKEN}\n      EXTRA: ${EXTRA}\n" in done.out
+    assert "zzz" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "told"),
+    [
+        ("google-drive", "preset_unavailable", "the package @anthropic/mcp-server-google-drive is not on npm"),
+        ("gthub", "preset_unknown", "Unknown preset: gthub. Available: ['github', 'filesystem', "),
+    ],
+)
+def test_what_cannot_be_had_is_told(toolpost: Run, what: str, code: str, told: str) -> None:
+    done = toolpost("tools", "connect", what, "--json")
+
+    assert (done.code, done.json["error"]["error_code"]) == (1, code)
+    assert told in done.json["error"]["message"]
+
+
+def test_a_name_that_is_taken_is_refused(toolpost: Run) -> None:
+    done = toolpost("tools", "connect", "everything", "--name", "local", "--yes")
+
+    assert done.code == 1
+    assert "toolpost.yaml has a source named 'local' already; give another name with --name" in done.err
+
+
+def test_a_package_without_a_version_is_told(toolpost: Run) -> None:
+    loose = toolpost("tools", "connect", "npx -y @acme/notes", "--dry-run")
+    fixed = toolpost("tools", "connect", "npx -y @acme/notes@1.0.0", "--dry-run")
+
+    assert "@acme/notes has no version, so every start runs whatever is newest" in loose.err
+    assert "has no version" not in fixed.err
+
+
+def test_nothing_hides_in_what_is_shown(toolpost: Run) -> None:
+    done = toolpost("tools", "connect", "--dry-run", "--", "run", "a\nenvironment: none", "\u202egood")
+
+    assert "  run 'a\\nenvironment: none' '\\u202egood'\n" in done.out
+
+
+def test_a_file_that_nothing_can_be_added_to_is_left_and_the_text_is_given(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").write_text("{policy: audit}\n")
+
+    done = toolpost("tools", "connect", "everything", "--yes")
+
+    assert done.code == 1
+    assert "paste the new part by hand" in done.err
+    assert "sources:\n  - name: everything\n" in done.err
+    assert (home / "toolpost.yaml").read_text() == "{policy: audit}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["everything", "--env", "=x"],
+        ["everything", "--env", "zzz-token"],
+        ["everything", "--header", "A: b"],
+        ["everything", "--transport", "sse"],
+        ["everything", "--cwd", "no-such-folder"],
+        ["everything", "--name", "a.b"],
+        ["https://a.example", "--header", "no colon"],
+        ["https://a.example", "--env", "A=b"],
+        ["https://a.example", "--transport", "stdio"],
+        ["https://a.example", "--header", "Authorization:", "zzz-token"],
+        ["https://", "--dry-run"],
+        ["run 'x"],
+        [""],
+    ],
+)
+def test_a_wrong_command_line_is_told(toolpost: Run, arguments: list[str]) -> None:
+    done = toolpost("tools", "connect", *arguments)
+
+    assert (done.code, done.out) == (2, "")
+    assert "Error: " in done.err
+    assert "zzz" not in done.err
+
+
+def _at_a_terminal(home: Path, typed: bytes, *arguments: str) -> Done:
+    """Run the program at a terminal of its own and type once it asks."""
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=home,
+        env=child_environment(),
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        start_new_session=True,
+        preexec_fn=_own_terminal,  # noqa: PLW1509 - it makes one system call
+    )
+    os.close(inner)
+    try:
+        shown = _read_until(outer, b"[y/N] ")
+        os.write(outer, typed)
+        shown += _read_until(outer, None)
+        return Done(process.wait(timeout=30), shown.decode(errors="replace"), "")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(timeout=30)
+        os.close(outer)
+
+
+def _own_terminal() -> None:
+    """Make the terminal the child's own, so that an interrupt key reaches it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _read_until(terminal: int, end: bytes | None) -> bytes:
+    """What is shown up to a text, or until the program is gone."""
+    shown, deadline = b"", time.monotonic() + 60
+    while end is None or end not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise TimeoutError(shown.decode(errors="replace"))
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # Linux tells this way that the other end is closed.
+            piece = b""
+        if not piece:
+            return shown
+        shown += piece
+    return shown

@@ -1,0 +1,55 @@
+"""Tools that come, change and go while the server runs."""
+
+from typing import Any
+
+import pytest
+
+from tests.mcp.programs import inquirer, until
+from toolpost import EventCode, ExternalToolConfig, Settings, Toolbox
+
+
+def toolbox(source: ExternalToolConfig) -> Any:
+    return Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[source]))
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "auto"])
+async def test_a_server_that_tells_of_changes_is_believed_at_once(protocol: str) -> None:
+    async with toolbox(inquirer(protocol=protocol)) as box:
+        await box.call("srv.grow", {"name": "extra"})
+        await until(lambda: box.registry.has("srv.extra"))
+        outcome = await box.call("srv.extra", {})
+        await box.call("srv.shrink", {"name": "extra"})
+        await until(lambda: not box.registry.has("srv.extra"))
+        gone = await box.call("srv.extra", {})
+    assert outcome.content == "done"
+    assert gone.status == "failed"
+
+
+async def test_a_server_that_tells_nothing_is_asked_as_often_as_its_own_ttl_says() -> None:
+    async with toolbox(inquirer(env={"SILENT": "1", "TTL_MS": "1000"})) as box:
+        await box.call("srv.grow", {"name": "extra"})
+        await until(lambda: box.registry.has("srv.extra"))
+
+
+async def test_a_server_without_a_ttl_is_asked_as_often_as_the_configuration_says() -> None:
+    async with toolbox(inquirer(protocol="legacy", env={"SILENT": "1"}, poll_s=1)) as box:
+        await box.call("srv.grow", {"name": "extra"})
+        await until(lambda: box.registry.has("srv.extra"))
+
+
+async def test_changes_are_told_as_events() -> None:
+    async with toolbox(inquirer()) as box:
+        await box.call("srv.grow", {"name": "extra"})
+        await until(lambda: box.registry.has("srv.extra"))
+        told = await box.store.events.read(run_id="catalog")
+    assert [(event.code, event.payload["tool_name"], event.payload["change"]) for event in told] == [
+        (EventCode.CATALOG_CHANGED, "srv.extra", "added")
+    ]
+
+
+async def test_what_did_not_change_keeps_its_place_and_its_counts() -> None:
+    async with toolbox(inquirer()) as box:
+        await box.call("srv.grow", {"name": "extra"})
+        await until(lambda: box.registry.has("srv.extra"))
+        stats = box.registry.get_stats().call_stats
+    assert stats["srv.grow"].count == 1

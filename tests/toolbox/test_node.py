@@ -1,0 +1,227 @@
+"""ToolNode: one source, a registry shared with others, errors raised."""
+
+import logging
+import shlex
+import sys
+from typing import Any
+
+import pytest
+from fastmcp import FastMCP
+from pydantic import BaseModel
+
+from toolpost import (
+    ExternalToolConfig,
+    RetryPolicy,
+    ToolAuthError,
+    ToolClientError,
+    ToolConnectionError,
+    ToolContext,
+    ToolNode,
+    ToolNodeError,
+    ToolRegistry,
+    ToolTimeoutError,
+    ToolValidationError,
+    tool,
+)
+
+SLOW = "import time; time.sleep(60)"
+
+
+def server() -> FastMCP[Any]:
+    """A server in this process."""
+    made: FastMCP[Any] = FastMCP("math")
+    received: list[dict[str, Any]] = []
+
+    @made.tool
+    def add(a: int, b: int = 5) -> int:
+        """Add two numbers."""
+        received.append({"a": a, "b": b})
+        return a + b
+
+    @made.tool
+    def mul(a: int, b: int) -> int:
+        return a * b
+
+    @made.tool(annotations={"readOnlyHint": True})
+    def nothing() -> str:
+        return "nothing"
+
+    @made.tool
+    def fail() -> None:
+        raise ValueError("it broke")
+
+    return made
+
+
+def node(registry: ToolRegistry | None = None, **options: Any) -> ToolNode:
+    config = ExternalToolConfig(name="math", transport="mcp", connection="memory:server", **options)
+    return ToolNode(config=config, registry=registry or ToolRegistry(), server=server())
+
+
+def command(code: str, **options: Any) -> ToolNode:
+    connection = shlex.join([sys.executable, "-c", code])
+    config = ExternalToolConfig(name="srv", transport="mcp", connection=connection, **options)
+    return ToolNode(config=config, registry=ToolRegistry())
+
+
+@pytest.mark.req("NODE-01", "NODE-02")
+def test_a_node_has_a_configuration_a_shared_registry_and_hides_the_rest() -> None:
+    made = node(auth_type="bearer", auth_config={"token": "s3cret"})
+    assert made.auth_manager is None
+    assert "s3cret" not in repr(made)
+    assert "_open" not in repr(made)
+
+
+@pytest.mark.req("NODE-03", "NODE-04", "NODE-05", "CONV-01", "CONV-11", "CONV-13")
+async def test_connecting_twice_is_connecting_once_and_fills_the_registry() -> None:
+    registry = ToolRegistry()
+    made = node(registry)
+    await made.connect()
+    await made.connect()
+    assert [spec.name for spec in registry.specs()][:4] == ["math.add", "math.mul", "math.nothing", "math.fail"]
+    assert made.get_tools() == registry.list()
+    await made.close()
+
+
+@pytest.mark.req("NODE-07")
+def test_tools_of_a_node_that_is_not_connected_are_an_error() -> None:
+    with pytest.raises(ToolNodeError, match="ToolNode 'math' not connected"):
+        node().get_tools()
+
+
+@pytest.mark.req("NODE-08", "NODE-09", "NODE-12", "RES-06")
+async def test_each_tool_is_called_by_its_full_or_its_bare_name() -> None:
+    async with node() as made:
+        assert await made.call("math.add", {"a": 1, "b": 2}, ToolContext(user_id="ann")) == {"result": 3}
+        assert await made.call("mul", {"a": 3, "b": 4}) == {"result": 12}
+
+
+@pytest.mark.req("NODE-12")
+async def test_tools_that_are_run_by_themselves_run_themselves() -> None:
+    async with node() as made:
+        results = {t.spec.name: await t.execute({"a": 3, "b": 4}, ToolContext()) for t in made.get_tools()[:2]}
+    assert {name: result.result for name, result in results.items()} == {
+        "math.add": {"result": 7},
+        "math.mul": {"result": 12},
+    }
+
+
+@pytest.mark.req("NODE-10")
+async def test_closing_twice_is_fine_and_takes_the_tools_out_of_the_registry() -> None:
+    registry = ToolRegistry()
+    made = node(registry)
+    await made.connect()
+    await made.close()
+    await made.close()
+    assert registry.list() == []
+    await made.connect()
+    assert await made.call("mul", {"a": 2, "b": 2}) == {"result": 4}
+    await made.close()
+
+
+@pytest.mark.req("CONV-04")
+async def test_a_tool_says_where_it_comes_from_and_what_is_known_of_its_effects() -> None:
+    registry = ToolRegistry()
+    async with node(registry):
+        add, nothing = registry.find("math.add").spec, registry.find("math.nothing").spec
+    assert add.description == "Add two numbers."
+    assert add.side_effects == "external"
+    assert add.tags == ("mcp", "math")
+    assert add.extra["source"] == "mcp"
+    assert add.extra["namespace"] == "math"
+    assert (nothing.side_effects, nothing.description) == ("read", "")
+
+
+@pytest.mark.req("CONV-03", "CONV-13")
+async def test_a_name_that_is_taken_stops_the_node() -> None:
+    registry = ToolRegistry()
+    async with node(registry):
+        before = registry.list()
+        with pytest.raises(ToolNodeError, match=r"Tool name collision for 'math\.add'"):
+            await node(registry).connect()
+        assert registry.list() == before
+
+
+class Sum(BaseModel):
+    a: int
+    b: int | None = None
+
+
+@pytest.mark.req("DEF-05", "CONV-06")
+async def test_what_a_model_left_unset_is_not_sent() -> None:
+    async with node() as made:
+        assert await made.call("add", Sum(a=1)) == {"result": 6}
+
+
+@pytest.mark.req("CONV-07")
+async def test_a_tool_without_parameters_takes_an_empty_object_and_nothing_else() -> None:
+    async with node() as made:
+        assert await made.call("nothing", {}) == {"result": "nothing"}
+        with pytest.raises(ToolValidationError):
+            await made.call("nothing", {"data": None})
+
+
+@pytest.mark.req("DEF-07", "KMCP-04", "RES-04")
+async def test_what_a_tool_reports_as_an_error_is_raised() -> None:
+    async with node() as made:
+        with pytest.raises(ToolClientError, match="it broke"):
+            await made.call("fail", {})
+
+
+@pytest.mark.req("KMCP-04", "RES-04")
+async def test_a_connection_that_cannot_be_made_is_raised_with_what_the_server_wrote() -> None:
+    made = command("import sys; sys.exit('no licence')")
+    with pytest.raises(ToolConnectionError, match="no licence"):
+        await made.connect()
+
+
+@pytest.mark.req("NODE-05", "RES-03")
+async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
+    made = command(SLOW, connect_timeout_s=0.3)
+    with pytest.raises(ToolConnectionError, match=r"no answer within 0\.3 s"):
+        await made.connect()
+
+
+@pytest.mark.req("AUTHS-05", "AUTHS-06")
+async def test_a_variable_that_is_not_set_stops_the_node_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    made = node(auth_type="bearer", auth_config={"token": "${NO_SUCH_TOKEN}"})
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(ToolAuthError, match="Missing required environment variable 'NO_SUCH_TOKEN' for ToolNode 'math'"),
+    ):
+        await made.connect()
+    assert "NO_SUCH_TOKEN" in caplog.text
+    assert "math" in caplog.text
+
+
+@pytest.mark.req("RES-03")
+async def test_each_call_is_bounded_by_the_timeout_of_the_source() -> None:
+    slow: FastMCP[Any] = FastMCP("slow")
+
+    @slow.tool
+    async def wait() -> str:
+        import asyncio  # noqa: PLC0415
+
+        await asyncio.sleep(30)
+        return "late"
+
+    config = ExternalToolConfig(
+        name="slow", transport="mcp", connection="memory:x", timeout_s=1, retry_policy=RetryPolicy(max_attempts=1)
+    )
+    async with ToolNode(config=config, registry=ToolRegistry(), server=slow) as made:
+        with pytest.raises(ToolTimeoutError):
+            await made.call("wait", {})
+
+
+async def test_native_tools_and_external_ones_share_the_registry() -> None:
+    @tool(side_effects="pure")
+    def native(a: int) -> int:
+        return a
+
+    registry = ToolRegistry()
+    registry.register(native)
+    async with node(registry):
+        assert [spec.name for spec in registry.specs()][:2] == ["native", "math.add"]
