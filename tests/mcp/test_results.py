@@ -224,10 +224,10 @@ async def test_credentials_refused_at_the_door_are_told(tmp_path: Path, way: str
     assert "401" in state.error
 
 
-@pytest.mark.parametrize("way", HTTP)
+@pytest.mark.parametrize(("way", "headers"), [(HTTP[0], {"Retry-After": "1"}), (HTTP[1], {})])
 @pytest.mark.req("RES-08")
-async def test_a_server_that_asks_for_air_is_given_it(tmp_path: Path, way: str) -> None:
-    refuse = [{"status": 429, "method": "tools/call", "times": 1, "headers": {"Retry-After": "1"}}]
+async def test_a_server_that_asks_for_air_is_given_it(tmp_path: Path, way: str, headers: dict[str, str]) -> None:
+    refuse = [{"status": 429, "method": "tools/call", "times": 1, "headers": headers}]
     with rogue_by(way, tmp_path, tool("look", safe=True), refuse=refuse) as rogue:
         async with toolbox(config_by(way, rogue)) as box:
             outcome = await box.call("srv.look")
@@ -286,7 +286,7 @@ async def test_a_status_is_retried_only_if_it_is_on_the_list(tmp_path: Path, ret
 
 
 @pytest.mark.parametrize("way", ["http-legacy-sse", "http-modern-json", "sse"])
-@pytest.mark.req("DEF-02", "NODE-11")
+@pytest.mark.req("NODE-11")
 async def test_credentials_and_headers_travel_with_every_request(tmp_path: Path, way: str) -> None:
     secret: dict[str, Any] = {"auth_type": "bearer", "auth_config": {"token": "t-7"}, "headers": {"X-Team": "blue"}}
     with rogue_by(way, tmp_path, tool("look")) as rogue:

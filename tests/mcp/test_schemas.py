@@ -117,18 +117,25 @@ async def test_odd_schemas_are_kept_whole_and_arguments_travel_untouched(tmp_pat
 
 @pytest.mark.req("PMCP-05", "PMCP-07", "PMCP-11")
 async def test_a_model_is_shown_the_servers_own_schema_under_a_name_it_accepts(tmp_path: Path) -> None:
+    @native_tool(side_effects="read")
+    async def native() -> int:
+        return 1
+
     schema = ODD["recursive"][0]
-    rogue = Rogue(tmp_path, tool("walk", schema, description="Walk a tree."))
-    async with toolbox(rogue.config()) as box:
+    rogue = Rogue(tmp_path, tool("walk", schema, description="Walk a tree.", safe=True))
+    async with toolbox(rogue.config(), tools=[native]) as box:
         (shown,) = (one for one in box.registry.to_llm_tools() if one.name == "srv__walk")
         outcome = await box.call("srv__walk", ODD["recursive"][1])
         category = box.registry.find("srv.walk").spec.category
+        runs = [outcome.run_id, (await box.call("native")).run_id]
+        told = [[event.code for event in await box.events(run_id=run_id)] for run_id in runs]
     assert shown.parameters == schema
     assert "Walk a tree." in shown.description
     assert (category, outcome.status) == ("mcp", "completed")
+    assert told[0] == told[1]
 
 
-@pytest.mark.req("RES-06", "CONV-01")
+@pytest.mark.req("CONV-01")
 async def test_odd_tool_names_are_made_callable_and_the_server_hears_its_own(tmp_path: Path) -> None:
     odd = ["with space", "a.b.c", "slash/ed", "grüße", "x" * 100, "UPPER", "-", "_"]
     rogue = Rogue(tmp_path, *map(tool, odd), name="s")
@@ -334,13 +341,13 @@ async def test_a_command_line_is_split_and_gets_its_own_environment_and_nothing_
 ) -> None:
     monkeypatch.setenv("OUR_SECRET", "hush")
     rogue = Rogue(tmp_path, tool("echo"), name="with-dash")
-    config = rogue.config(env={"TOKEN_OF_MINE": "t 7"}, cwd=str(tmp_path))
+    config = rogue.config(env={"TOKEN_OF_MINE": "t ${OUR_SECRET}"}, cwd=str(tmp_path))
     config = config.model_copy(update={"connection": f"{config.connection} --mode 'two words'"})
     async with toolbox(config) as box:
         outcome = await box.call("with-dash.echo")
     (started,) = rogue.received("(started)")
     assert outcome.status == "completed"
     assert started["argv"][-2:] == ["--mode", "two words"]
-    assert started["env"]["TOKEN_OF_MINE"] == "t 7"
+    assert started["env"]["TOKEN_OF_MINE"] == "t hush"
     assert "OUR_SECRET" not in started["env"]
     assert started["cwd"] == str(tmp_path)

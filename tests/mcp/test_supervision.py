@@ -315,7 +315,7 @@ async def test_a_node_that_cannot_connect_says_so_leaves_nothing_behind_and_can_
         assert (await node.call("echo", {}))["name"] == "echo"
 
 
-@pytest.mark.req("RES-03", "RES-04", "NODE-08")
+@pytest.mark.req("RES-03", "RES-04")
 async def test_a_node_raises_what_went_wrong_and_cancellation_as_it_is(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("hang", do={"hang": True}), tool("pay", do={"exit": 1}), tool("echo"))
     async with ToolNode(config=rogue.config(timeout_s=1), registry=ToolRegistry()) as node:

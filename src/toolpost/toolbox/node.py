@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,26 +34,30 @@ class ToolNode:
     auth_manager: CredentialProvider | None = None
     server: Any = None
     _open: Standalone | None = field(default=None, init=False, repr=False)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
     async def connect(self, ctx: ToolContext | None = None) -> None:
         """Connect and register the tools; nothing happens when it is connected already."""
-        if self._open is not None:
-            return
+        async with self._turn:
+            if self._open is None:
+                self._open = await self._opened()
+
+    async def _opened(self) -> Standalone:
         name = self.config.name
         opened = Standalone(
             self.registry,
             servers={name: self.server} if self.server is not None else None,
             credentials={name: self.auth_manager} if self.auth_manager is not None else None,
         )
-        self._open = opened
         try:
             await opened.sources.load(self.config.model_copy(update={"enabled": True, "required": True}))
             self._refuse_collisions(opened)
         except BaseException as error:
-            await self.close()
+            await _taken_down(opened)
             if isinstance(error, ConfigError) and error.__cause__ is not None:
                 raise error.__cause__ from None
             raise
+        return opened
 
     def _refuse_collisions(self, opened: Standalone) -> None:
         """A name that is taken is a mistake of whoever joined the two; a bad schema is the server's alone."""
@@ -93,11 +98,10 @@ class ToolNode:
 
     async def close(self) -> None:
         """Disconnect, and take the tools out of the registry; safe to call twice."""
-        opened, self._open = self._open, None
-        if opened is None:
-            return
-        opened.sources.withdraw()
-        await opened.close()
+        async with self._turn:
+            opened, self._open = self._open, None
+            if opened is not None:
+                await _taken_down(opened)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -107,3 +111,9 @@ class ToolNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _taken_down(opened: Standalone) -> None:
+    """Take the tools out of the registry, then close what they came from."""
+    opened.sources.withdraw()
+    await opened.close()

@@ -41,7 +41,7 @@ class Links:
         self._make = make
         self._name = name
         self._slots: dict[str, _Slot] = {}
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: dict[Link, asyncio.Task[None]] = {}
         self._closed = False
 
     async def get(self, credential: Credential) -> Link:
@@ -101,9 +101,8 @@ class Links:
         """Let go of a dead session; nobody waits for that."""
         link, slot.link = slot.link, None
         if link is not None:
-            task = asyncio.get_running_loop().create_task(link.retire())
-            self._retiring.add(task)
-            task.add_done_callback(self._retiring.discard)
+            task = self._retiring[link] = asyncio.get_running_loop().create_task(link.retire())
+            task.add_done_callback(lambda _: self._retiring.pop(link, None))
 
     async def _make_room(self) -> None:
         """Close the session that was idle for longest, when there are too many."""
@@ -124,11 +123,12 @@ class Links:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        links = [slot.link for slot in self._slots.values() if slot.link is not None]
+        links = [*(slot.link for slot in self._slots.values() if slot.link is not None), *self._retiring]
+        retiring = list(self._retiring.values())
         await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
-        for retiring in self._retiring:
-            retiring.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        for last in retiring:
+            last.cancel()
+        await asyncio.gather(*retiring, return_exceptions=True)
         self._slots.clear()
 
 
