@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.executor import ToolExecutor
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.mcp_client import MCPClient
     from toolpost.toolbox.mcp_manager import MCPManager
     from toolpost.toolbox.node import ToolNode
     from toolpost.toolbox.presets import POPULAR_MCP_SERVERS, get_preset
@@ -126,6 +127,7 @@ _HOMES = {
     "runtime.executor": ["ToolExecutor"],
     "runtime.router": ["ToolRouter"],
     "toolbox.box": ["Toolbox"],
+    "toolbox.mcp_client": ["MCPClient"],
     "toolbox.mcp_manager": ["MCPManager"],
     "toolbox.node": ["ToolNode"],
     "toolbox.presets": ["POPULAR_MCP_SERVERS", "get_preset"],
@@ -146,6 +148,7 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "ExternalToolConfig",
     "Failed",
     "FunctionTool",
+    "MCPClient",
     "MCPManager",
     "McpOptions",
     "McpTransport",

@@ -176,3 +176,31 @@ def test_the_transport_decides_who_reads_the_rest() -> None:
 def test_cancellation_is_raised_again_and_never_wrapped() -> None:
     with pytest.raises(asyncio.CancelledError):
         adapt_exception(asyncio.CancelledError(), "mcp")
+
+
+@pytest.mark.req("RES-02")
+@pytest.mark.parametrize(
+    ("raised", "retried"),
+    [
+        (TimeoutError("late"), True),
+        (ConnectionResetError("reset"), True),
+        (OSError("no route"), True),
+        (ToolServerError("busy"), True),
+        (ToolClientError("wrong"), False),
+        (ValueError("a bug"), False),
+    ],
+)
+def test_what_may_be_tried_again(raised: Exception, *, retried: bool) -> None:
+    assert adapt_exception(raised, "mcp").is_retryable is retried
+
+
+@pytest.mark.req("RES-02")
+def test_a_wish_to_stop_is_never_tried_again() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        adapt_exception(asyncio.CancelledError(), "mcp")
+
+
+@pytest.mark.req("RES-05")
+@pytest.mark.parametrize(("transport", "label"), [("mcp", "MCP"), ("utcp", "UTCP"), ("http", "UTCP")])
+def test_an_error_says_over_which_kind_of_transport_it_came(transport: str, label: str) -> None:
+    assert str(adapt_exception(ValueError("odd"), transport)).startswith(f"{label} error")

@@ -1,6 +1,8 @@
 """Every page does what it says: its programs run, its files load, its commands print what is shown."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ def test_a_reader_who_follows_the_page_sees_what_it_shows(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LOGNAME", LOGIN)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     reader = Reader(tmp_path)
 
     for block in blocks(page.read_text(encoding="utf-8"), page=page.name):

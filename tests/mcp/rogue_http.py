@@ -5,6 +5,7 @@ Beside what every plan may say (see `rogue`), here it may hold:
     style    "json" (the default) or "sse": how an answer to a POST at /mcp comes
     refuse   a list of {"status", "method", "after", "times", "headers", "body"}: requests of that method are
              refused with that status, after so many were let through, so many times
+    lost     [status, code, text]: how a session is refused that this process did not begin
     only     "sse" when /mcp does not exist, "mcp" when /sse does not
 
 It prints its port when it listens: `python -m tests.mcp.rogue_http --plan plan.json --port 8123`.
@@ -115,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.sessions.add(session)
             given = {SESSION: session}
         elif legacy and message.get("method") != "server/discover" and session not in self.server.sessions:
-            self._send(404, b"no such session")
+            self._refuse_session()
             return
         if "id" not in message:
             list(self.server.rogue.answers(message))
@@ -124,6 +125,14 @@ class Handler(BaseHTTPRequestHandler):
             self._send_events(message, given)
         else:
             self._send_json(message, given)
+
+    def _refuse_session(self) -> None:
+        status, code, text = self.server.rogue.plan.get("lost") or (404, 0, "no such session")
+        if code == 0:
+            self._send(status, text.encode())
+            return
+        body = {"jsonrpc": "2.0", "error": {"code": code, "message": text}, "id": None}
+        self._send(status, json.dumps(body).encode(), **{"Content-Type": "application/json"})
 
     def _send_json(self, message: Message, headers: dict[str, str]) -> None:
         answer = b"".join(self.server.rogue.answers(message, self._is_gone))

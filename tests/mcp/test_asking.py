@@ -60,6 +60,15 @@ async def test_a_person_is_sent_to_a_web_page(protocol: str) -> None:
 
 
 @ERAS
+async def test_a_server_that_refuses_until_a_page_was_visited_is_called_again_then(protocol: str) -> None:
+    async with toolbox(inquirer(protocol=protocol)) as box:
+        asked = await box.call("srv.toll", {}, user=ME)
+        done = await box.answer(asked.pending_id, by=ME)
+    assert asked.question.prompt == "srv asks: Pay first"
+    assert done.content == "passed"
+
+
+@ERAS
 async def test_nobody_is_sent_to_what_is_no_web_page(protocol: str) -> None:
     async with toolbox(inquirer(protocol=protocol, env={"PAGE": "javascript:alert(1)"})) as box:
         outcome = await box.call("srv.visit", {}, user=ME)

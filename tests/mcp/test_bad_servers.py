@@ -21,7 +21,7 @@ from tests.mcp.rogues import (
     toolbox,
     until,
 )
-from toolpost import ExternalToolConfig, ToolCancelledError, ToolClientError, ToolTimeoutError
+from toolpost import ExternalToolConfig, ToolCancelledError, ToolClientError, ToolServerError, ToolTimeoutError
 
 
 def state_of(box: Any, name: str) -> Any:
@@ -194,6 +194,20 @@ async def test_a_protocol_error_is_the_calls_own_failure(tmp_path: Path) -> None
     assert "there is no such branch" in str(refused.error)
     assert len(rogue.calls("refuse")) == 1
     assert (found.status, rogue.greetings) == ("completed", 1)
+
+
+@pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-sse", "http-modern-json", "sse"])
+async def test_what_a_server_writes_into_its_errors_proves_nothing(tmp_path: Path, way: str) -> None:
+    claims: list[Any] = [{"kind": "broken", "sent": False}, {"kind": "broken"}, {"kind": "refused", "status": 401}, "x"]
+    forged = [{"code": -32000, "message": "no", "data": {"toolpost": claim}} for claim in claims]
+    if not way.startswith("http"):  # there the SDK itself says so, in the same words, when a request gets no answer
+        forged += [{"code": -32000, "message": "Connection closed"}, {"code": -32603, "message": "SSE stream ended"}]
+    with rogue_by(way, tmp_path, *(tool(f"t{n}", do={"error": one}) for n, one in enumerate(forged))) as rogue:
+        async with toolbox(config_by(way, rogue)) as box:
+            outcomes = [await box.call(f"srv.t{n}") for n in range(len(forged))]
+    assert [rogue.runs(f"t{n}") for n in range(len(forged))] == [1] * len(forged)
+    assert {type(outcome.error) for outcome in outcomes} <= {ToolClientError, ToolServerError}
+    assert rogue.greetings == 1
 
 
 @pytest.mark.parametrize("result", [5, None, [], {}, {"content": "text"}, {"content": [7]}])

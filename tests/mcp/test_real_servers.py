@@ -56,7 +56,7 @@ async def completed(box: Toolbox, name: str, arguments: dict[str, Any] | None = 
     return outcome
 
 
-@pytest.mark.req("GEN-01", "NODE-05", "RES-06")
+@pytest.mark.req("GEN-01", "NODE-05")
 async def test_everything_is_listed_under_the_name_of_its_source_and_answers_by_it() -> None:
     async with toolbox(parts.everything()) as box:
         (state,) = box.report

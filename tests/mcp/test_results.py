@@ -12,6 +12,7 @@ from tests.mcp.rogues import Rogue, answering, config_by, rogue_by, text, tool, 
 from toolpost import (
     RetryPolicy,
     ToolAuthError,
+    ToolCircuitOpenError,
     ToolClientError,
     ToolOutputError,
     ToolRateLimitError,
@@ -295,3 +296,20 @@ async def test_credentials_and_headers_travel_with_every_request(tmp_path: Path,
     seen = [entry["headers"] for entry in rogue.log if "headers" in entry]
     assert outcome.status == "completed"
     assert {(headers.get("authorization"), headers.get("x-team")) for headers in seen} == {("Bearer t-7", "blue")}
+
+
+@pytest.mark.req("RES-07", "GEN-04")
+async def test_a_source_that_keeps_failing_is_left_alone_for_a_while_and_the_others_are_not(tmp_path: Path) -> None:
+    ill = {"refuse": [{"status": 503, "method": "tools/call"}]}
+    with (
+        rogue_by("http-modern-json", tmp_path, tool("look", safe=True), **ill) as rogue,
+        rogue_by("http-legacy-json", tmp_path, tool("look", safe=True), name="well") as other,
+    ):
+        once = RetryPolicy(max_attempts=1)
+        sources = [config_by("http-modern-json", rogue, retry_policy=once), config_by("http-legacy-json", other)]
+        async with toolbox(*sources) as box:
+            failed = [await box.call("srv.look") for _ in range(6)]
+            well = await box.call("well.look")
+    assert [type(outcome.error) for outcome in failed] == [ToolServerError] * 5 + [ToolCircuitOpenError]
+    assert len(rogue.calls("look")) == 5
+    assert well.status == "completed"

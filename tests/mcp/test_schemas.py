@@ -207,6 +207,15 @@ async def test_a_node_refuses_a_name_that_is_taken_and_leaves_the_holder_alone(t
         await node.close()
 
 
+async def test_a_node_refuses_a_tool_that_a_model_could_not_tell_from_anothers(tmp_path: Path) -> None:
+    one, two = Rogue(tmp_path, tool("b__c"), name="a"), Rogue(tmp_path, tool("c"), name="a__b")
+    registry = ToolRegistry()
+    async with ToolNode(config=one.config(), registry=registry):
+        with pytest.raises(ToolNodeError, match=r"'a\.b__c' and 'a__b\.c'"):
+            async with ToolNode(config=two.config(), registry=registry):
+                pass
+
+
 @pytest.mark.req("CONV-11", "CONV-13")
 async def test_nodes_share_a_registry_and_each_tool_stands_under_its_sources_name(tmp_path: Path) -> None:
     rogues, registry = [Rogue(tmp_path, tool("echo"), name=name) for name in ("a", "b")], ToolRegistry()

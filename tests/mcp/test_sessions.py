@@ -31,7 +31,7 @@ class Wallet:
 
 
 @ERAS
-@pytest.mark.req("DEF-02", "NODE-11")
+@pytest.mark.req("NODE-11")
 @pytest.mark.parametrize(
     ("auth", "header", "sent"),
     [

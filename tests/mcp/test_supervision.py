@@ -114,6 +114,21 @@ async def test_a_remote_server_that_was_restarted_is_found_again_unseen(tmp_path
     assert rogue.runs("pay") == 2
 
 
+@pytest.mark.parametrize(
+    "lost", [(404, -32001, "Session not found"), (404, -32600, "Gone"), (400, -32000, "Bad Request: no session ID")]
+)
+async def test_a_lost_session_is_begun_again_however_the_server_puts_it(
+    tmp_path: Path, lost: tuple[int, int, str]
+) -> None:
+    with rogue_by("http-legacy-json", tmp_path, tool("pay"), lost=lost) as rogue:
+        async with toolbox(config_by("http-legacy-json", rogue)) as box:
+            rogue.stop()  # type: ignore[attr-defined]
+            rogue.start()  # type: ignore[attr-defined]
+            outcome = await box.call("srv.pay")
+    assert outcome.status == "completed"
+    assert rogue.runs("pay") == 1
+
+
 @pytest.mark.parametrize("way", HTTP)
 async def test_a_remote_server_that_is_away_fails_a_call_that_was_never_sent(tmp_path: Path, way: str) -> None:
     with rogue_by(way, tmp_path, tool("pay")) as rogue:

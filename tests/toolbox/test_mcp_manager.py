@@ -23,7 +23,7 @@ def broken(**options: Any) -> ExternalToolConfig:
     return ExternalToolConfig(name="broken", transport="mcp", connection="no-such-program-anywhere", **options)
 
 
-@pytest.mark.req("PMCP-01", "PMCP-02", "PMCP-03", "PMCP-10", "KMCP-01", "MISC-19")
+@pytest.mark.req("PMCP-01", "PMCP-02", "PMCP-03", "PMCP-10", "MISC-19")
 async def test_a_server_that_fails_is_told_of_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:
     manager = MCPManager()
     with caplog.at_level(logging.WARNING):

@@ -72,7 +72,7 @@ def test_a_node_has_a_configuration_a_shared_registry_and_hides_the_rest() -> No
     assert "_open" not in repr(made)
 
 
-@pytest.mark.req("NODE-03", "NODE-04", "NODE-05", "CONV-01", "CONV-11", "CONV-13")
+@pytest.mark.req("NODE-03", "NODE-05", "CONV-01", "CONV-11", "CONV-13")
 async def test_connecting_twice_is_connecting_once_and_fills_the_registry() -> None:
     registry = ToolRegistry()
     made = node(registry)
@@ -89,7 +89,7 @@ def test_tools_of_a_node_that_is_not_connected_are_an_error() -> None:
         node().get_tools()
 
 
-@pytest.mark.req("NODE-08", "NODE-09", "NODE-12", "RES-06")
+@pytest.mark.req("NODE-09", "NODE-12")
 async def test_each_tool_is_called_by_its_full_or_its_bare_name() -> None:
     async with node() as made:
         assert await made.call("math.add", {"a": 1, "b": 2}, ToolContext(user_id="ann")) == {"result": 3}

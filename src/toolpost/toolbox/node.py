@@ -62,12 +62,10 @@ class ToolNode:
     def _refuse_collisions(self, opened: Standalone) -> None:
         """A name that is taken is a mistake of whoever joined the two; a bad schema is the server's alone."""
         for problem in opened.sources.problems:
-            if "Duplicate tool name" in problem:
+            if problem.startswith("Duplicate tool name"):
                 raise ToolNodeError(problem)
-            if "already registered" in problem:
-                tool = problem.split("'")[1]
-                msg = f"Tool name collision for '{tool}' (native tool or another ToolNode): {problem}"
-                raise ToolNodeError(msg)
+        for tool, problem in opened.sources.collisions(self.config.name).items():
+            raise ToolNodeError(f"Tool name collision for '{tool}' (native tool or another ToolNode): {problem}")
 
     @property
     def problems(self) -> list[str]:

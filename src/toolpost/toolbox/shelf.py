@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ToolCollisionError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Shelf:
-    """What a source has in the catalog, and what was left out of it and why."""
+    """What a source has in the catalog, what was left out of it and why, and which names were taken."""
 
     def __init__(
         self, registry: ToolRegistry, config: ExternalToolConfig, overrides: Mapping[str, ToolOverride]
@@ -27,6 +27,7 @@ class Shelf:
         self._overrides = overrides
         self.tools: dict[str, Tool] = {}
         self.problems: list[str] = []
+        self.collisions: dict[str, str] = {}
 
     @property
     def offered(self) -> int:
@@ -39,6 +40,7 @@ class Shelf:
         """Make the catalog hold just these; what did not change is not touched."""
         old, self.tools = self.tools, {}
         self.problems = list(problems)
+        self.collisions = {}
         for tool in tools:
             held = old.pop(tool.spec.name, None)
             if held is not None and held.spec == tool.spec:
@@ -59,7 +61,10 @@ class Shelf:
         try:
             self._registry.register(tool, source=source, config=config, override=override, replace=replaces)
         except ToolError as error:
-            self.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
+            problem = f"tool {name!r} of source {config.name!r} is set aside: {error}"
+            self.problems.append(problem)
+            if isinstance(error, ToolCollisionError):
+                self.collisions[name] = problem
             return
         self.tools[name] = tool
 

@@ -96,6 +96,10 @@ class Sources:
         """What was left out of the catalog, and why."""
         return [problem for member in self._members.values() for problem in member.shelf.problems]
 
+    def collisions(self, name: str) -> dict[str, str]:
+        """The tools of one source whose names were taken, and by whom."""
+        return self._members[name].shelf.collisions
+
     def source(self, name: str) -> ToolSource | None:
         """The source of this name, if it is open."""
         member = self._members.get(name)

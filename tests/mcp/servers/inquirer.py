@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
 BUS = InMemorySubscriptionBus()
-ASKING = ("book", "consult", "where", "visit")
+ASKING = ("book", "consult", "where", "visit", "toll")
 TOOLS = [*ASKING, "grow", "shrink"]
 NAME = {
     "type": "object",
@@ -84,6 +85,19 @@ QUESTION = types.CreateMessageRequestParams(
 )
 
 
+PAID: list[str] = []
+
+
+async def toll(params: types.CallToolRequestParams) -> Any:
+    """Refuse once until a page has been visited, then do it."""
+    if not PAID:
+        PAID.append("visited")
+        page = {"mode": "url", "message": "Pay first", "url": PAGE, "elicitationId": "e2"}
+        raise MCPError(code=-32042, message="a page must be visited first", data={"elicitations": [page]})
+    note("toll")
+    return said("passed")
+
+
 class Legacy:
     """The older protocol: the call stays open while the client is asked."""
 
@@ -126,6 +140,8 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> Any:
             TOOLS.remove(str((params.arguments or {})["name"]))
         case _:
             era: Any = Modern() if ctx.protocol_version >= "2026" else Legacy(ctx.session)
+            if params.name == "toll":
+                return await toll(params)
             return await getattr(era, params.name)(params) if params.name in ASKING else said("done")
     if not os.environ.get("SILENT"):
         await BUS.publish(ToolsListChanged())

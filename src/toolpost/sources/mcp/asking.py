@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ELICIT = "elicitation/create"
 _KEY = "mcp:"
+_PAGES_FIRST = -32042
 
 
 class Demand(NamedTuple):
@@ -36,6 +37,16 @@ def demand_of(raw: Mapping[str, Any]) -> Demand:
         side = demand.people if request.get("method") == ELICIT else demand.machine
         side[key] = request
     return demand
+
+
+def pages_of(cause: BaseException | None) -> dict[str, dict[str, Any]]:
+    """The pages that a person must visit before a server does anything, from the error that says so (-32042)."""
+    error: Any = getattr(cause, "error", None)
+    data: Any = getattr(error, "data", None)
+    if getattr(error, "code", None) != _PAGES_FIRST or not is_object(data):
+        return {}
+    asked = [one for one in data.get("elicitations") or () if is_object(one)]
+    return {str(number): {"method": ELICIT, "params": {"mode": "url", **one}} for number, one in enumerate(asked)}
 
 
 def question_of(

@@ -9,7 +9,7 @@ from mcp_types import ElicitResult
 
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.questions import Question
-from toolpost.sources.mcp.asking import ELICIT, demand_of, question_of, replies, rounds
+from toolpost.sources.mcp.asking import ELICIT, demand_of, pages_of, question_of, replies, rounds
 from toolpost.sources.mcp.results import output_of
 from toolpost.sources.mcp.turns import CANCELLED, Turn
 
@@ -42,18 +42,34 @@ class Calls:
     async def run(self, link: Link, tool: ServerTool, call: AuthorizedCall) -> ToolOutput | Question:
         """Run a tool to its output, or to a question."""
         params: dict[str, Any] = {"name": tool.remote_name, "arguments": call.arguments}
-        if link.session.modern:
-            raw = await self._modern(link, call, params)
-        elif self.elicitation:
-            raw = await self._legacy(link, tool, call, params)
-        else:
-            raw = await link.ask("tools/call", params, on_progress=_progress(call.context))
+        try:
+            raw = await self._asked(link, tool, call, params)
+        except ToolClientError as error:
+            question = self._pages(error, call) if self.elicitation else None
+            if question is None:
+                raise
+            return question
         return raw if isinstance(raw, Question) else await output_of(raw, call.context)
+
+    async def _asked(
+        self, link: Link, tool: ServerTool, call: AuthorizedCall, params: dict[str, Any]
+    ) -> dict[str, Any] | Question:
+        if link.session.modern:
+            return await self._modern(link, call, params)
+        if self.elicitation:
+            return await self._legacy(link, tool, call, params)
+        return await link.ask("tools/call", params, on_progress=_progress(call.context))
+
+    def _pages(self, error: ToolClientError, call: AuthorizedCall) -> Question | None:
+        """The question of a server that refuses until a person has visited its pages; it has done nothing yet."""
+        pages = pages_of(error.__cause__)
+        number = len(rounds(call.request.answers)) + 1
+        return question_of(self._source, pages, {"pages": True}, number=number) if pages else None
 
     async def _modern(self, link: Link, call: AuthorizedCall, params: dict[str, Any]) -> dict[str, Any] | Question:
         """The stateless protocol: a server that needs more says so and forgets; the next request tells it all."""
         answered = rounds(call.request.answers)
-        request = {**params, **_echoed(answered[-1])} if answered else params
+        request = {**params, **_echoed(answered[-1])} if answered and "people" in answered[-1].state else params
         on_progress = _progress(call.context)
         for number in range(1, _MOST_ROUNDS + 1):
             raw = await link.ask("tools/call", request, on_progress=on_progress)
@@ -85,7 +101,7 @@ class Calls:
         turn = turns.held(call.request.call_id)
         if turn is not None:
             turn.answer(answered[-1].state["params"], answered[-1])
-        elif answered and tool.spec.replay == "unsafe" and "unknown" not in call.request.answers:
+        elif _may_have_happened(answered, tool.spec) and "unknown" not in call.request.answers:
             return _unknown(tool.spec, self._source)
         else:
             turn = Turn(call, link.ask("tools/call", params, on_progress=_progress(call.context)))
@@ -131,6 +147,11 @@ def _progress(context: Callable[[], ToolContext]) -> ProgressFnT:
         context().progress(text, fraction=None if not total else progress / total)
 
     return told
+
+
+def _may_have_happened(answered: list[Answer], spec: ToolSpec) -> bool:
+    """Whether a call that was held, and is no longer, may have had an effect that must not come twice."""
+    return bool(answered) and spec.replay == "unsafe" and "pages" not in answered[-1].state
 
 
 def _unknown(spec: ToolSpec, source: str) -> Question:

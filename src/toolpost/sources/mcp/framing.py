@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from typing import Any
 
-TOLD = "toolpost"  # where, in an error's data, we say what only the transport knows
+# Where, in an error's data, we say what only the transport knows. No server can guess the word, so none can
+# claim that a call was never sent and have it run again.
+TOLD = f"toolpost-{secrets.token_hex(16)}"
 _HEAD = re.compile(rb'^(?:data: ?)?\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 _TAIL = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _EDGE = 512

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.contracts.errors import ToolConnectionError, ToolError
-from toolpost.sources.mcp.endpoint import CommandEndpoint, UrlEndpoint
+from mcp import MCPError
+
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError
+from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint, UrlEndpoint
 from toolpost.sources.mcp.faults import fault_of
 from toolpost.sources.mcp.negotiation import leave, negotiate
 from toolpost.sources.mcp.turns import Turns
@@ -95,11 +97,18 @@ class Link:
     def _judged(self, fault: ToolError) -> ToolError:
         """The error, after drawing the conclusion for this session."""
         if isinstance(fault, ToolConnectionError) and self._way.session_is_connection:
+            if self._only_says_so(fault):
+                return ToolClientError(fault.message, cause=fault)
             self.died.set()
         if self._forgotten(fault):
             self.died.set()
             return ToolConnectionError(f"the server forgot the session: {fault.message}", sent=False, cause=fault)
         return fault
+
+    def _only_says_so(self, fault: ToolError) -> bool:
+        """Whether a server merely used the words of a broken connection, which in truth stands."""
+        told_by_peer = isinstance(fault.__cause__, MCPError) and not isinstance(self._way.endpoint, MemoryEndpoint)
+        return told_by_peer and not self.died.is_set()
 
     def _forgotten(self, fault: ToolError) -> bool:
         """Whether the server refused because it no longer knows the session, as it does after a restart."""

@@ -1,0 +1,63 @@
+"""MCPClient: one MCP server, for those who want nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.catalog.registry import ToolRegistry
+from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.errors import ToolNodeError
+from toolpost.toolbox.node import ToolNode
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from toolpost.contracts.spec import ToolSpec
+
+
+class MCPClient:
+    """Connects to one server by its address or command, lists its tools and calls them.
+
+    What goes wrong is raised: ToolConnectionError when there is no connection,
+    ToolClientError when a tool reports a failure.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._node: ToolNode | None = None
+
+    async def connect(self, server_uri: str) -> None:
+        """Connect; the options of the client are those of an ExternalToolConfig."""
+        given = {"name": "server", "transport": TransportType.MCP, **self._options, "connection": server_uri}
+        node = ToolNode(config=ExternalToolConfig.model_validate(given), registry=ToolRegistry())
+        await node.connect()
+        await self.close()
+        self._node = node
+
+    async def list_tools(self) -> list[ToolSpec]:
+        """The server's tools."""
+        return [tool.spec for tool in self._connected().get_tools()]
+
+    async def call_tool(self, tool_name: str, arguments: dict[str, Any] | None = None) -> Any:
+        """Call a tool by the server's own name for it."""
+        return await self._connected().call(tool_name, arguments or {})
+
+    async def close(self) -> None:
+        """Disconnect; safe to call twice."""
+        node, self._node = self._node, None
+        if node is not None:
+            await node.close()
+
+    def _connected(self) -> ToolNode:
+        if self._node is None:
+            raise ToolNodeError("the client is not connected; call connect(server_uri) first")
+        return self._node
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
