@@ -10,6 +10,7 @@ import jsonschema_rs
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.schema.drafts import with_known_draft
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.plainness import is_plain
 from toolpost.schema.subschemas import Document, Place, Subschema, references, subschemas
 from toolpost.schema.values import Link, members
 
@@ -41,10 +42,14 @@ def check_schema(schema: object, *, tool_name: str, role: Literal["input", "outp
         return
     if not is_object(schema):
         raise _refusal(tool_name, "#", f"a schema must be an object or a boolean, not {type(schema).__name__}")
-    _check_size(schema, tool_name)
+    plain = is_plain(schema)
+    if not plain:
+        _check_size(schema, tool_name)
     if role == "input":
         _check_takes_object(schema, tool_name)
     _check_legal(schema, tool_name)
+    if plain:
+        return
     document = Document(schema)
     if _check_references(document, tool_name):
         _check_weight(document, tool_name)

@@ -94,7 +94,7 @@ class Links:
             slot.connecting = None
         slot.link, slot.failures, slot.error = link, 0, None
         slot.used = time.monotonic()
-        await self._make_room()
+        self._make_room()
         return link
 
     def _retire(self, slot: _Slot) -> None:
@@ -104,12 +104,11 @@ class Links:
             task = self._retiring[link] = asyncio.get_running_loop().create_task(link.retire())
             task.add_done_callback(lambda _: self._retiring.pop(link, None))
 
-    async def _make_room(self) -> None:
+    def _make_room(self) -> None:
         """Close the session that was idle for longest, when there are too many."""
-        links = {slot: slot.link for slot in self._slots.values() if slot.link is not None}
-        idle = [slot for slot, link in links.items() if not (link.dead or link.busy)]
-        if len(links) > _MOST_SESSIONS and idle:
-            await links[min(idle, key=lambda slot: slot.used)].close()
+        idle = [key for key, slot in self._slots.items() if slot.connecting is None and not _busy(slot)]
+        if len(self._slots) > _MOST_SESSIONS and idle:
+            self._retire(self._slots.pop(min(idle, key=lambda key: self._slots[key].used)))
 
     def live(self, key: str) -> Link | None:
         """The session of a credential, if it is alive."""
@@ -130,6 +129,10 @@ class Links:
             last.cancel()
         await asyncio.gather(*retiring, return_exceptions=True)
         self._slots.clear()
+
+
+def _busy(slot: _Slot) -> bool:
+    return slot.link is not None and bool(slot.link.busy or slot.link.turns)
 
 
 def _again(error: ToolError, wait_s: float) -> ToolError:

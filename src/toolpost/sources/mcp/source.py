@@ -28,6 +28,7 @@ from toolpost.sources.mcp.links import Links
 from toolpost.sources.mcp.listing import Listing, list_tools
 from toolpost.sources.mcp.opening import Way
 from toolpost.sources.mcp.utilities import UtilityTool, run_utility
+from toolpost.wire.logs import discreet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,7 @@ class McpSource:
         roots: Sequence[str] | None = None,
         chat_model: ChatModel | None = None,
     ) -> None:
+        discreet()
         self.config = config
         self._credential = credential
         self._server = server

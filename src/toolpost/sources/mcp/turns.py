@@ -104,6 +104,9 @@ class Turns:
     def __init__(self) -> None:
         self._open: dict[str, Turn] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
     def begin(self, turn: Turn) -> None:
         """A call went out."""
         self._open[turn.request.call_id] = turn
