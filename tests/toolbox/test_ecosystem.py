@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from toolpost import ConfigError
 from toolpost.contracts.config import AuthType, McpTransport
-from toolpost.toolbox.ecosystem import Imported, NoServersError, fit_name, read_servers, usual_places
-from toolpost.toolbox.lenient_json import UnreadableError
+from toolpost.toolbox.ecosystem import Imported, fit_name, read_servers, usual_places
 
 Read = Callable[..., Imported]
 
@@ -268,13 +268,13 @@ def test_both_a_command_and_an_address_go_by_the_type(read: Read) -> None:
 
 @pytest.mark.parametrize("document", [[], {}, {"theme": "dark"}, {"mcp": {}}])
 def test_a_file_without_servers_is_told(read: Read, document: Any) -> None:
-    with pytest.raises(NoServersError, match="holds no MCP servers"):
+    with pytest.raises(ConfigError, match="holds no MCP servers"):
         read(document)
 
 
 @pytest.mark.parametrize("document", ["{", '{"mcpServers": []}'])
 def test_a_broken_file_is_told_by_its_name(read: Read, tmp_path: Path, document: str) -> None:
-    with pytest.raises(UnreadableError, match=str(tmp_path / ".mcp.json")):
+    with pytest.raises(ConfigError, match=str(tmp_path / ".mcp.json")):
         read(document)
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolpost.toolbox.lenient_json import UnreadableError, read_lenient_json, strict_json
+from toolpost import ConfigError
+from toolpost.toolbox.lenient_json import read_lenient_json, strict_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -60,7 +61,7 @@ def test_what_is_strict_already_stays_as_it_is(value: object) -> None:
 def test_a_mistake_is_told_by_file_line_and_column(file: Path, text: str, place: str) -> None:
     file.write_text(text)
 
-    with pytest.raises(UnreadableError, match="this is not JSON") as caught:
+    with pytest.raises(ConfigError, match="this is not JSON") as caught:
         read_lenient_json(file)
 
     assert str(caught.value).startswith(f"{file}, {place}")
@@ -78,14 +79,14 @@ def test_a_mistake_is_told_by_file_line_and_column(file: Path, text: str, place:
 def test_what_cannot_be_read_is_told(file: Path, raw: bytes, told: str) -> None:
     file.write_bytes(raw)
 
-    with pytest.raises(UnreadableError) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_lenient_json(file)
 
     assert told in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_told(file: Path) -> None:
-    with pytest.raises(UnreadableError, match="does not exist"):
+    with pytest.raises(ConfigError, match="does not exist"):
         read_lenient_json(file)
-    with pytest.raises(UnreadableError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         read_lenient_json(file.parent)

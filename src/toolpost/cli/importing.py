@@ -12,10 +12,9 @@ from toolpost.cli.confirmation import confirm
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import beside, document, needed, row, unpinned, variable_documents, write
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
-from toolpost.toolbox.ecosystem import Imported, NoServersError, read_servers, usual_places
-from toolpost.toolbox.lenient_json import UnreadableError
+from toolpost.toolbox.ecosystem import NO_SERVERS, Imported, read_servers, usual_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +80,9 @@ def take_over(file: Path, config: Path | None, output: Output, *, yes: bool, dry
 def _look(path: Path) -> dict[str, Any]:
     try:
         names = [source.name for source in read_servers(path).sources]
-    except NoServersError:  # the settings of a program, which may well list none
-        return {"file": str(path), "servers": [], "error": None}
-    except UnreadableError as error:
-        return {"file": str(path), "servers": [], "error": str(error)}
+    except ConfigError as error:
+        empty = error.error_code == NO_SERVERS  # the settings of a program, which may well list none
+        return {"file": str(path), "servers": [], "error": None if empty else str(error)}
     return {"file": str(path), "servers": names, "error": None}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from toolpost.cli.output import Output
 from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.toolbox.concealment import Variable, references
 from toolpost.toolbox.config_file import InsertionError, add_sources, plain
@@ -104,7 +105,7 @@ def write(sources: Sequence[ExternalToolConfig], path: Path, output: Output, *, 
         return add_sources(path, sources, environ={**os.environ, **secrets})
     except InsertionError as error:
         output.note(error.snippet.rstrip())
-        raise
+        raise ConfigError(str(error), code="insertion_impossible") from error
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,6 +6,7 @@ import itertools
 import os
 import secrets
 import time
+from weakref import WeakSet
 
 
 def as_id(given: str) -> str:
@@ -19,11 +20,11 @@ class IdMaker:
     """Counts up from a random start per process; an id is an address, never a right."""
 
     def __init__(self) -> None:
-        self._renew()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
+        self.renew()
+        _MAKERS.add(self)
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
+        """Begin anew, from another start."""
         self._start = f"{int(time.time() * 1000):011x}{secrets.token_hex(4)}"
         self._count = itertools.count()
 
@@ -34,3 +35,16 @@ class IdMaker:
     def tick(self) -> str:
         """The part of an id behind its prefix; a call and the run that it opens share one."""
         return f"{self._start}{next(self._count):06x}"
+
+
+_MAKERS: WeakSet[IdMaker] = WeakSet()
+
+
+def _renew_all() -> None:
+    """A forked child must not make its parent's ids again."""
+    for maker in _MAKERS:
+        maker.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

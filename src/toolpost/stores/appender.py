@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from itertools import chain as flatten
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ MAX_HEADS = 10_000
 
 # One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
 # hand it back.
-_CHUNK = 128
+_CHUNKS = (128, 32, 8, 1)
 _EVENTS = "INSERT INTO events (run_id, seq, code, at, call_id, tenant, payload, hash) VALUES $ROWS"
 _HEADS = """
 INSERT INTO runs (run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call,
@@ -118,11 +119,17 @@ class EventAppender:
 
 
 def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows, as many as there are in a statement that SQLite need not compile again."""
-    whole = len(rows) - len(rows) % _CHUNK
-    if rows:
-        one = f"({', '.join('?' * len(rows[0]))})"
-        many = sql.replace("$ROWS", ", ".join([one] * _CHUNK))
-        for start in range(0, whole, _CHUNK):
-            db.execute(many, tuple(flatten.from_iterable(rows[start : start + _CHUNK])))
-        db.executemany(sql.replace("$ROWS", one), rows[whole:])
+    """Insert rows, many with each statement: every one costs a turn of the interpreter's lock."""
+    start = 0
+    for size in _CHUNKS:
+        while len(rows) - start >= size:
+            chunk = rows[start : start + size]
+            db.execute(_statement(sql, len(chunk[0]), size), tuple(flatten.from_iterable(chunk)))
+            start += size
+
+
+@cache
+def _statement(sql: str, width: int, rows: int) -> str:
+    """One of few texts, so that SQLite need not compile it again."""
+    one = f"({', '.join('?' * width)})"
+    return sql.replace("$ROWS", ", ".join([one] * rows))

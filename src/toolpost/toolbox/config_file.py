@@ -23,10 +23,8 @@ _UNSET = "unset"  # stands in for a variable while a file is only looked at
 _WIDE = 1_000_000  # no line of a command is broken
 
 
-class InsertionError(ConfigError):
+class InsertionError(ValueError):
     """A file that nothing can be added to safely; `snippet` is what a person may paste."""
-
-    error_code = "insertion_impossible"
 
     def __init__(self, message: str, snippet: str) -> None:
         super().__init__(message)

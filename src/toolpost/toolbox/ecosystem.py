@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.toolbox.concealment import Concealer, Variable
-from toolpost.toolbox.lenient_json import UnreadableError, read_lenient_json
+from toolpost.toolbox.lenient_json import read_lenient_json, unreadable
 from toolpost.toolbox.placeholders import Placeholders
 from toolpost.toolbox.server_entry import ServerEntry, UnfitServerError
 
 # Where servers are listed, by key; a file has one of them.
+NO_SERVERS = "no_servers"
 _TABLES = ("mcpServers", "servers", "context_servers")
 # Folders that a program makes in a project for its own files.
 _PROGRAM_FOLDERS = frozenset({".cursor", ".vscode", ".gemini", ".zed", ".roo", ".windsurf", ".claude"})
@@ -47,15 +49,16 @@ class Imported:
     variables: tuple[Variable, ...] = ()
 
 
-class NoServersError(UnreadableError):
-    """A file that may be in order, but lists no servers."""
+def _no_servers(message: str) -> ConfigError:
+    """The error for a file that may be in order, but lists no servers."""
+    return ConfigError(message, code=NO_SERVERS)
 
 
 def read_servers(path: Path, *, environ: Mapping[str, str] | None = None) -> Imported:
-    """Read the servers of a file; UnreadableError says where it is broken or that it lists none."""
+    """Read the servers of a file; ConfigError says where it is broken or that it lists none."""
     document = read_lenient_json(path)
     if not is_object(document):
-        raise NoServersError(f"{path} holds no MCP servers: it is not a JSON object")
+        raise _no_servers(f"{path} holds no MCP servers: it is not a JSON object")
     key, servers = _table(path, document)
     reader = _Reader(path.absolute(), document, os.environ if environ is None else environ)
     reader.look_around(key, document)
@@ -85,8 +88,8 @@ def _table(path: Path, document: Mapping[str, Any]) -> tuple[str, Mapping[str, A
         if is_object(found):
             return key, found
         if found is not None:
-            raise UnreadableError(f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}")
-    raise NoServersError(f"{path} holds no MCP servers: it has none of the keys {', '.join(_TABLES)}")
+            raise unreadable(f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}")
+    raise _no_servers(f"{path} holds no MCP servers: it has none of the keys {', '.join(_TABLES)}")
 
 
 class _Reader:

@@ -17,24 +17,23 @@ _TRAILING = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])', re.DOTALL)
 _NOT_BLANK = re.compile(r"[^\n]")
 
 
-class UnreadableError(ConfigError):
-    """A file of another program that cannot be read as it is."""
-
-    error_code = "file_unreadable"
+def unreadable(message: str) -> ConfigError:
+    """The error for a file of another program that cannot be read as it is."""
+    return ConfigError(message, code="file_unreadable")
 
 
 def read_lenient_json(path: Path) -> Any:
-    """The value in a file; UnreadableError names the file, the line and the column of a mistake."""
+    """The value in a file; ConfigError names the file, the line and the column of a mistake."""
     text = _text(path)
     try:
         return json.loads(strict_json(text), object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         place = f"{path}, line {error.lineno}, column {error.colno}"
-        raise UnreadableError(f"{place}: this is not JSON: {error.msg}") from None
+        raise unreadable(f"{place}: this is not JSON: {error.msg}") from None
     except _TwiceError as twice:
-        raise UnreadableError(f"{path}: key {str(twice)!r} is there twice in one object; keep one") from None
+        raise unreadable(f"{path}: key {str(twice)!r} is there twice in one object; keep one") from None
     except RecursionError:
-        raise UnreadableError(f"{path} is nested too deeply to be read") from None
+        raise unreadable(f"{path} is nested too deeply to be read") from None
 
 
 def strict_json(text: str) -> str:
@@ -64,12 +63,12 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise UnreadableError(f"{path} does not exist; check the path") from None
+        raise unreadable(f"{path} does not exist; check the path") from None
     except OSError as error:
-        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from error
+        raise unreadable(f"{path} cannot be read: {error.strerror}") from error
     if len(raw) > MAX_BYTES:
-        raise UnreadableError(f"{path} is larger than {MAX_BYTES} bytes; that is no list of servers")
+        raise unreadable(f"{path} is larger than {MAX_BYTES} bytes; that is no list of servers")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UnreadableError(f"{path} is not UTF-8 text (byte {error.start})") from None
+        raise unreadable(f"{path} is not UTF-8 text (byte {error.start})") from None
