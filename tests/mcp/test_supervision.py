@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.mcp.rogues import (
@@ -40,8 +41,9 @@ OFTEN = RetryPolicy(max_attempts=10, wait_exponential_min_s=0.1, wait_exponentia
 
 
 async def end(pid: int) -> None:
+    """Kill a server and wait until it was reaped: before that a thread of it may still hold its pipes."""
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: not is_alive(pid))
+    await until(lambda: not psutil.pid_exists(pid))
 
 
 @pytest.mark.parametrize("way", ["stdio-legacy", "stdio-modern"])

@@ -25,7 +25,7 @@ def concealer() -> Concealer:
         ("API_KEY", "", ""),
         ("GITHUB_TOKEN", "${MY_OWN}", "${MY_OWN}"),
         ("GITHUB_TOKEN", "$${NOT_ONE}", "${SRV_GITHUB_TOKEN}"),
-        ("HEADERS", '{"Authorization": "Bearer ntn_0123456789abcdef0"}', '{"Authorization": "Bearer ${SRV_HEADERS}"}'),
+        ("HEADERS", '{"Authorization": "Bearer ntn_0123456789abcdef0"}', '{"Authorization": "Bearer ${SRV_AUTHORIZATION}"}'),
         ("DATABASE_URL", "postgres://ann:pw@db/x", "postgres://ann:${SRV_DATABASE_URL_PASSWORD}@db/x"),
         ("DATABASE_URL", "postgres://ann:${PW}@db/x", "postgres://ann:${PW}@db/x"),
         ("NOTE", f"see {JWT}", "see ${SRV_NOTE}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError
+from toolpost.schema.secrets import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,3 +73,30 @@ def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
         _log.warning("environment variable %r is not set; source %r cannot be used without it", name, source)
         raise ToolAuthError(f"Missing required environment variable '{name}' for ToolNode '{source}'")
     return value
+
+
+def secrets_of(config: ExternalToolConfig) -> set[str]:
+    """What must not be told of a source: keys and tokens, wherever in its configuration they stand."""
+    given = {**config.env, **config.headers}
+    named = {value for name, value in given.items() if is_secret_name(name)}
+    named |= {value for value in config.auth_config.values() if isinstance(value, str)}
+    sent = {part for value in static_credential(config).headers.values() for part in (value, value.rpartition(" ")[2])}
+    texts = [config.connection, *given.values()]
+    inside = {found["secret"] for text in texts for found in _INSIDE.finditer(text) if _tells(found)}
+    return {secret for secret in named | sent | inside if secret}
+
+
+_INSIDE = re.compile(r"(?:[?&;\s-](?P<name>[A-Za-z][\w.-]*)(?:=|\s+)|://[^\s/@:]*:(?=[^\s/@]+@))(?P<secret>[^\s&;#@]+)")
+
+
+def _tells(found: re.Match[str]) -> bool:
+    """Whether what stands behind a name, or before the host of an address, is a secret."""
+    return found["name"] is None or is_secret_name(found["name"])
+
+
+def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: Mapping[str, str]) -> set[str]:
+    """The values that took the place of variables."""
+    if before is after:
+        return set()
+    text = json.dumps([before.connection, before.env, before.headers, before.auth_config], default=str)
+    return {environ[name] for name in _VARIABLE.findall(text) if environ.get(name)}

@@ -24,7 +24,19 @@ if TYPE_CHECKING:
 class Entry:
     """One registered tool. Validators are compiled when the tool is first called, not when it is found."""
 
-    __slots__ = ("_input", "_output", "config", "count", "failures", "invoke", "overlay", "spec", "tool", "total_ms")
+    __slots__ = (
+        "_input",
+        "_output",
+        "config",
+        "count",
+        "failures",
+        "invoke",
+        "overlay",
+        "source",
+        "spec",
+        "tool",
+        "total_ms",
+    )
 
     def __init__(
         self,
@@ -38,6 +50,7 @@ class Entry:
         self.spec: ToolSpec = overlay.spec if overlay is not None else tool.spec
         self.overlay = overlay
         self.config = config
+        self.source = source
         self.invoke: Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]] = _invoker(tool, source)
         self.count = 0
         self.failures = 0

@@ -17,6 +17,7 @@ from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
+from toolpost.toolbox.loading import LoadedSettings
 from toolpost.toolbox.settings import Settings
 
 
@@ -92,7 +93,8 @@ def _tell_variables(plan: Plan, path: Path, output: Output) -> None:
 async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> int:
     """Connect this source alone, keeping nothing, and show its tools."""
     name, redactor = plan.source.name, Redactor(_values(plan))
-    async with Toolbox(settings=_alone(settings, name)) as box:
+    loaded = LoadedSettings(settings=_alone(settings, name), path=path, secrets=frozenset(_values(plan)))
+    async with Toolbox.open(loaded) as box:
         specs = [spec for spec in box.registry.specs() if spec.source == name]
         error = next((state.error for state in box.report if state.name == name and not state.ok), None)
         problems = [redactor.text(problem) for problem in box.problems]

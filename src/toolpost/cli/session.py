@@ -8,6 +8,7 @@ import signal
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
@@ -46,7 +47,7 @@ def rehearsal(loaded: LoadedSettings) -> Toolbox:
     """A Toolbox with the same sources that keeps everything in memory: looking leaves no trace."""
     from toolpost.toolbox.box import Toolbox
 
-    return Toolbox(settings=loaded.settings.model_copy(update={"data_dir": None}))
+    return Toolbox.open(replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None})))
 
 
 def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool) -> NoReturn:

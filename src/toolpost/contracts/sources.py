@@ -71,6 +71,15 @@ class LiveSource(ToolSource, Protocol):
         ...
 
 
+@runtime_checkable
+class HoldingSource(ToolSource, Protocol):
+    """A source that may hold a call open while a person is asked."""
+
+    def release(self, call_id: str) -> None:
+        """Nobody will answer any more; safe for calls that are not held."""
+        ...
+
+
 class CredentialProvider(Protocol):
     """Lends each person's credential for one source."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import RequestedCall
@@ -17,6 +18,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
+from toolpost.contracts.sources import HoldingSource
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
@@ -41,7 +43,7 @@ class PendingDesk:
         self._router = router
         self._registry = registry
         self._store: Store = router.store
-        self.endings = Endings(router.teller)
+        self.endings = Endings(router.teller, partial(_release, registry))
 
     async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
         """The questions of this person's tenant, newest first."""
@@ -175,3 +177,11 @@ class PendingDesk:
         return ToolConflictError(
             f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
         )
+
+
+def _release(registry: ToolRegistry, action: PendingAction) -> None:
+    """Tell a source that holds the call open that nobody will answer."""
+    if registry.has(action.tool_name):
+        source = registry.find(action.tool_name).source
+        if isinstance(source, HoldingSource):
+            source.release(action.call_id)

@@ -12,6 +12,8 @@ from toolpost.contracts.questions import PendingAction
 from toolpost.contracts.storage import JournalEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolpost.contracts.questions import Answer
     from toolpost.runtime.teller import Teller
 
@@ -19,10 +21,11 @@ _ANSWERED = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_D
 
 
 class Endings:
-    """Makes the outcomes of calls that no tool decides, and tells of them."""
+    """Makes the outcomes of calls that no tool decides, and tells of them; `release` lets go of what they hold."""
 
-    def __init__(self, teller: Teller) -> None:
+    def __init__(self, teller: Teller, release: Callable[[PendingAction], None]) -> None:
         self._teller = teller
+        self._release = release
 
     def answered(self, action: PendingAction, answer: Answer) -> None:
         """Tell that a person answered."""
@@ -64,6 +67,8 @@ class Endings:
         self._teller.paused(self._ref(of), action)
 
     def _failed(self, of: PendingAction | JournalEntry | RunSummary, error: ToolError) -> Failed:
+        if isinstance(of, PendingAction):
+            self._release(of)
         error.tool_name = of.tool_name
         error.conceal(self._teller.redactor.text)
         outcome = Failed(of.call_id, of.run_id, of.tool_name, error)

@@ -12,7 +12,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.toolbox.live import Live
-from toolpost.toolbox.loading import load_settings
+from toolpost.toolbox.loading import LoadedSettings, load_settings
 from toolpost.toolbox.login import People
 from toolpost.toolbox.settings import Settings
 from toolpost.toolbox.wiring import Given, wire
@@ -74,14 +74,16 @@ class Toolbox:
     @classmethod
     def open(
         cls,
-        config: str | Path | None = None,
+        config: str | Path | LoadedSettings | None = None,
         *,
         tools: Sequence[Tool] = (),
         on_pending: Callable[[PendingAction], None] | None = None,
         sinks: Sequence[EventSink] = (),
     ) -> Toolbox:
-        """A Toolbox by a file; without one, by `toolpost.yaml` in the working folder or the defaults."""
-        loaded = load_settings(None if config is None else Path(config))
+        """A Toolbox by a file, read or not; without one, by `toolpost.yaml` in the working folder or the defaults."""
+        if not isinstance(config, LoadedSettings):
+            config = load_settings(None if config is None else Path(config))
+        loaded = config
         box = cls(tools=tools, settings=loaded.settings, on_pending=on_pending, sinks=sinks)
         box.config_path = loaded.path
         box._given = replace(box._given, secrets=loaded.secrets, resolved=True)

@@ -24,6 +24,11 @@ _SCHEME = re.compile(r"(?P<scheme>(?:bearer|basic|token|apikey)\s+)?(?P<secret>.
 _NAMED_WORD = re.compile(r"(?P<before>-{0,2}(?P<name>[A-Za-z][\w.-]*)(?:=|:\s*))(?P<value>.+)", re.DOTALL)
 _OPTION = re.compile(r"-{1,2}(?P<name>[A-Za-z][\w-]*)")
 _QUERY = re.compile(r"(?P<before>[?&;](?P<name>[\w.-]+)=)(?P<secret>[^&#;\s]+)")
+_PAIR = re.compile(
+    r"""(?P<before>["']?(?P<name>[A-Za-z][\w.-]*)["']?\s*[=:]\s*["']?(?:(?:bearer|basic|token|apikey)\s+)?)"""
+    r"""(?P<secret>[^\s"',;&{}\[\]]+)""",
+    re.IGNORECASE,
+)
 _PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/@:]*:)(?P<secret>[^\s/@]+)(?=@)", re.IGNORECASE)
 _KNOWN_KEY = re.compile(
     r"""
@@ -138,6 +143,7 @@ class Concealer:
 
     def _text(self, text: str, place: _Place) -> str:
         """A text that may hold a password or a key somewhere."""
+        text = _PAIR.sub(self._pair(place), text)
         if "://" in text:
             text = _QUERY.sub(self._parameter(place), text)
             text = _PASSWORD.sub(self._each(place.within("password")), text)
@@ -147,6 +153,16 @@ class Concealer:
         def concealed(found: re.Match[str]) -> str:
             of = _Place(place.source, found["name"], f"{found['name']} in {place.told}")
             return self._each(of)(found) if is_secret_variable(found["name"]) else found[0]
+
+        return concealed
+
+    def _pair(self, place: _Place) -> Callable[[re.Match[str]], str]:
+        """A name and its value in the middle of a text: a script, a connection string, JSON."""
+
+        def concealed(found: re.Match[str]) -> str:
+            if not is_secret_variable(found["name"]) or _is_harmless(found["secret"]):
+                return found[0]
+            return self._each(_Place(place.source, found["name"], f"{found['name']} in {place.told}"))(found)
 
         return concealed
 

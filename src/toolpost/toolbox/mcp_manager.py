@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.contracts.errors import ToolError, ToolNodeError
+from toolpost.contracts.errors import ConfigError, ToolError, ToolNodeError
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.toolbox.settings import McpServerSettings
-from toolpost.toolbox.standalone import Standalone, result_of
+from toolpost.toolbox.standalone import Standalone, result_of, without_questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,9 +57,13 @@ class MCPManager:
 
     async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
         """Connect every enabled server; one that fails is told of and skipped, unless it is required."""
-        sources = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
+        given = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
+        sources = [without_questions(config) for config in given]
         if self._open is None:
             self._open = Standalone(self.registry)
+        known = {state.name for state in self._open.sources.states} & {config.name for config in sources}
+        if known:
+            raise ConfigError(f"already connected: {', '.join(sorted(known))}; disconnect them first, or rename")
         try:
             await self._open.sources.load_all(sources)
         except BaseException:

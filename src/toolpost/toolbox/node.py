@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolNodeError
-from toolpost.toolbox.standalone import Standalone
+from toolpost.toolbox.standalone import Standalone, without_questions
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,7 +50,8 @@ class ToolNode:
             credentials={name: self.auth_manager} if self.auth_manager is not None else None,
         )
         try:
-            await opened.sources.load(self.config.model_copy(update={"enabled": True, "required": True}))
+            wanted = self.config.model_copy(update={"enabled": True, "required": True})
+            await opened.sources.load(without_questions(wanted))
             self._refuse_collisions(opened)
         except BaseException as error:
             await _taken_down(opened)

@@ -46,7 +46,7 @@ class Shelf:
             if held is not None and held.spec == tool.spec:
                 self.tools[tool.spec.name] = held
             else:
-                self._add(tool, source, replaces=held is not None)
+                self._add(tool, source, held)
         for gone in old.values():
             self._remove(gone)
 
@@ -54,13 +54,15 @@ class Shelf:
         """Take everything out."""
         self.fill(None, ())
 
-    def _add(self, tool: Tool, source: ToolSource | None, *, replaces: bool) -> None:
-        """Register one tool; a broken one is set aside and told of."""
+    def _add(self, tool: Tool, source: ToolSource | None, held: Tool | None) -> None:
+        """Register one tool in place of what is held; a broken one is set aside and told of."""
         name, config = tool.spec.name, self._config
         override = self._override(tool)
         try:
-            self._registry.register(tool, source=source, config=config, override=override, replace=replaces)
+            self._registry.register(tool, source=source, config=config, override=override, replace=held is not None)
         except ToolError as error:
+            if held is not None:
+                self._remove(held)
             problem = f"tool {name!r} of source {config.name!r} is set aside: {error}"
             self.problems.append(problem)
             if isinstance(error, ToolCollisionError):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.static import static_credential, with_environment
+from toolpost.auth.static import secrets_of, static_credential, substituted, with_environment
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource
+from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.factories import Lent, make_source
 from toolpost.toolbox.shelf import Shelf
 
@@ -46,11 +48,10 @@ class _Member:
         self.source: ToolSource | None = None
         self.error: str | None = None
 
-    @property
-    def state(self) -> SourceState:
+    def state(self, redactor: Redactor) -> SourceState:
         source, error = self.source, self.error
         if error is None and isinstance(source, LiveSource) and source.health.state == "down":
-            error = source.health.detail
+            error = redactor.text(source.health.detail)
         return SourceState(
             name=self.config.name,
             transport=self.config.transport.value,
@@ -75,6 +76,7 @@ class Sources:
         overrides: Mapping[str, ToolOverride] | None = None,
         lent: Lent | None = None,
         resolve: bool = True,
+        redactor: Redactor | None = None,
         tell: Tell = lambda _name, _code, _facts: None,
     ) -> None:
         self._registry = registry
@@ -83,18 +85,20 @@ class Sources:
         self._overrides = overrides or {}
         self._lent = lent or Lent()
         self._resolve = resolve
+        self._redactor = redactor or Redactor()
         self._tell = tell
         self._members: dict[str, _Member] = {}
 
     @property
     def states(self) -> list[SourceState]:
         """How each source fares now."""
-        return [member.state for member in self._members.values()]
+        return [member.state(self._redactor) for member in self._members.values()]
 
     @property
     def problems(self) -> list[str]:
         """What was left out of the catalog, and why."""
-        return [problem for member in self._members.values() for problem in member.shelf.problems]
+        problems = [problem for member in self._members.values() for problem in member.shelf.problems]
+        return [self._redactor.text(problem) for problem in problems]
 
     def collisions(self, name: str) -> dict[str, str]:
         """The tools of one source whose names were taken, and by whom."""
@@ -129,15 +133,17 @@ class Sources:
         try:
             await self._connect(member)
         except ToolError as error:
-            member.error = str(error)
+            member.error = self._redactor.text(str(error))
             if config.required:
-                raise ConfigError(f"required source {config.name!r} failed: {error}", cause=error) from error
+                raise ConfigError(f"required source {config.name!r} failed: {member.error}", cause=error) from error
         if isinstance(member.source, LiveSource):
             member.source.watch(self)
 
     async def _connect(self, member: _Member) -> None:
         try:
-            config = member.config = with_environment(member.config) if self._resolve else member.config
+            given, config = member.config, with_environment(member.config) if self._resolve else member.config
+            member.config = config
+            self._redactor.learn(secrets_of(config) | substituted(given, config, os.environ))
             credential = static_credential(config)
             self._authorizer.share(config.name, credential)
             member.source = make_source(config, credential, self._lent, self._factories)
@@ -157,7 +163,7 @@ class Sources:
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
         """A source came up or went down."""
         code = EventCode.SOURCE_UP if state.state == "up" else EventCode.SOURCE_DOWN
-        self._tell(source.name, code, {"state": state.state, "detail": state.detail})
+        self._tell(source.name, code, {"state": state.state, "detail": self._redactor.text(state.detail)})
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """A source's other side wrote to its log."""

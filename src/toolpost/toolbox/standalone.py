@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.sources import CredentialProvider
@@ -45,7 +46,10 @@ class Standalone:
             authorizer=authorizer,
             redactor=Redactor(),
         )
-        self.sources = Sources(registry, authorizer, lent=Lent(servers=servers), tell=self.router.teller.source)
+        teller = self.router.teller
+        self.sources = Sources(
+            registry, authorizer, lent=Lent(servers=servers), redactor=teller.redactor, tell=teller.source
+        )
 
     async def call(self, name: str, arguments: Any, context: ToolContext | None) -> Completed:
         """Call a tool; what fails is raised, and so is a question to a person."""
@@ -67,6 +71,11 @@ class Standalone:
         await self.sources.close()
         await self.router.close()
         await self._store.close()
+
+
+def without_questions(config: ExternalToolConfig) -> ExternalToolConfig:
+    """The source where there is no desk to answer at: its server is not offered a person to ask."""
+    return config.model_copy(update={"mcp": config.mcp.model_copy(update={"elicitation": False})})
 
 
 def _plain(arguments: Any) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def _make_sources(given: Given, plugins: Plugins, authorizer: Authorizer, router
         lent=lent,
         tell=router.teller.source,
         resolve=not given.resolved,
+        redactor=router.teller.redactor,
     )
 
 

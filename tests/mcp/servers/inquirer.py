@@ -17,7 +17,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
 BUS = InMemorySubscriptionBus()
-ASKING = ("book", "consult", "where", "visit", "toll")
+ASKING = ("book", "consult", "where", "visit", "toll", "nag", "idle", "delete")
 TOOLS = [*ASKING, "grow", "shrink"]
 NAME = {
     "type": "object",
@@ -86,6 +86,7 @@ QUESTION = types.CreateMessageRequestParams(
 
 
 PAID: list[str] = []
+NAGS: list[Any] = []
 
 
 async def toll(params: types.CallToolRequestParams) -> Any:
@@ -107,12 +108,35 @@ class Legacy:
     async def book(self, params: types.CallToolRequestParams) -> Any:
         known: dict[str, Any] = {}
         for key, message, schema in (("who", "Who travels?", NAME), ("seat", "Which seat?", SEAT)):
-            reply = await self.session.elicit_form(message, schema)
+            try:
+                reply = await self.session.elicit_form(message, schema)
+            except asyncio.CancelledError:
+                note("cancelled")
+                raise
             if reply.action != "accept":
                 return said(f"no booking: {reply.action}")
             known[key] = reply.content
         note(json.dumps(known))
         return said(json.dumps(known))
+
+    async def nag(self, params: types.CallToolRequestParams) -> Any:
+        """Ask later, whatever has become of the call by then."""
+        NAGS.append(asyncio.create_task(self.ask_later()))
+        await asyncio.sleep(30)
+
+    async def ask_later(self) -> None:
+        await asyncio.sleep(0.6)
+        reply = await self.session.elicit_form("Confirm the transfer?", SEAT)
+        note(f"nagged: {reply.action}")
+
+    async def idle(self, params: types.CallToolRequestParams) -> Any:
+        await asyncio.sleep(2)
+        return said("waited")
+
+    async def delete(self, params: types.CallToolRequestParams) -> Any:
+        reply = await self.session.elicit_form(f"Delete {os.environ['VICTIM']}?", {"type": "object", "properties": {}})
+        note(f"{os.environ['VICTIM']}: {reply.action}")
+        return said("done")
 
     async def consult(self, params: types.CallToolRequestParams) -> Any:
         reply = await self.session.create_message(messages=QUESTION.messages, max_tokens=10)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.errors import ToolClientError, ToolSchemaError
 from toolpost.contracts.questions import Question
+from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_object
+from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +36,8 @@ def demand_of(raw: Mapping[str, Any]) -> Demand:
     if not is_object(requests):
         raise ToolClientError("MCP tool error: the server needs input but does not say which")
     for key, request in requests.items():
+        if not is_object(request):
+            raise ToolClientError(f"MCP tool error: the server needs input, but its request {key!r} is not one")
         side = demand.people if request.get("method") == ELICIT else demand.machine
         side[key] = request
     return demand
@@ -50,7 +54,12 @@ def pages_of(cause: BaseException | None) -> dict[str, dict[str, Any]]:
 
 
 def question_of(
-    source: str, people: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any], *, number: int
+    source: str,
+    people: Mapping[str, Mapping[str, Any]],
+    state: Mapping[str, Any],
+    *,
+    number: int,
+    deliver_denial: bool = True,
 ) -> Question:
     """Ask a person what a server wants to know; `state` comes back with the answer."""
     forms = {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in people.items()}
@@ -64,9 +73,9 @@ def question_of(
         reason="input_required",
         payload={"source": source, "requests": shown},
         key=f"{_KEY}{number}",
-        answer_schema=_schema(forms),
+        answer_schema=_usable(_schema(forms), source),
         state=dict(state),
-        deliver_denial=True,
+        deliver_denial=deliver_denial,
     )
 
 
@@ -77,6 +86,18 @@ def _check_address(form: Mapping[str, Any], source: str) -> None:
     """A person is sent to web pages only; nothing that a browser would run."""
     if form.get("mode") == "url" and urlsplit(str(form.get("url", ""))).scheme not in ("http", "https"):
         raise ToolClientError(f"MCP tool error: {source!r} asks a person to open something that is not a web page")
+
+
+def _usable(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | None:
+    """A form that can be filled in; a question that no answer fits must not be asked."""
+    if schema is not None:
+        try:
+            check_schema(schema, tool_name=source)
+            compile_validator(schema)
+        except ToolSchemaError as error:
+            msg = f"MCP tool error: {source!r} asks with a form that cannot be used: {error}"
+            raise ToolClientError(msg) from error
+    return schema
 
 
 def _schema(forms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -116,6 +137,11 @@ def _reply(form: Mapping[str, Any], answer: Answer, key: str | None) -> dict[str
     given: dict[str, Any] = answer.value or {}
     value: dict[str, Any] = given if key is None else given.get(key) or {}
     return {"action": "accept", "content": {**_defaults(form), **value}}
+
+
+def next_number(answers: Mapping[str, Answer]) -> int:
+    """The number of one more question in the same call; none is used twice."""
+    return 1 + max((int(key.removeprefix(_KEY)) for key in answers if key.startswith(_KEY)), default=0)
 
 
 def rounds(answers: Mapping[str, Answer]) -> list[Answer]:

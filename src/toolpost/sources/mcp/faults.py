@@ -40,7 +40,8 @@ def fault_of(raised: BaseException) -> ToolError:
         inner: tuple[BaseException, ...] = cast("Any", raised).exceptions
         return fault_of(inner[0])
     if isinstance(raised, httpx2.HTTPStatusError):
-        return _of_status({"status": raised.response.status_code}, str(raised), raised)
+        status = raised.response.status_code
+        return _of_status({"status": status}, f"the server answered HTTP {status}", raised)
     if isinstance(raised, httpx2.HTTPError):
         sent = not isinstance(raised, _NOT_SENT)
         return ToolConnectionError(f"MCP connection failed: {_text(raised)}", sent=sent, cause=raised)

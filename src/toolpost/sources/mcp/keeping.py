@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from mcp.client.subscriptions import listen
 
-from toolpost.contracts.errors import ToolError
 from toolpost.contracts.sources import SourceHealth
+from toolpost.sources.mcp.faults import fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 60.0
 _SHORTEST_TTL_S = 1.0
+_SHORTEST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 30.0
 
 
 class Keeping:
@@ -40,6 +43,8 @@ class Keeping:
         self._poll_s = poll_s
         self._task: asyncio.Task[None] | None = None
         self._last: tuple[Link, Listing] | None = None
+        self._looked = 0.0
+        self._pause_s = _SHORTEST_PAUSE_S
         self._listening: tuple[Link, asyncio.Task[None]] | None = None
         self.health = SourceHealth("connecting")
 
@@ -59,16 +64,16 @@ class Keeping:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _keep(self) -> None:
         failures = 0
         while True:
             try:
                 link, listing = self._last or await self._refresh()
-            except ToolError as error:
+            except Exception as raised:  # noqa: BLE001 - whatever a server does, the next try may work
                 failures += 1
+                error = fault_of(raised)
                 self._say(SourceHealth("down", error.message))
                 wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(failures, 20))
                 await asyncio.sleep(max(wait, error.retry_after_s or 0.0))
@@ -76,9 +81,20 @@ class Keeping:
             failures = 0
             self._say(SourceHealth("up"))
             await self._until_news(link, listing)
+            await self._breathe()
             self._last = None
             if link.dead:
                 self._say(SourceHealth("down", "the connection broke"))
+
+    async def _breathe(self) -> None:
+        """Let a server that changes all the time wait longer and longer, and others not at all."""
+        since = time.monotonic() - self._looked
+        if since < self._pause_s:
+            await asyncio.sleep(self._pause_s - since)
+            self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
+        else:
+            self._pause_s = _SHORTEST_PAUSE_S
+        self._looked = time.monotonic()
 
     async def _refresh(self) -> tuple[Link, Listing]:
         """Connect if need be, list, and tell what came of it."""

@@ -75,8 +75,8 @@ class Link:
 
     @property
     def renewable(self) -> bool:
-        """Whether a renewed token needs no new connection; a process was told its token when it started."""
-        return not isinstance(self._way.endpoint, CommandEndpoint)
+        """Whether a renewed token needs no new connection; a process may have been told its token when it started."""
+        return not (isinstance(self._way.endpoint, CommandEndpoint) and "token_env" in self._way.config.auth_config)
 
     async def ask(
         self, method: str, params: dict[str, Any], *, on_progress: ProgressFnT | None = None
@@ -85,22 +85,26 @@ class Link:
         if self.died.is_set():
             raise ToolConnectionError(f"the session with {self._way.config.name!r} is over", sent=False)
         self.busy += 1
+        written = self._way.written
         try:
             return await self.session.ask(method, params, on_progress=on_progress)
         except Exception as raised:
-            raise self._judged(fault_of(raised)) from raised
+            fault = await self._judged(fault_of(raised))
+            if isinstance(fault, ToolConnectionError) and self._way.written == written is not None:
+                fault.sent = False
+            raise fault from raised
         finally:
             self.busy -= 1
             if not self.busy and self.died.is_set():
                 self._quiet.set()
 
-    def _judged(self, fault: ToolError) -> ToolError:
+    async def _judged(self, fault: ToolError) -> ToolError:
         """The error, after drawing the conclusion for this session."""
         if isinstance(fault, ToolConnectionError) and self._way.session_is_connection:
             if self._only_says_so(fault):
                 return ToolClientError(fault.message, cause=fault)
             self.died.set()
-        if self._forgotten(fault):
+        if self._speaks_of_session(fault) and await self._forgotten():
             self.died.set()
             return ToolConnectionError(f"the server forgot the session: {fault.message}", sent=False, cause=fault)
         return fault
@@ -110,8 +114,19 @@ class Link:
         told_by_peer = isinstance(fault.__cause__, MCPError) and not isinstance(self._way.endpoint, MemoryEndpoint)
         return told_by_peer and not self.died.is_set()
 
-    def _forgotten(self, fault: ToolError) -> bool:
-        """Whether the server refused because it no longer knows the session, as it does after a restart."""
+    async def _forgotten(self) -> bool:
+        """Whether the server refuses a harmless request in the same way: it no longer knows the session at all."""
+        try:
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await self.session.ask("ping", {})
+        except TimeoutError:
+            return False
+        except Exception as raised:  # noqa: BLE001 - foreign code; what it means is judged
+            return self.dead or self._speaks_of_session(fault_of(raised))
+        return False
+
+    def _speaks_of_session(self, fault: ToolError) -> bool:
+        """Whether a refusal may be due to the session, as it is after the server was started again."""
         if not isinstance(self._way.endpoint, UrlEndpoint) or self.session.modern:
             return False
         return fault.status_code == 404 or (fault.status_code == 400 and "session" in fault.message.lower())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from typing import TYPE_CHECKING
 
+from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from toolpost.contracts.calls import Credential
     from toolpost.sources.mcp.link import Link
@@ -23,7 +25,7 @@ _MOST_SESSIONS = 64
 class _Slot:
     """The place of one credential's session."""
 
-    __slots__ = ("connecting", "error", "failures", "link", "not_before", "used")
+    __slots__ = ("connecting", "error", "failures", "link", "not_before", "tried", "used")
 
     def __init__(self) -> None:
         self.link: Link | None = None
@@ -31,14 +33,16 @@ class _Slot:
         self.failures = 0
         self.not_before = 0.0
         self.error: ToolError | None = None
+        self.tried: Mapping[str, str] = {}
         self.used = 0.0
 
 
 class Links:
     """Gives out live sessions; while a server cannot be reached, asking again is refused for a growing while."""
 
-    def __init__(self, make: Callable[[Credential], Link], name: str) -> None:
+    def __init__(self, make: Callable[[Credential], Link], name: str, *, lasting: Credential) -> None:
         self._make = make
+        self._lasting = _key(lasting)
         self._name = name
         self._slots: dict[str, _Slot] = {}
         self._retiring: dict[Link, asyncio.Task[None]] = {}
@@ -46,19 +50,20 @@ class Links:
 
     async def get(self, credential: Credential) -> Link:
         """The live session of a credential, connected now if need be; nobody else's call waits for it."""
-        slot = self._slots.get(credential.key)
+        key = _key(credential)
+        slot = self._slots.get(key)
         if slot is None:
-            slot = self._slots[credential.key] = _Slot()
+            slot = self._slots[key] = _Slot()
         link = slot.link
-        if link is not None and not link.dead:
-            if link.credential is credential or self._renewed(link, credential):
-                slot.used = time.monotonic()
-                return link
-            await link.close()
-        return await self._connected(slot, credential)
+        if link is None or link.dead or not self._renewed(link, credential):
+            link = await self._connected(slot, credential)
+            self._renewed(link, credential)  # it may have been connecting for somebody with an older token
+        slot.used = time.monotonic()
+        return link
 
     def _renewed(self, link: Link, credential: Credential) -> bool:
-        if link.credential.headers == credential.headers:
+        """Whether the session can go on, with this token from now on."""
+        if link.credential is credential or link.credential.headers == credential.headers:
             return True
         if link.renewable:
             link.renew(credential)
@@ -69,7 +74,7 @@ class Links:
         if self._closed:
             raise ToolConnectionError(f"source {self._name!r} is closed", sent=False)
         if slot.connecting is None:
-            wait = slot.not_before - time.monotonic()
+            wait = slot.not_before - time.monotonic() if slot.tried == credential.headers else 0.0
             if wait > _PATIENCE_S and slot.error is not None:
                 raise _again(slot.error, wait)
             slot.connecting = asyncio.get_running_loop().create_task(self._connect(slot, credential, wait))
@@ -79,6 +84,7 @@ class Links:
             raise _again(error, 0.0) from error
 
     async def _connect(self, slot: _Slot, credential: Credential, wait: float) -> Link:
+        slot.tried = credential.headers
         try:
             await asyncio.sleep(max(0.0, wait))
             self._retire(slot)
@@ -97,6 +103,12 @@ class Links:
         self._make_room()
         return link
 
+    def release(self, call_id: str) -> None:
+        """Give up a held call that nobody will answer."""
+        for slot in self._slots.values():
+            if slot.link is not None:
+                slot.link.turns.release(call_id)
+
     def _retire(self, slot: _Slot) -> None:
         """Let go of a dead session; nobody waits for that."""
         link, slot.link = slot.link, None
@@ -106,13 +118,15 @@ class Links:
 
     def _make_room(self) -> None:
         """Close the session that was idle for longest, when there are too many."""
-        idle = [key for key, slot in self._slots.items() if slot.connecting is None and not _busy(slot)]
-        if len(self._slots) > _MOST_SESSIONS and idle:
+        if len(self._slots) <= _MOST_SESSIONS:
+            return
+        idle = [key for key, slot in self._slots.items() if key != self._lasting and not _busy(slot)]
+        if idle:
             self._retire(self._slots.pop(min(idle, key=lambda key: self._slots[key].used)))
 
-    def live(self, key: str) -> Link | None:
+    def live(self, credential: Credential) -> Link | None:
         """The session of a credential, if it is alive."""
-        slot = self._slots.get(key)
+        slot = self._slots.get(_key(credential))
         return slot.link if slot is not None and slot.link is not None and not slot.link.dead else None
 
     async def close(self) -> None:
@@ -132,7 +146,16 @@ class Links:
 
 
 def _busy(slot: _Slot) -> bool:
-    return slot.link is not None and bool(slot.link.busy or slot.link.turns)
+    link = slot.link
+    return slot.connecting is not None or (link is not None and bool(link.busy or link.turns))
+
+
+def _key(credential: Credential) -> str:
+    """What tells sessions apart; headers without a key of their own are told apart by what they say."""
+    if credential.key != NO_CREDENTIAL.key or not credential.headers:
+        return credential.key
+    told = "\0".join(f"{name}\0{value}" for name, value in sorted(credential.headers.items()))
+    return f"headers:{hashlib.sha256(told.encode()).hexdigest()}"
 
 
 def _again(error: ToolError, wait_s: float) -> ToolError:

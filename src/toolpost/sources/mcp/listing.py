@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.sources.mcp.paging import list_pages
+from toolpost.sources.mcp.paging import items_of, list_pages
 from toolpost.sources.mcp.tools import ServerTool, sift
 from toolpost.sources.mcp.utilities import utility_tools
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.sources.mcp.link import Link
     from toolpost.sources.mcp.tools import ToolServer
+
+
+_LONGEST_TTL_MS = 24 * 3600 * 1000
 
 
 class Listing(NamedTuple):
@@ -28,7 +31,7 @@ async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer,
     capabilities = link.session.server_capabilities
     asks = capabilities is None or capabilities.tools is not None or capabilities == type(capabilities)()
     pages = await list_pages(link, "tools/list") if asks else []
-    raw = list(chain.from_iterable(cast("list[Any]", page.get("tools") or []) for page in pages))
+    raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
     tools, problems = sift(raw, config, server, remote=remote)
     if pages and pages[-1].get("nextCursor"):
         problems.append(f"source {config.name!r} lists tools without end; the first {len(raw)} are kept")
@@ -47,5 +50,6 @@ def _carries_headers(link: Link, tool: ServerTool, config: ExternalToolConfig, p
 
 
 def _ttl(pages: list[dict[str, Any]]) -> float | None:
-    ttls = [page["ttlMs"] / 1000 for page in pages if isinstance(page.get("ttlMs"), int | float) and page["ttlMs"] > 0]
+    given = [page.get("ttlMs") for page in pages]
+    ttls = [min(ttl, _LONGEST_TTL_MS) / 1000 for ttl in given if isinstance(ttl, int | float) and ttl > 0]
     return min(ttls) if ttls else None

@@ -40,7 +40,8 @@ class Way:
 
     `lost` is called when the other side is gone for good. The credential's headers are
     read for every request, so a renewed token needs no new connection.
-    `session_is_connection` says whether the one ends with the other.
+    `session_is_connection` says whether the one ends with the other. `written` counts the
+    messages that a process was given, where there is one.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Way:
         self.conceal = Redactor(_secrets(config, credential)).text
         self._server = server
         self.session_is_connection = True
+        self.written: int | None = None
 
     def transport(self, kind: str, callbacks: Mapping[str, Any]) -> ClientTransport:
         """What a client connects through; `kind` settles which HTTP transport, where there is a choice."""
@@ -73,8 +75,12 @@ class Way:
         launch = Launch(argv=argv, env=environment, cwd=self.config.cwd)
         async with await start(launch) as process:
             self.process = process
+            self.written = 0
             limit = self.config.mcp.max_message_bytes
-            yield PipeReader(process.stdout, limit=limit, ended=self._lost), PipeWriter(process.stdin)
+            yield PipeReader(process.stdout, limit=limit, ended=self._lost), PipeWriter(process.stdin, self._wrote)
+
+    def _wrote(self) -> None:
+        self.written = (self.written or 0) + 1
 
     def _token_variable(self) -> dict[str, str]:
         """A token for a server that takes it from its environment, where the configuration names the variable."""
@@ -88,7 +94,7 @@ class Way:
         self.session_is_connection = False
         async with (
             self._client(answers_in_body=True) as client,
-            streamable_http_client(url, http_client=client, max_sse_event_size=None) as streams,
+            streamable_http_client(url, http_client=client, max_sse_event_size=self._event_limit) as streams,
         ):
             yield streams
 
@@ -101,11 +107,16 @@ class Way:
             client.stream("GET", url, headers=_EVENTS) as response,
         ):
             response.raise_for_status()
-            reader = EventReader(response, self._lost)
+            reader = EventReader(response, limit=self._event_limit, ended=self._lost)
             target = urljoin(url, await reader.endpoint())
             if urlsplit(target)[:2] != urlsplit(url)[:2]:
                 raise ToolConnectionError(f"the server at {url} wants messages sent elsewhere, to {target}", sent=False)
             yield reader, Poster(client, target)
+
+    @property
+    def _event_limit(self) -> int:
+        """An event of several lines; one of a single line is judged before, and fails its own call alone."""
+        return self.config.mcp.max_message_bytes + _EVENT_FRAME
 
     def _client(self, *, answers_in_body: bool) -> httpx2.AsyncClient:
         config = self.config
@@ -122,6 +133,7 @@ class Way:
         self.lost()
 
 
+_EVENT_FRAME = 4096
 _EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
 
 

@@ -104,6 +104,10 @@ def _parsed(text: str) -> Any:
     if text[:1] not in ("{", "["):
         return text
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return text
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import (
@@ -17,7 +16,8 @@ from toolpost.contracts.calls import (
 from toolpost.contracts.errors import PauseSignal, ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import SourceHealth
-from toolpost.sources.mcp.calls import Calls
+from toolpost.schema.validator import compile_validator
+from toolpost.sources.mcp.calls import Calls, orphaned
 from toolpost.sources.mcp.endpoint import UrlEndpoint, endpoint_of
 from toolpost.sources.mcp.hearing import Hearing
 from toolpost.sources.mcp.keeping import Keeping
@@ -68,10 +68,10 @@ class McpSource:
         )
         self._calls = Calls(config.name, lending, elicitation=config.mcp.elicitation)
         self._hearing = Hearing(self, lending, self._calls)
-        self._links = Links(self._new_link, config.name)
+        self._links = Links(self._new_link, config.name, lasting=credential)
         self._keeping = Keeping(self._hearing, self._connect, self._list, poll_s=config.mcp.poll_s)
         self._closed = False
-        self.library = Library(self._connect)
+        self.library = Library(self._connect, timeout_s=config.timeout_s)
         self.problems: Sequence[str] = ()
 
     @property
@@ -84,14 +84,14 @@ class McpSource:
         """How it is doing now."""
         if self._closed:
             return SourceHealth("closed")
-        if self._links.live(self._credential.key) is not None:
+        if self._links.live(self._credential) is not None:
             return SourceHealth("up")
         return self._keeping.health
 
     @property
     def instructions(self) -> str | None:
         """What the server says about its use."""
-        link = self._links.live(self._credential.key)
+        link = self._links.live(self._credential)
         return None if link is None else link.session.instructions
 
     def _new_link(self, credential: Credential) -> Link:
@@ -125,6 +125,10 @@ class McpSource:
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call on its credential's session; one that turns out to be over is opened again first."""
+        if self._links.live(call.credential) is None:
+            question = orphaned(call, call.tool.spec, self.name)
+            if question is not None:  # whether or not the server comes back: a person must say what happened
+                return question
         link = await self._links.get(call.credential)
         try:
             return await self._run_on(link, call)
@@ -136,15 +140,18 @@ class McpSource:
     async def _run_on(self, link: Link, call: AuthorizedCall) -> ToolOutput | Question:
         tool = cast("ServerTool", call.tool)
         if isinstance(tool, UtilityTool):
-            return await run_utility(link, tool.remote_name, call.arguments, call.context)
+            with link.turns.beside(call.request.principal):
+                return await run_utility(link, tool.remote_name, call.arguments, call.context)
         return await self._calls.run(link, tool, call)
 
     async def run(self, tool: ServerTool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Run a tool for someone who has no router; a question unwinds as a signal."""
         principal = Principal(context.tenant_id or "local", context.user_id or "local")
+        compile_validator(tool.spec.input_schema).check(params, tool.spec.name)
         request = RequestedCall(f"direct_{id(params):x}", "direct", tool.spec.name, params, principal)
         permitted = PermittedCall(ValidatedCall(request, tool, params))
-        output = await self.invoke(AuthorizedCall(permitted, self._credential, lambda: context))
+        async with asyncio.timeout(self.config.timeout_s):
+            output = await self.invoke(AuthorizedCall(permitted, self._credential, lambda: context))
         if isinstance(output, ToolOutput):
             return output
         raise PauseSignal(output)
@@ -152,6 +159,11 @@ class McpSource:
     async def close(self) -> None:
         """End every session; safe to call twice."""
         self._closed = True
-        await self._keeping.stop()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
+            await self._keeping.stop()
+        finally:
             await self._links.close()
+
+    def release(self, call_id: str) -> None:
+        """Give up a call that was held for an answer which will not come."""
+        self._links.release(call_id)

@@ -96,17 +96,21 @@ class PipeReader(_Reader):
 class PipeWriter(_Stream):
     """Messages to a server's standard input."""
 
-    def __init__(self, stdin: asyncio.StreamWriter) -> None:
+    def __init__(self, stdin: asyncio.StreamWriter, wrote: Callable[[], None]) -> None:
         self._stdin = stdin
+        self._wrote = wrote
 
     async def send(self, item: SessionMessage, /) -> None:
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         transport = self._stdin.transport
         waiting = transport.get_write_buffer_size()
+        if transport.is_closing():
+            raise ToolConnectionError("the MCP server's process is gone", sent=False)
         try:
             self._stdin.write(line.encode() + b"\n")
             if transport.is_closing() and not waiting:
                 raise ToolConnectionError("the MCP server's process is gone", sent=False)
+            self._wrote()
             await self._stdin.drain()
         except (OSError, RuntimeError):
             raise anyio.BrokenResourceError from None
@@ -115,9 +119,9 @@ class PipeWriter(_Stream):
 class EventReader(_Reader):
     """Messages from a stream of server-sent events; the first one says where to post."""
 
-    def __init__(self, response: httpx2.Response, ended: Callable[[], None]) -> None:
+    def __init__(self, response: httpx2.Response, *, limit: int, ended: Callable[[], None]) -> None:
         super().__init__(ended)
-        self._events: AsyncIterator[Any] = aiter(httpx2.EventSource(response, max_event_size=None))
+        self._events: AsyncIterator[Any] = aiter(httpx2.EventSource(response, max_event_size=limit))
 
     async def endpoint(self) -> str:
         """Where messages are to be posted, relative to the stream's own address."""

@@ -40,7 +40,7 @@ class TellingTransport(httpx2.AsyncBaseTransport):
         """Send one request; only requests that expect no answer may fail in the usual way."""
         if request.method != "POST" or not self._answers_in_body:
             return self._curbed(await self._inner.handle_async_request(request))
-        request_id = _request_id(request.content)
+        request_id = _request_id(await request.aread())
         try:
             response = await self._inner.handle_async_request(request)
             return await self._checked(response, request_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from toolpost.catalog.names import canonical_name
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ReplayClass, SideEffects
 
 _LONGEST_DESCRIPTION = 32_768
+_MIRRORED = '"x-mcp-header"'
 
 
 class ToolServer(Protocol):
@@ -31,13 +33,17 @@ class ToolServer(Protocol):
 
 
 class ServerTool:
-    """One tool of an MCP server; `remote_name` is what the server calls it."""
+    """One tool of an MCP server.
 
-    __slots__ = ("_server", "remote_name", "spec")
+    `remote_name` is what the server calls it; `mirrors` says that some of its arguments travel as headers, too.
+    """
 
-    def __init__(self, spec: ToolSpec, remote_name: str, server: ToolServer) -> None:
+    __slots__ = ("_server", "mirrors", "remote_name", "spec")
+
+    def __init__(self, spec: ToolSpec, remote_name: str, server: ToolServer, *, mirrors: bool = False) -> None:
         self.spec = spec
         self.remote_name = remote_name
+        self.mirrors = mirrors
         self._server = server
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -87,7 +93,11 @@ def _sort(
         sifted.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
         return
     taken[canonical] = name
-    sifted.tools.append(ServerTool(spec, name, server))
+    sifted.tools.append(ServerTool(spec, name, server, mirrors=_mirrors(spec.input_schema)))
+
+
+def _mirrors(schema: dict[str, Any]) -> bool:
+    return _MIRRORED in json.dumps(schema)
 
 
 def _spec(

@@ -7,28 +7,35 @@ person has answered. The call is held here meanwhile, outside any deadline of it
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.sources.mcp.asking import ELICIT, replies, rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall
+    from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer
 
 CANCELLED: dict[str, Any] = {"action": "cancel"}
+GHOST_S = 900.0  # for as long a server may still ask about a call that was given up
 
 
 class Turn:
     """One call in flight: it ends with a result, or is held while a question of the server is open."""
 
-    def __init__(self, call: AuthorizedCall, asking: Coroutine[Any, Any, dict[str, Any]]) -> None:
+    def __init__(
+        self, call: AuthorizedCall, asking: Coroutine[Any, Any, dict[str, Any]], *, ended: Callable[[Turn], None]
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.request: RequestedCall = call.request
-        self._known = rounds(call.request.answers)
-        self._asked = 0
+        self._known = [answer for answer in rounds(call.request.answers) if "params" in answer.state]
+        self._ended = ended
         self._news: asyncio.Future[dict[str, Any] | None] = loop.create_future()
         self._reply: asyncio.Future[dict[str, Any]] | None = None
         self._task = loop.create_task(asking)
@@ -40,9 +47,14 @@ class Turn:
         return self._reply is not None
 
     @property
-    def number(self) -> int:
-        """How many questions the server has asked."""
-        return self._asked
+    def gave_up(self) -> bool:
+        """Whether it ended because we no longer wanted it."""
+        return self._task.cancelled()
+
+    @property
+    def over(self) -> bool:
+        """Whether the call has ended."""
+        return self._task.done()
 
     async def next(self) -> dict[str, Any] | None:
         """The server's next question; None when the call is through. Whoever stops waiting stops the call."""
@@ -62,16 +74,17 @@ class Turn:
         return await self._task
 
     def _finished(self, task: asyncio.Task[dict[str, Any]]) -> None:
+        self._ended(self)
         if not self._news.done():
             self._news.set_result(None)
         if not task.cancelled():
             task.exception()  # seen, should nobody come back for it
 
     async def ask(self, params: dict[str, Any], *, hold_s: float) -> dict[str, Any]:
-        """Pass a question on and wait for its reply; one that was answered before is answered again."""
-        self._asked += 1
-        if self._asked <= len(self._known):
-            return self._in_reply(params, self._known[self._asked - 1])
+        """Pass a question on and wait for its reply; the very question that was answered before is answered again."""
+        if known := next((answer for answer in self._known if answer.state["params"] == params), None):
+            self._known.remove(known)
+            return self._in_reply(params, known)
         self._reply = asyncio.get_running_loop().create_future()
         if not self._news.done():
             self._news.set_result(params)
@@ -92,28 +105,51 @@ class Turn:
     def _in_reply(params: dict[str, Any], answer: Answer) -> dict[str, Any]:
         return replies({"": {"method": ELICIT, "params": params}}, answer)[""]
 
-    async def stop(self) -> None:
-        """Give the call up."""
+    def stop(self) -> None:
+        """Give the call up; the server is told."""
+        self._task.cancel()
+
+    async def stopped(self) -> None:
+        """Give the call up and wait until that is done."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
 
 class Turns:
-    """The calls in flight on one session."""
+    """Whatever is in flight on one session, and for whom."""
 
     def __init__(self) -> None:
         self._open: dict[str, Turn] = {}
+        self._others: Counter[Principal] = Counter()
+        self._ghosts: list[tuple[float, Principal]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._open)
+        return bool(self._open or self._others)
 
-    def begin(self, turn: Turn) -> None:
-        """A call went out."""
-        self._open[turn.request.call_id] = turn
+    def begin(self, call: AuthorizedCall, asking: Coroutine[Any, Any, dict[str, Any]]) -> Turn:
+        """Send a call out."""
+        turn = self._open[call.request.call_id] = Turn(call, asking, ended=self._end)
+        return turn
 
-    def end(self, turn: Turn) -> None:
-        """A call is through."""
-        self._open.pop(turn.request.call_id, None)
+    def _end(self, turn: Turn) -> None:
+        """A call is through; one that we gave up may still live on in the server and ask."""
+        if self._open.get(turn.request.call_id) is turn:
+            del self._open[turn.request.call_id]
+        if turn.gave_up:
+            self._ghosts.append((time.monotonic() + GHOST_S, turn.request.principal))
+
+    @contextmanager
+    def beside(self, principal: Principal) -> Generator[None]:
+        """While something that cannot pause is asked for somebody."""
+        self._others[principal] += 1
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._ghosts.append((time.monotonic() + GHOST_S, principal))
+            raise
+        finally:
+            self._others[principal] -= 1
+            self._others += Counter()  # drops those that are at zero
 
     def held(self, call_id: str) -> Turn | None:
         """The call that waits for a person, if it does."""
@@ -124,14 +160,19 @@ class Turns:
         """The call that a question of the server belongs to.
 
         The older protocol does not say. Among calls of one person the oldest is taken;
-        among those of several nobody is asked, lest one answers for another.
+        if another's might be meant nobody is asked, lest one answers for another.
         """
-        free = [turn for turn in self._open.values() if not turn.held]
+        free = [turn for turn in self._open.values() if not (turn.held or turn.over)]
+        self._ghosts = [ghost for ghost in self._ghosts if ghost[0] > time.monotonic()]
         people = {turn.request.principal for turn in free}
-        return free[0] if len(people) == 1 else None
+        people.update(self._others, (principal for _, principal in self._ghosts))
+        return free[0] if free and len(people) == 1 else None
+
+    def release(self, call_id: str) -> None:
+        """Nobody will answer any more: give the call up."""
+        if (turn := self._open.get(call_id)) is not None:
+            turn.stop()
 
     async def stop(self) -> None:
         """Give every call up."""
-        turns = list(self._open.values())
-        self._open.clear()
-        await asyncio.gather(*(turn.stop() for turn in turns))
+        await asyncio.gather(*(turn.stopped() for turn in list(self._open.values())))
