@@ -1,6 +1,10 @@
 """What is written to logs about connections."""
 
+import json
 import logging
+import shlex
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +29,34 @@ async def test_no_secret_of_a_connection_reaches_a_log(caplog: pytest.LogCapture
     assert outcome.status == "failed"
     assert [record for record in caplog.records if record.name.startswith("httpx2")]
     assert "s3cret" not in caplog.text
+
+
+async def test_no_secret_of_a_configuration_is_told_when_it_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MY_WORD", "s3cret-variable")
+    shout = "import os, sys; sys.exit(' '.join([*sys.argv, *os.environ.values()]))"
+    command = [sys.executable, "-c", shout, "--token=s3cret-option", "--word", "${MY_WORD}"]
+    source = ExternalToolConfig(
+        name="loud",
+        transport="mcp",
+        connection=shlex.join(command).replace("'${MY_WORD}'", "${MY_WORD}"),
+        env={"DATABASE_URL": "postgres://me:s3cret-password@host/db", "API_KEY": "s3cret-key"},
+    )
+    async with Toolbox(settings=Settings(data_dir=tmp_path / "data", sources=[source])) as box:
+        [state] = box.report
+        told = await box.store.events.read()
+    assert not state.ok
+    assert "it wrote" in str(state.error)
+    assert "s3cret" not in repr(state) + repr(told)
+
+
+async def test_a_token_that_a_server_says_back_is_not_told() -> None:
+    with mirror() as url:
+        source = ExternalToolConfig(
+            name="web", transport="mcp", connection=url, auth_type="bearer", auth_config={"token": "s3cret-token"}
+        )
+        async with Toolbox(settings=Settings(data_dir=None, sources=[source])) as box:
+            await box.call("web.headers", {})
+            told = [dict(event.payload) for event in await box.store.events.read()]
+    assert "s3cret-token" not in json.dumps(told)

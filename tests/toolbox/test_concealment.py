@@ -25,7 +25,11 @@ def concealer() -> Concealer:
         ("API_KEY", "", ""),
         ("GITHUB_TOKEN", "${MY_OWN}", "${MY_OWN}"),
         ("GITHUB_TOKEN", "$${NOT_ONE}", "${SRV_GITHUB_TOKEN}"),
-        ("HEADERS", '{"Authorization": "Bearer ntn_0123456789abcdef0"}', '{"Authorization": "Bearer ${SRV_AUTHORIZATION}"}'),
+        (
+            "HEADERS",
+            '{"Authorization": "Bearer ntn_0123456789abcdef0"}',
+            '{"Authorization": "Bearer ${SRV_AUTHORIZATION}"}',
+        ),
         ("DATABASE_URL", "postgres://ann:pw@db/x", "postgres://ann:${SRV_DATABASE_URL_PASSWORD}@db/x"),
         ("DATABASE_URL", "postgres://ann:${PW}@db/x", "postgres://ann:${PW}@db/x"),
         ("NOTE", f"see {JWT}", "see ${SRV_NOTE}"),
@@ -131,3 +135,20 @@ def test_a_name_for_a_variable_is_one(parts: tuple[str, ...], name: str) -> None
 
 def test_references_are_found_and_what_only_looks_like_one_is_not() -> None:
     assert references("a ${B} $${C} ${d_1} ${1x} ${E:-f} $G") == ["B", "d_1"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--env=API_TOKEN=hunter2secret",
+        "--header=Authorization: Bearer hunter2secret",
+        '--config={"exaApiKey":"hunter2secret"}',
+        '{"exaApiKey": "hunter2secret"}',
+        "export API_KEY=hunter2secret; node x.js",
+        "Server=h;User Id=sa;Password=hunter2secret;",
+    ],
+)
+def test_a_secret_in_the_middle_of_a_word_is_found(concealer: Concealer, word: str) -> None:
+    [written] = concealer.words("srv", [word])
+    assert "hunter2secret" not in written
+    assert [variable.value for variable in concealer.variables] == ["hunter2secret"]
