@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.envs import HERE, environment
+from bench.http.parts import parts as http_parts
 from bench.mcp import scale as mcp_scale
 from bench.mcp.parts import parts as mcp_parts
 from bench.peers import names
@@ -41,7 +42,8 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("only", nargs="?", choices=["core", "mcp"], help="a part of it: what ships, or MCP servers")
+    only = "a part of it: what ships, MCP servers, or HTTP APIs"
+    parser.add_argument("only", nargs="?", choices=["core", "mcp", "http"], help=only)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher numbers")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else")
     parser.add_argument("--cycles", type=int, help="how many MCP connections are cut")
@@ -50,11 +52,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _chosen_parts(chosen: argparse.Namespace, stack: ExitStack) -> list[Part]:
     found: list[Part] = []
-    if chosen.only != "mcp":
+    scale = mcp_scale.QUICK if chosen.quick else mcp_scale.FULL
+    if chosen.only in {None, "core"}:
         found += core_parts(QUICK if chosen.quick else FULL, stack)
-    if chosen.only != "core":
-        scale = mcp_scale.QUICK if chosen.quick else mcp_scale.FULL
+    if chosen.only in {None, "mcp"}:
         found += mcp_parts(replace(scale, cycles=chosen.cycles or scale.cycles))
+    if chosen.only in {None, "http"}:
+        found += http_parts(scale)
     return found
 
 

@@ -1,6 +1,7 @@
 """`toolpost tools connect`: shown, agreed to, written, tried."""
 
 import fcntl
+import json
 import os
 import pty
 import select
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from tests.cli.program import Done, Run, child_environment, command
+from tests.sources.openapi.test_source import described, little_shop
 from toolpost.toolbox.presets import PACKAGES
 
 SERVER = Path(__file__).with_name("small_server.py")
@@ -93,6 +95,23 @@ def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_told(to
     assert again.json["error"]["error_code"] == "connection_failed"
     assert "there is no no-such-program on the PATH" in again.err
     assert list(_sources(home)) == ["local", "small", "no-such-program"]
+
+
+def test_the_address_of_an_api_is_recognised(toolpost: Run, home: Path) -> None:
+    with little_shop() as shop:
+        done = toolpost("tools", "connect", f"{shop}/openapi.json", "--name", "shop", "--yes")
+    assert done.code == 0
+    assert "a REST API" in done.err
+    assert "shop.get_item" in done.out
+    assert _sources(home)["shop"]["transport"] == "http"
+
+
+def test_the_document_of_an_api_may_be_a_file(toolpost: Run, home: Path) -> None:
+    (home / "notes.json").write_text(json.dumps(described("https://example.com")))
+    done = toolpost("tools", "connect", "notes.json", "--yes")
+    assert done.code == 0
+    assert "notes.look" in done.out
+    assert _sources(home)["notes"]["transport"] == "http"
 
 
 def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Path) -> None:

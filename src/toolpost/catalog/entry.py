@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.contracts.tool import Tool
     from toolpost.schema.validator import Validator
 
@@ -77,6 +77,12 @@ class Entry:
         if self._output is None and self.spec.output_schema is not None:
             self._output = compile_validator(self.spec.output_schema)
         return self._output
+
+    @property
+    def shown_schema(self) -> JsonSchema:
+        """What a model sees of the input schema; an operator's changes are always shown."""
+        view = self.spec.model_schema if self.overlay is None else None
+        return self.spec.input_schema if view is None else view
 
     def succeed(self, old: Entry) -> None:
         """Take the place of another tool of the same name, and go on with its counts."""

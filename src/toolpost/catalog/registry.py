@@ -149,8 +149,7 @@ class ToolRegistry:
         entries = self._entries.values() if names is None else [self.find(name) for name in names]
         to_model = self._names.to_model
         return [
-            ToolDefinition(to_model(entry.spec.name), entry.spec.description, entry.spec.input_schema)
-            for entry in entries
+            ToolDefinition(to_model(entry.spec.name), entry.spec.description, entry.shown_schema) for entry in entries
         ]
 
     def define_collection(self, name: str, members: Sequence[str]) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from toolpost.auth.static import static_credential, with_environment
 from toolpost.cli.confirmation import confirm
 from toolpost.cli.output import Output
-from toolpost.cli.proposal import beside, document, lines, needed, variable_documents, write
+from toolpost.cli.proposal import beside, document, is_remote, lines, needed, variable_documents, write
 from toolpost.cli.target import Plan, Wanted, make_plan
 from toolpost.cli.tool_table import show_tools
-from toolpost.contracts.config import McpTransport
+from toolpost.contracts.config import McpTransport, TransportType
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
 from toolpost.toolbox.loading import LoadedSettings
+from toolpost.toolbox.recognition import recognise
 from toolpost.toolbox.settings import Settings
 
 
@@ -43,6 +46,8 @@ async def carry_out(plan: Plan | ToolError, config: Path | None, output: Output,
     if isinstance(plan, ToolError):
         raise plan
     path = config_path(config)
+    if not dry_run:
+        plan = await _looked_at(plan, output)
     source = beside(plan.source, path)
     _refuse_taken(source.name, load_leniently(path, os.environ), path)
     _show(plan, path, output)
@@ -56,6 +61,30 @@ async def carry_out(plan: Plan | ToolError, config: Path | None, output: Output,
     settings = write([source], path, output, secrets=plan.secrets())
     _tell_variables(plan, path, output)
     return await _try(plan, settings, path, output)
+
+
+async def _looked_at(plan: Plan, output: Output) -> Plan:
+    """The plan after a look at its address: an API's document makes it another kind of source."""
+    source = plan.source
+    if not is_remote(source) or source.mcp.transport is not McpTransport.AUTO:
+        return plan
+    filled = with_environment(source, {**os.environ, **plan.secrets()})
+    found = await recognise(filled.connection, {**filled.headers, **static_credential(filled).headers})
+    output.note(f"{source.name}: {_WORDS[found.kind]} ({Redactor(_values(plan)).text(found.because)}).")
+    if found.kind == "openapi":
+        return replace(plan, source=source.model_copy(update={"transport": TransportType.HTTP}))
+    if found.kind in ("utcp", "graphql"):
+        raise ToolError(f"sources of kind {found.kind} cannot be connected yet", code="transport_unknown")
+    return plan
+
+
+_WORDS = {
+    "mcp": "an MCP server",
+    "openapi": "a REST API",
+    "utcp": "a UTCP manual",
+    "graphql": "a GraphQL API",
+    "unknown": "nothing that says what it is; it is taken for an MCP server",
+}
 
 
 def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:

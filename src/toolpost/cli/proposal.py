@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolpost.cli.output import Output
-from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.toolbox.concealment import Variable, references
@@ -27,9 +27,15 @@ def exact(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+_STARTS = "starts this program on this machine:"
+
+
 def lines(source: ExternalToolConfig) -> Iterator[str]:
     """The source in words."""
-    yield f"{source.name} is reached at" if is_remote(source) else f"{source.name} starts this program on this machine:"
+    if source.transport is TransportType.HTTP and not is_remote(source):
+        yield f"{source.name} is the API that this file describes:"
+    else:
+        yield f"{source.name} is reached at" if is_remote(source) else f"{source.name} {_STARTS}"
     yield f"  {exact(source.connection)}"
     if source.env:
         yield f"with the environment variables {', '.join(map(exact, source.env))}"

@@ -19,6 +19,7 @@ from toolpost.contracts.errors import ToolError
 from toolpost.toolbox.concealment import Concealer, Variable, references
 from toolpost.toolbox.ecosystem import fit_name
 from toolpost.toolbox.presets import PACKAGES, pinned_preset, unknown_preset
+from toolpost.toolbox.recognition import is_document
 from toolpost.toolbox.server_entry import names_a_relative_path
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,6 +69,10 @@ def make_plan(wanted: Wanted, environ: Mapping[str, str]) -> Plan:
     elif first in PACKAGES:
         source = _preset(wanted, first, rest, concealer, environ)
         notes = list(_unset(first, source))
+    elif not rest and is_document(first):
+        _refuse_for_program(wanted)
+        source = _document(wanted, first)
+        notes = []
     else:
         source = _program(wanted, _command_words(wanted.words, environ), concealer)
         notes = list(unpinned([source]))
@@ -102,6 +107,12 @@ def _remote(wanted: Wanted, url: str, concealer: Concealer) -> ExternalToolConfi
         mcp=McpOptions(transport=wanted.transport),
         **fields,
     )
+
+
+def _document(wanted: Wanted, file: str) -> ExternalToolConfig:
+    """The document of an API in a file."""
+    name = _name(wanted, fit_name(PurePosixPath(file).name.partition(".")[0]))
+    return ExternalToolConfig(name=name, transport=TransportType.HTTP, connection=file)
 
 
 def _preset(

@@ -123,6 +123,7 @@ class ExternalToolConfig(ConfigModel):
     transport: TransportType
     connection: str = Field(min_length=1, description="A command, a URL, a file or a module, as the transport wants")
     utcp_mode: UtcpMode = UtcpMode.AUTO
+    base_url: str | None = None
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: str | None = None
     headers: dict[str, str] = Field(default_factory=dict, repr=False)

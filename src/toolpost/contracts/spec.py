@@ -45,8 +45,9 @@ class ToolSpec:
     """One tool's contract.
 
     `input_schema` and `output_schema` are kept as they came: they are what a model
-    sees and what calls are validated against. `replay` and `safety` follow from the
-    side effects unless they are given.
+    sees and what calls are validated against. Where the input schema is too large for a
+    model, `model_schema` is a true but shorter view of it. `replay` and `safety` follow
+    from the side effects unless they are given.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ToolSpec:
     category: ToolCategory = ToolCategory.CUSTOM
     input_schema: JsonSchema = field(default_factory=lambda: {"type": "object", "properties": {}})
     output_schema: JsonSchema | None = None
+    model_schema: JsonSchema | None = None
     side_effects: SideEffects = "write"
     safety: SafetyProfile = _DERIVED
     replay: ReplayClass = _DERIVED

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.sources.python import PythonSource
+from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ChatModel, ToolSource
+    from toolpost.contracts.storage import ArtifactStore
 
     Factory = Callable[[ExternalToolConfig], ToolSource]
 
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
 class Lent:
     """What sources may use of the Toolbox that they belong to.
 
-    `servers` are MCP server objects of this process, by the name of their source.
+    `servers` are MCP server objects of this process, by the name of their source;
+    `network` is what the configuration lets through besides public addresses.
     """
 
     roots: Sequence[str] | None = None
     chat_model: ChatModel | None = None
     servers: Mapping[str, Any] | None = None
+    network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    cache_dir: Path | None = None
+    artifacts: ArtifactStore | None = None
 
 
 def make_source(
@@ -42,8 +49,10 @@ def make_source(
             return PythonSource(config)
         case TransportType.MCP:
             return _mcp(config, credential, lent)
+        case TransportType.HTTP:
+            return _openapi(config, credential, lent)
         case _:
-            known = ", ".join(sorted({"python", "mcp", *plugged}))
+            known = ", ".join(sorted({"python", "mcp", "http", *plugged}))
             msg = f"no source here speaks transport {config.transport.value!r}; there are: {known}"
             raise ConfigError(msg)
 
@@ -60,4 +69,12 @@ def _mcp(config: ExternalToolConfig, credential: Credential, lent: Lent) -> Tool
         server=(lent.servers or {}).get(config.name),
         roots=lent.roots,
         chat_model=lent.chat_model,
+    )
+
+
+def _openapi(config: ExternalToolConfig, credential: Credential, lent: Lent) -> ToolSource:
+    from toolpost.sources.openapi.source import OpenApiSource  # noqa: PLC0415 - forty modules that few need
+
+    return OpenApiSource(
+        config, credential=credential, network=lent.network, cache_dir=lent.cache_dir, artifacts=lent.artifacts
     )

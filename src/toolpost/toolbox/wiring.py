@@ -20,6 +20,7 @@ from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.factories import Lent
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.sourcing import Sources
+from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.settings import Settings
 
 KEY_FILE = "key"
+CACHE_DIR = "documents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     plugins = load_plugins()
     authorizer = Authorizer(given.credentials)
     router = _make_router(given, store, authorizer)
-    sources = _make_sources(given, plugins, authorizer, router)
+    sources = _make_sources(given, plugins, authorizer, router, store)
     closing.push_async_callback(sources.close)
     desk = PendingDesk(router, registry)
     caretaker = Caretaker(router, desk, retention=settings.retention.to_retention())
@@ -89,10 +91,16 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     return Parts(store=store, router=router, desk=desk, caretaker=caretaker, sources=sources, problems=problems)
 
 
-def _make_sources(given: Given, plugins: Plugins, authorizer: Authorizer, router: ToolRouter) -> Sources:
-    paths = given.settings.tools.allowed_paths
+def _make_sources(given: Given, plugins: Plugins, authorizer: Authorizer, router: ToolRouter, store: Store) -> Sources:
+    settings = given.settings
+    paths, network = settings.tools.allowed_paths, settings.network
     lent = Lent(
-        roots=None if paths is None else tuple(map(str, paths)), chat_model=given.chat_model, servers=given.servers
+        roots=None if paths is None else tuple(map(str, paths)),
+        chat_model=given.chat_model,
+        servers=given.servers,
+        network=NetworkPolicy(allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private),
+        cache_dir=None if settings.data_dir is None else settings.data_dir / CACHE_DIR,
+        artifacts=store.artifacts,
     )
     return Sources(
         given.registry,

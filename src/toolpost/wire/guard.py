@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urljoin
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError, ToolTimeoutError
 from toolpost.wire.addresses import PRIVATE_REASONS, judge, plain
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 HTTP_SCHEMES = frozenset({"http", "https"})
 WEBSOCKET_SCHEMES = frozenset({"ws", "wss"})
+DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 REFUSED = "address_refused"
 
 
@@ -55,6 +57,23 @@ def parse_target(url: str, *, schemes: frozenset[str] = HTTP_SCHEMES) -> Target:
         raise ToolPermissionError(message, code=REFUSED) from None
 
 
+def split_url(url: str) -> tuple[str, str]:
+    """A URL as scheme and authority, and the rest of it."""
+    parts = _ORIGIN.match(url)
+    end = parts.end() if parts else len(url)
+    return url[:end], url[end:]
+
+
+def join_url(base: str, reference: str) -> str:
+    """The URL that a reference means where it was found; one with a scheme is taken as it is written."""
+    if _SCHEME.match(reference):
+        return reference
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        raise ToolPermissionError("its URL is refused: it is malformed", code=REFUSED) from None
+
+
 async def resolve(
     target: Target,
     *,
@@ -62,8 +81,12 @@ async def resolve(
     allow_private: bool = False,
     resolver: Resolver | None = None,
     timeout_s: float = 10.0,
+    remedy: str | None = None,
 ) -> list[Address]:
-    """Look the target up once and return its addresses; one refused address refuses them all."""
+    """Look the target up once and return its addresses; one refused address refuses them all.
+
+    A `remedy` is told in place of the usual one, where an entry of `network.allow_hosts` would not help.
+    """
     rules = allow_rules(allow_hosts)
     addresses = [target.address] if target.address else await _look_up(target, resolver, timeout_s)
     for address in addresses:
@@ -71,7 +94,7 @@ async def resolve(
         if reason is None or (allow_private and reason in PRIVATE_REASONS):
             continue
         if not any(rule.lifts(reason, target, address) for rule in rules):
-            raise _refusal(target, address, reason)
+            raise _refusal(target, address, reason, remedy)
     return list(dict.fromkeys(plain(address) for address in addresses))
 
 
@@ -135,44 +158,48 @@ async def _look_up(target: Target, resolver: Resolver | None, timeout_s: float) 
     return addresses
 
 
-def _refusal(target: Target, address: Address, reason: str) -> ToolPermissionError:
+def _refusal(target: Target, address: Address, reason: str, remedy: str | None) -> ToolPermissionError:
     host, literal = repr(target.host), target.address is not None
     subject = f"host {host}" if literal else f"host {host} resolves to {address}, which"
     entry = f"{host} or {str(address)!r}" if reason in PRIVATE_REASONS and not literal else repr(str(address))
-    return ToolPermissionError(
-        f"{subject} is not a public address: {reason}. An operator can allow it with {entry} in network.allow_hosts.",
-        code=REFUSED,
-    )
+    remedy = remedy or f"An operator can allow it with {entry} in network.allow_hosts."
+    return ToolPermissionError(f"{subject} is not a public address: {reason}. {remedy}", code=REFUSED)
 
 
 class _UnusableError(ValueError):
     """A URL or a host that is refused for its form; the text is the reason and never quotes the URL."""
 
 
-_DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _LAST_PORT = 65535
 _LONGEST_NAME = 253
 _LONGEST_LABEL = 63
 # \s also means every Unicode space; a lone surrogate cannot be sent at all.
 _UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\s\ud800-\udfff]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ORIGIN = re.compile(r"[^:/?#]*:(?://[^/?#]*)?")
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
 
 
 def _read_url(url: str, schemes: frozenset[str]) -> Target:
     if _UNSAFE.search(url):
         raise _UnusableError("it contains whitespace, a control character or a backslash; percent-encode it")
-    scheme, _, rest = url.partition(":")
+    return _read_origin(split_url(url)[0], schemes)
+
+
+@lru_cache(maxsize=1024)
+def _read_origin(origin: str, schemes: frozenset[str]) -> Target:
+    scheme, _, rest = origin.partition(":")
     scheme = scheme.lower()
     if scheme not in schemes:
         raise _UnusableError(f"only {' and '.join(sorted(schemes))} are allowed")
     if not rest.startswith("//"):
         raise _UnusableError("it has no host; write scheme://host/path")
-    authority = re.split(r"[/?#]", rest[2:], maxsplit=1)[0]
+    authority = rest[2:]
     if "@" in authority:
         raise _UnusableError("it carries credentials; configure them as the source's auth instead")
     host, port = _split_authority(authority)
     ascii_host, address = _read_host(host)
-    return Target(scheme=scheme, host=host, port=port or _DEFAULT_PORTS[scheme], ascii_host=ascii_host, address=address)
+    return Target(scheme=scheme, host=host, port=port or DEFAULT_PORTS[scheme], ascii_host=ascii_host, address=address)
 
 
 def _of_host(url: str) -> str:

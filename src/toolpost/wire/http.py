@@ -1,24 +1,47 @@
-"""HTTP connections: one SSL context for the process, no proxies from the environment, no silent retries."""
+"""Where HTTP connections come from: no proxies from the environment, no silent retries, and extras named if missing."""
 
 from __future__ import annotations
 
-import ssl
-from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.wire.tls import ssl_context
 
 if TYPE_CHECKING:
     import httpx2
 
+    from toolpost.wire.network import NetworkPolicy
+    from toolpost.wire.transports import HttpTransport
 
-@cache
-def ssl_context() -> ssl.SSLContext:
-    """The context that all connections share; making one takes 20 ms, so it is made once."""
-    return ssl.create_default_context()
+__all__ = ["default_transport", "http2_transport", "http_transport", "ssl_context"]
 
 
-def http_transport() -> httpx2.AsyncHTTPTransport:
-    """A pool of connections."""
+def default_transport() -> HttpTransport:
+    """A transport of aiohttp's."""
+    try:
+        from toolpost.wire.aiohttp_transport import AiohttpTransport  # noqa: PLC0415 - an extra, 0.2 s to import
+    except ImportError as missing:
+        raise ConfigError("HTTP needs aiohttp; run: pip install 'toolpost[http]'") from missing
+    return AiohttpTransport()
+
+
+def http2_transport() -> HttpTransport:
+    """A transport that speaks HTTP/2 with servers that offer it."""
+    if not all(map(find_spec, ("httpx2", "h2"))):
+        raise ConfigError("HTTP/2 needs httpx2 and h2; run: pip install 'httpx2[http2]'")
+    from toolpost.wire.httpx_transport import Httpx2Transport  # noqa: PLC0415 - only those who want it pay for it
+
+    return Httpx2Transport(http2=True)
+
+
+def http_transport(policy: NetworkPolicy | None = None) -> httpx2.AsyncHTTPTransport:
+    """A pool of connections for a client of httpx2; with a policy they are only made to addresses that it allows."""
     import httpx2  # noqa: PLC0415 - only those who speak HTTP pay for it
 
     limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100, keepalive_expiry=30.0)
-    return httpx2.AsyncHTTPTransport(verify=ssl_context(), retries=0, trust_env=False, limits=limits)
+    if policy is None:
+        return httpx2.AsyncHTTPTransport(verify=ssl_context(), retries=0, trust_env=False, limits=limits)
+    from toolpost.wire.httpx_transport import GuardedTransport  # noqa: PLC0415 - the same
+
+    return GuardedTransport(policy, limits=limits)

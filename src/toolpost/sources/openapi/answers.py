@@ -1,0 +1,111 @@
+"""What came back from an operation, as output: the body by its media type, or the error that its status stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.errors import ToolOutputError
+from toolpost.policy.redaction import Redactor
+from toolpost.sources.openapi.contents import UnreadableError, content_of, decoded
+from toolpost.sources.openapi.failures import failure_of, phrase_of, presentable
+from toolpost.sources.openapi.paging_links import next_page
+from toolpost.sources.openapi.serialization import compact_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.sources.openapi.contents import Content
+    from toolpost.sources.openapi.operation import Answer, Operation
+    from toolpost.wire.headers import Headers
+
+_LONGEST_LOOK = 4096
+_LONGEST_QUOTE = 120
+_NO_BODY = frozenset({204, 205})
+_NOT_TOLD = frozenset({"authorization", "proxy-authenticate", "set-cookie", "set-cookie2", "www-authenticate"})
+
+
+def output_of(
+    operation: Operation,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    *,
+    url: str = "",
+    arguments: Mapping[str, Any] | None = None,
+    secrets: Sequence[str] = (),
+    now: float | None = None,
+) -> ToolOutput:
+    """The output of an operation, or a ToolError raised.
+
+    `url` and `arguments` are those of the request, for telling what the next page takes; `secrets`
+    are what was presented, which is taken out of every message.
+    """
+    if 200 <= status < 300:
+        return _success(operation, status, headers, body, url=url, arguments=arguments or {}, secrets=secrets)
+    if status == 304:
+        return ToolOutput(None, "304 Not Modified: what you have is still good.")
+    location = headers.get("location")
+    if 300 <= status < 400 and location and _declared(operation, status, exactly=True):
+        return ToolOutput({"status": status, "location": location})  # the address is the result
+    raise failure_of(operation, status, headers, body, secrets=secrets, now=now)
+
+
+def noted(output: ToolOutput, note: str) -> ToolOutput:
+    """The output with something to say beside its content: its text is then the content and the note."""
+    if not note:
+        return output
+    told = output.text or (output.content if isinstance(output.content, str) else compact_json(output.content))
+    return output._replace(text=f"{told}\n\n{note}")
+
+
+def _success(
+    operation: Operation,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    *,
+    url: str,
+    arguments: Mapping[str, Any],
+    secrets: Sequence[str],
+) -> ToolOutput:
+    if operation.method.upper() == "HEAD":
+        return ToolOutput({"status": status, "headers": _tellable(headers)})  # the headers are what was asked for
+    if status in _NO_BODY:
+        return ToolOutput(None, _created(status, headers))
+    content = _content(operation, status, headers, body, secrets)
+    if isinstance(content.value, bytes):
+        return ToolOutput(content.value, media_type=content.media_type)
+    if content.value is None:
+        return ToolOutput(None, _created(status, headers))
+    output = noted(ToolOutput(content.value, media_type=content.media_type), content.note)
+    page = next_page(operation, headers, content.value, url=url, arguments=arguments)
+    return noted(output, Redactor(secrets).text(page.in_words)) if page else output
+
+
+def _content(operation: Operation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:
+    answer = _declared(operation, status)
+    declared = () if answer is None else answer.content.keys()
+    try:
+        return content_of(body, headers.get("content-type") or "", declared=declared)
+    except UnreadableError as error:
+        begins = presentable(decoded(body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
+        head = f"{operation.method.upper()} {operation.path} answered {status}, but the answer is unusable"
+        raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
+
+
+def _declared(operation: Operation, status: int, *, exactly: bool = False) -> Answer | None:
+    """What the document says of a status: by number, by class, or by default."""
+    by_status = {answer.status.upper(): answer for answer in operation.answers}
+    keys = [str(status)] if exactly else [str(status), f"{status // 100}XX", "DEFAULT"]
+    return next((by_status[key] for key in keys if key in by_status), None)
+
+
+def _tellable(headers: Headers) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers if name.lower() not in _NOT_TOLD}
+
+
+def _created(status: int, headers: Headers) -> str | None:
+    """What there is to say of an answer without a body."""
+    location = headers.get("location")
+    return f"{status} {phrase_of(status)}: {location}" if location else None

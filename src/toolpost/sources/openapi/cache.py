@@ -1,0 +1,203 @@
+"""APIs that were read once, kept in a folder, so that the next start is fast and works without a network.
+
+A file holds JSON and nothing else. It is found by the bytes of the API's document, the
+document's address and the code that read it; where any of them differs, it is not found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from contextlib import suppress
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.schema.jsontypes import is_object
+from toolpost.sources.openapi.definitions import Definitions
+from toolpost.sources.openapi.operation import (
+    Answer,
+    Api,
+    Body,
+    Operation,
+    Parameter,
+    Part,
+    SecurityNeed,
+    SecurityScheme,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.schema.jsontypes import AnySchema
+
+_HERE = Path(__file__).parent
+_KEY = re.compile(r"[0-9a-f]{40}")
+
+
+class Kept(NamedTuple):
+    """An API from the cache, and the digests of the other documents that it was read from."""
+
+    api: Api
+    others: dict[str, str]
+
+
+class ApiCache:
+    """A folder of APIs; whatever is wrong with a file, it counts as not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, raw: bytes, address: str) -> Kept | None:
+        """The API that was read from just these bytes."""
+        return self._kept(_key(raw, address))
+
+    def last(self, address: str) -> Kept | None:
+        """The API that was read from this address last, for when the address does not answer."""
+        key = self._last_key(address)
+        return None if key is None else self._kept(key)
+
+    def save(self, raw: bytes, address: str, api: Api, others: Mapping[str, bytes]) -> None:
+        """Keep an API in place of the one that was read from the same address before."""
+        key, before = _key(raw, address), self._last_key(address)
+        # A full or read-only disk costs the next start some time, and nothing else.
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._write(self._file(key), _packed(api, {url: digest(other) for url, other in others.items()}))
+            self._write(self._pointer(address), key)
+            if before is not None and before != key:
+                self._file(before).unlink(missing_ok=True)
+
+    def _last_key(self, address: str) -> str | None:
+        try:
+            key = self._pointer(address).read_text(encoding="ascii")
+        except (OSError, ValueError):
+            return None
+        return key if _KEY.fullmatch(key) else None
+
+    def _kept(self, key: str) -> Kept | None:
+        try:
+            return _unpacked(json.loads(self._file(key).read_bytes()))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def _file(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _pointer(self, address: str) -> Path:
+        return self._folder / f"{digest(address.encode())}.last"
+
+    def _write(self, path: Path, text: str) -> None:
+        """Write a file whole or not at all, for its owner only."""
+        handle, name = tempfile.mkstemp(dir=self._folder)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def digest(raw: bytes) -> str:
+    """What tells one document from another."""
+    return hashlib.sha256(raw).hexdigest()[:40]
+
+
+def _key(raw: bytes, address: str) -> str:
+    return digest(b"\0".join([code_version().encode(), address.encode("utf-8", "surrogatepass"), raw]))
+
+
+def code_version() -> str:
+    """A digest of the modules that read documents: other code may read the same document differently."""
+    found = hashlib.sha256()
+    for path in sorted(_HERE.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def _packed(api: Api, others: dict[str, str]) -> str:
+    first = api.operations[0] if api.operations else None
+    nothing: Mapping[str, AnySchema] = {}
+    sent = first.definitions if first else nothing
+    answered = first.answer_definitions if first else nothing
+    return json.dumps(
+        {
+            "api": _record(api, without=("operations",)),
+            "operations": [_record(one, without=("definitions", "answer_definitions")) for one in api.operations],
+            "definitions": _texts(sent),
+            "answer_definitions": None if answered is sent else _texts(answered),
+            "others": others,
+        }
+    )
+
+
+def _texts(definitions: Mapping[str, AnySchema]) -> dict[str, str]:
+    """Each definition as a text of its own, so that only those are parsed that are asked for."""
+    return {name: json.dumps(schema) for name, schema in definitions.items()}
+
+
+def _record(record: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields of a record that are not as they are by default."""
+    told = {one.name: (getattr(record, one.name), _usual(one)) for one in fields(record) if one.name not in without}
+    return {name: _plain(value) for name, (value, usual) in told.items() if value != usual}
+
+
+def _usual(one: Field[Any]) -> Any:
+    """What a field holds where nothing is said; what must be said is never usual."""
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _record(value)
+    if isinstance(value, tuple):
+        return list(map(_plain, value))  # pyright: ignore[reportUnknownArgumentType] - a tuple of anything
+    if is_object(value):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _unpacked(data: dict[str, Any]) -> Kept:
+    sent = Definitions(data["definitions"])
+    answered = sent if data["answer_definitions"] is None else Definitions(data["answer_definitions"])
+    api = data["api"]
+    schemes = {name: SecurityScheme(**scheme) for name, scheme in api.get("schemes", {}).items()}
+    operations = tuple(_operation(one, sent, answered) for one in data["operations"])
+    return Kept(
+        Api(
+            title=api.get("title", ""),
+            version=api.get("version", ""),
+            operations=operations,
+            schemes=schemes,
+            problems=tuple(api.get("problems", ())),
+        ),
+        data["others"],
+    )
+
+
+def _operation(data: dict[str, Any], sent: Definitions, answered: Definitions) -> Operation:
+    body = data.pop("body", None)
+    return Operation(
+        servers=tuple(data.pop("servers", ())),
+        tags=tuple(data.pop("tags", ())),
+        parameters=tuple(Parameter(**one) for one in data.pop("parameters", ())),
+        body=None if body is None else _body(body),
+        answers=tuple(Answer(**one) for one in data.pop("answers", ())),
+        security=tuple(tuple(map(_need, needs)) for needs in data.pop("security", ())),
+        definitions=sent,
+        answer_definitions=answered,
+        **data,
+    )
+
+
+def _body(data: dict[str, Any]) -> Body:
+    parts = {name: Part(**part) for name, part in data.pop("parts", {}).items()}
+    return Body(parts=parts, **data)
+
+
+def _need(data: dict[str, Any]) -> SecurityNeed:
+    return SecurityNeed(scheme=data["scheme"], scopes=tuple(data.get("scopes", ())))

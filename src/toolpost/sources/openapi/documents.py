@@ -1,0 +1,223 @@
+"""A document's bytes as plain data: JSON or YAML, gzipped or not, in any Unicode encoding."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.yaml_text import YamlTrouble, load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Dialect = Literal["2.0", "3.0", "3.1", "3.2"]
+
+MAX_BYTES = 64 * 1024 * 1024
+# JSON that is not quite JSON (a trailing comma, a comment) is often YAML, but trying takes long.
+_LONGEST_JSON_AS_YAML = 4 * 1024 * 1024
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# The longer marks first: UTF-32's begins with UTF-16's.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_GZIP = b"\x1f\x8b"
+
+
+class Parsed(NamedTuple):
+    """An OpenAPI document and the version of the format that it is written in."""
+
+    data: dict[str, Any]
+    dialect: Dialect
+
+
+def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Parsed:
+    """Read the first document of an API; ConfigError says what it looks like instead."""
+    data = parse_document(raw, shown, limit=limit)
+    if not is_object(data):
+        raise ConfigError(f"{shown} is not an OpenAPI document: it holds {_kind(data)}, not keys and values")
+    return Parsed(data, _dialect(data, shown))
+
+
+def parse_document(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Any:
+    """Read any JSON or YAML; ConfigError says what the bytes look like when they are neither."""
+    text = _text(unpacked(raw, shown, limit=limit), shown)
+    body = text.lstrip()
+    if not body:
+        raise ConfigError(f"{shown} is empty; give the address of an OpenAPI document")
+    if (guess := _not_a_document(body)) is not None:
+        raise ConfigError(f"{shown} looks like {guess}, not like an OpenAPI document; give the document's own address")
+    return _json(body, shown) if body[0] in "{[" else _yaml(text, shown)
+
+
+def shown_address(address: str) -> str:
+    """An address fit for messages: without user, password, query and fragment, any of which may hold a secret."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "the document"
+    if not parts.scheme or not parts.netloc:
+        return address
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def unpacked(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> bytes:
+    """The bytes themselves, or what they hold gzipped; never more than the limit."""
+    if len(raw) > limit:
+        raise _too_large(shown, limit)
+    unpacked = b""
+    while raw[:2] == _GZIP:
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            unpacked += stream.decompress(raw, limit + 1 - len(unpacked))
+        except zlib.error as error:
+            raise ConfigError(f"{shown} is gzipped and damaged: {error}; fetch it anew") from None
+        if len(unpacked) > limit:
+            raise _too_large(shown, limit)
+        if not stream.eof:
+            raise ConfigError(f"{shown} is gzipped and ends too early; fetch it anew")
+        raw = stream.unused_data
+        if raw[:2] != _GZIP:
+            return unpacked
+    return raw
+
+
+def _too_large(shown: str, limit: int) -> ConfigError:
+    return ConfigError(f"{shown} is larger than {limit // (1024 * 1024)} MiB, more than any API's description needs")
+
+
+def _text(raw: bytes, shown: str) -> str:
+    encoding = next((name for mark, name in _MARKS if raw.startswith(mark)), None) or _unmarked(raw[:4])
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        guess = _binary(raw) or f"not {encoding.upper()} text (byte {error.start})"
+        raise ConfigError(f"{shown} is {guess}; give the address of a JSON or YAML document") from None
+
+
+def _unmarked(head: bytes) -> str:
+    """The encoding of a text without a mark, told by where its first characters have zeros (RFC 4627 §3)."""
+    zeros = tuple(byte == 0 for byte in head)
+    match zeros:
+        case (True, True, True, False):
+            return "utf-32-be"
+        case (False, True, True, True):
+            return "utf-32-le"
+        case (True, False, _, _):
+            return "utf-16-be"
+        case (False, True, _, _):
+            return "utf-16-le"
+        case _:
+            return "utf-8"
+
+
+def _binary(raw: bytes) -> str | None:
+    kinds = {b"PK": "a ZIP archive", b"%PDF": "a PDF", b"\x89PNG": "an image", b"BZh": "a bzip2 archive"}
+    return next((kind for magic, kind in kinds.items() if raw.startswith(magic)), None)
+
+
+def _not_a_document(body: str) -> str | None:
+    head = body[:1000].lower()
+    if head.startswith("#%raml"):
+        return "RAML"
+    if head.startswith("<"):
+        return "a web page (HTML)" if "<html" in head or head.startswith("<!doctype html") else "XML"
+    return None
+
+
+def _json(body: str, shown: str) -> Any:
+    try:
+        data = json.loads(body, parse_float=_finite, parse_constant=str)
+        # Half of a pair of escapes is no text that can be sent on.
+        return _mended(data) if "\\ud" in body or "\\uD" in body else data
+    except RecursionError:
+        raise ConfigError(f"{shown} is nested too deeply") from None
+    except ValueError as error:
+        return _almost_json(body, shown, error)
+
+
+def _finite(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+def _almost_json(body: str, shown: str, error: ValueError) -> Any:
+    if len(body) <= _LONGEST_JSON_AS_YAML:
+        try:
+            return load_yaml(body)
+        except YamlTrouble:
+            pass
+    problem = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    line = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+    cut = not body.rstrip().endswith(("}", "]"))
+    guess = "looks like JSON that was cut off" if cut else "is not valid JSON"
+    raise ConfigError(f"{shown} {guess}: {problem}{line}") from None
+
+
+def _mended(data: Any) -> Any:
+    if isinstance(data, str):
+        return _LONE_SURROGATE.sub("\ufffd", data)
+    if is_array(data):
+        return [_mended(item) for item in data]
+    if is_object(data):
+        return {_mended(key): _mended(value) for key, value in data.items()}
+    return data
+
+
+def _yaml(text: str, shown: str) -> Any:
+    try:
+        return load_yaml(text)
+    except YamlTrouble as error:
+        raise ConfigError(f"{shown} is neither JSON nor valid YAML: {error}") from None
+
+
+def _dialect(data: dict[str, Any], shown: str) -> Dialect:
+    version = str(data.get("openapi", data.get("swagger", "")))
+    if version.startswith(("2", "3.0", "3.1")):
+        return cast("Dialect", {"2": "2.0"}.get(version[0], version[:3]))
+    if version.startswith("3"):
+        # Versions to come promise to be compatible with the last one known.
+        return "3.0" if version == "3" else "3.2"
+    if version:
+        raise ConfigError(f"{shown} is written in version {version[:20]!r}; 2.0, 3.0, 3.1 and 3.2 are understood")
+    raise ConfigError(f"{shown} is not an OpenAPI document: {_guess(data)}")
+
+
+def _guess(data: dict[str, Any]) -> str:
+    for key, kind in _OTHER_FORMATS.items():
+        if key in data:
+            return f"it looks like {kind}"
+    info = data.get("info")
+    if is_object(info) and "_postman_id" in info:
+        return "it looks like a Postman collection; export it as OpenAPI"
+    keys = ", ".join(repr(str(key)[:40]) for key in list(data)[:5])
+    return f"neither 'openapi' nor 'swagger' is among its keys ({keys or 'it has none'})"
+
+
+_OTHER_FORMATS = {
+    "swaggerVersion": "Swagger 1, which is not understood; convert it to OpenAPI 3",
+    "asyncapi": "AsyncAPI, which describes messages",
+    "utcp_version": "a UTCP manual; connect it with transport: utcp",
+    "arazzo": "an Arazzo workflow; give the API it refers to",
+    "overlay": "an OpenAPI overlay; apply it to its document first",
+    "discoveryVersion": "a Google discovery document; convert it to OpenAPI 3",
+    "mcpServers": "a list of MCP servers; connect those with transport: mcp",
+    "__schema": "a GraphQL schema; connect it with transport: graphql",
+    "$schema": "a JSON Schema",
+    "paths": "one whose version is missing; add `openapi: 3.1.0`",
+}
+
+
+def _kind(value: Any) -> str:
+    kinds: list[tuple[Callable[[Any], bool], str]] = [(is_array, "a list"), (lambda v: isinstance(v, str), "text")]
+    return next((kind for fits, kind in kinds if fits(value)), "a single value")

@@ -1,0 +1,191 @@
+"""An answer that is no success, as an error: the status, what the server said of it, and when to come back."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import time
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from toolpost.contracts.adapt import from_status
+from toolpost.contracts.errors import ErrorCategory, ToolRateLimitError
+from toolpost.policy.redaction import Redactor
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.contents import decoded, looks_like_json, parsed_json
+from toolpost.sources.openapi.media_types import media_type
+from toolpost.sources.openapi.serialization import UnsendableError, compact_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolpost.contracts.errors import ToolNodeError
+    from toolpost.sources.openapi.operation import Operation
+    from toolpost.wire.headers import Headers
+
+_LONGEST = 500
+_LONGEST_LOOK = 20_000
+_DEEPEST = 4
+_MOST_COMPLAINTS = 3
+_MARKUP = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)?[^<>]*>|([^<]+|<)")
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CHALLENGE = re.compile(r'\b(error_description|error|scope)="([^"]*)"')
+_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+_NUMBER = re.compile(r"\d{1,13}(?:\.\d{1,9})?")
+_EPOCH = 1e9  # a larger number of seconds is a date
+_EPOCH_MS = 1e12
+_SAID_IN = ("detail", "error_description", "message", "error_message", "error", "msg", "reason")
+# RFC 9457's own example, and what validators beside it say of each field.
+_SAID_OF_FIELDS = ("errors", "invalid-params", "validation", "violations")
+_PLACES = ("loc", "location")  # where a field is wrong, as FastAPI and Prism tell it
+
+
+def failure_of(
+    operation: Operation,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    *,
+    secrets: Iterable[str] = (),
+    now: float | None = None,
+) -> ToolNodeError:
+    """The error that an answer stands for; nothing that was presented shows in it."""
+    said = [_redirection(headers)] if 300 <= status < 400 else [reason_of(headers, body), _challenge(headers)]
+    told = " ".join(part for part in said if part)
+    head = f"{operation.method.upper()} {operation.path} answered {status} {phrase_of(status)}".rstrip()
+    message = f"{head}: {presentable(told, secrets)}" if told else head
+    if status == 401:
+        message = f"{message.rstrip('.')}. {_which_credential(operation)}".rstrip()
+    error = _limited(status, headers, message) or from_status(status, message)
+    error.retry_after_s = retry_after(headers, now=time.time() if now is None else now)
+    return error
+
+
+def reason_of(headers: Headers, body: bytes) -> str:
+    """What a server says of a failure, wherever it says it; a problem's title and detail before anything else."""
+    kind = media_type(headers.get("content-type") or "")
+    if kind.kind == "json" or looks_like_json(body):
+        try:
+            return _said(parsed_json(body, kind.charset))
+        except ValueError:
+            pass
+    if kind.kind == "binary" and kind.essence:
+        return ""
+    return _readable(decoded(body, kind.charset))
+
+
+def retry_after(headers: Headers, *, now: float) -> float | None:
+    """How many seconds the server asks to wait: RFC 9110's header, else those that APIs use in its place."""
+    if (asked := headers.get("retry-after")) is not None:
+        return _seconds(asked, now) if _SECONDS.fullmatch(asked.strip()) else _until_date(asked, now)
+    if (millis := headers.get("retry-after-ms")) is not None and _SECONDS.fullmatch(millis.strip()):
+        return float(millis) / 1000
+    if (headers.get("x-ratelimit-remaining") or headers.get("ratelimit-remaining")) != "0":
+        return None
+    reset = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
+    return _seconds(reset, now) if _NUMBER.fullmatch(reset.strip()) else None
+
+
+def presentable(text: str, secrets: Iterable[str]) -> str:
+    """One line without secrets and without anything that could play tricks on a terminal or a reader."""
+    told = _TERMINAL.sub(" ", Redactor(secrets).text(text)[:_LONGEST_LOOK])
+    safe = " ".join("".join(char if char.isprintable() else " " for char in told).split())
+    return safe if len(safe) <= _LONGEST else f"{safe[:_LONGEST]}…"
+
+
+def phrase_of(status: int) -> str:
+    """The words that HTTP has for a status; none for one that it does not know."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _seconds(text: str, now: float) -> float:
+    value = float(text)
+    if value > _EPOCH_MS:
+        value /= 1000
+    return max(0.0, value - now) if value > _EPOCH else value
+
+
+def _until_date(text: str, now: float) -> float | None:
+    try:
+        wait = parsedate_to_datetime(text).timestamp() - now
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return max(0.0, wait) if math.isfinite(wait) else None
+
+
+def _limited(status: int, headers: Headers, message: str) -> ToolRateLimitError | None:
+    """Some APIs say 403 when there were too many calls, and only a header tells it from a missing right."""
+    if status != 403 or headers.get("x-ratelimit-remaining") != "0":
+        return None
+    return ToolRateLimitError(message, status_code=status, category=ErrorCategory.RETRYABLE_RATE_LIMIT)
+
+
+def _redirection(headers: Headers) -> str:
+    location = headers.get("location")
+    if not location:
+        return "it redirects without saying where to."
+    try:
+        there = urlsplit(location)
+    except ValueError:
+        return "it redirects to something that is no address."
+    where = f"{there.scheme}://{there.netloc}{there.path}" if there.netloc else there.path
+    return f"it redirects to {where!r}, which was not followed."
+
+
+def _challenge(headers: Headers) -> str:
+    """What the server says it would accept, for 401 and 403."""
+    found = dict(_CHALLENGE.findall(headers.get("www-authenticate") or ""))
+    return ", ".join(f"{name}: {value}" for name, value in found.items())
+
+
+def _which_credential(operation: Operation) -> str:
+    names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
+    return f"Check the credential for {' or '.join(map(repr, names))}." if names else ""
+
+
+def _said(value: Any, depth: int = 0) -> str:
+    if isinstance(value, str):
+        return value
+    if depth > _DEEPEST or value is None:
+        return ""
+    if is_array(value):
+        return "; ".join(text for item in value[:_MOST_COMPLAINTS] if (text := _said(item, depth + 1)))
+    if is_object(value):
+        return _said_in(value, depth) or ("" if depth else _as_json(value))
+    return str(value)
+
+
+def _said_in(value: dict[str, Any], depth: int) -> str:
+    title = value.get("title")
+    said = next((text for key in _SAID_IN if (text := _said(value.get(key), depth + 1))), "")
+    parts = [title if isinstance(title, str) else "", said]
+    parts += [_said(value.get(key), depth + 1) for key in _SAID_OF_FIELDS]
+    told = ": ".join(dict.fromkeys(part for part in parts if part)).replace(".: ", ": ")
+    place = next((value[key] for key in _PLACES if is_array(value.get(key))), None)
+    return f"{'.'.join(map(str, place))}: {told}" if told and place else told
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return compact_json(value)
+    except UnsendableError:
+        return ""
+
+
+def _readable(text: str) -> str:
+    """A page as text, its title first; other text as it is."""
+    if "<" not in text:
+        return text
+    title, words, inside = list[str](), list[str](), ""
+    for closing, tag, run in _MARKUP.findall(text):
+        if run and inside not in ("script", "style"):
+            (title if inside == "title" else words).append(run)
+        elif tag and (closing or inside not in ("script", "style")):
+            inside = "" if closing else tag.lower()
+    return html.unescape(": ".join(part for part in (" ".join(title), " ".join(words)) if part.strip()))

@@ -1,0 +1,88 @@
+"""Names made of what documents call things: legal, short enough, each given once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_NOT_IN_TOOL = re.compile(r"[^A-Za-z0-9_-]+")
+# Property keys that every model provider takes.
+_NOT_IN_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_ARGUMENT = 64
+_LONGEST_DEFINITION = 80
+# Parts of a pointer that say nothing about what it points at.
+_EMPTY_WORDS = frozenset(
+    {"schema", "items", "allOf", "anyOf", "oneOf", "not", "additionalProperties", "schemas", "properties"}
+)
+
+
+class Names:
+    """Hands out each name once; one that is taken gets a number."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a name was given already."""
+        return name in self._next
+
+    def take(self, wanted: str) -> str:
+        """The name itself, or `name_2`, `name_3` and so on in the order of asking."""
+        if wanted not in self._next:
+            self._next[wanted] = 2
+            return wanted
+        number = self._next[wanted]
+        while f"{wanted}_{number}" in self._next:
+            number += 1
+        self._next[wanted] = number + 1
+        return self.take(f"{wanted}_{number}")
+
+
+def tool_name(operation_id: Any, method: str, path: str) -> str:
+    """The operationId in legal letters, or a slug of method and path."""
+    if isinstance(operation_id, str):
+        legal = _NOT_IN_TOOL.sub("_", operation_id).strip("_")
+        if legal:
+            return legal
+    slug = _NOT_IN_TOOL.sub("_", path).strip("_")
+    return f"{_NOT_IN_TOOL.sub('_', method).lower()}_{slug or 'root'}"
+
+
+def argument_name(parameter: str) -> str:
+    """What a tool calls a parameter: `filter[name]` is `filter_name`, `$top` is `top`."""
+    legal = _NOT_IN_ARGUMENT.sub("_", parameter)
+    if legal != parameter:
+        legal = legal.strip("_")
+    return legal[:_LONGEST_ARGUMENT] or "parameter"
+
+
+class DefinitionNames:
+    """One name for each schema that is referred to, whoever refers to it."""
+
+    def __init__(self) -> None:
+        self._names = Names()
+        self._known: dict[int, str] = {}
+        self._nodes: list[Any] = []
+
+    def of(self, node: Any, reference: str) -> str:
+        """The name of a schema, made of the first reference to it."""
+        name = self._known.get(id(node))
+        if name is None:
+            name = self._known[id(node)] = self._names.take(_definition_name(reference))
+            # Kept, so that no other schema is ever found at its address.
+            self._nodes.append(node)
+        return name
+
+
+def _definition_name(reference: str) -> str:
+    address, _, fragment = reference.partition("#")
+    parts = [unquote(part).replace("~1", "/").replace("~0", "~") for part in fragment.split("/") if part]
+    if not parts:
+        parts = [PurePosixPath(urlsplit(address).path).stem]
+    telling = parts[-1:]
+    if telling[0] in _EMPTY_WORDS or telling[0].isdigit():
+        telling = [part for part in parts if part not in _EMPTY_WORDS][-3:]
+    legal = _NOT_IN_ARGUMENT.sub("_", "_".join(telling)).strip("_")
+    return legal[:_LONGEST_DEFINITION] or "schema"

@@ -1,0 +1,153 @@
+"""The parameters of an operation: merged, named, with the style that holds where they are sent."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.media_choice import preferred
+from toolpost.sources.openapi.naming import Names, argument_name
+from toolpost.sources.openapi.operation import Parameter
+from toolpost.sources.openapi.references import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.sources.openapi.operation import Location, Style
+    from toolpost.sources.openapi.references import Library
+    from toolpost.sources.openapi.schemas import SchemaReader
+
+# In the order in which a name goes to the first that wants it.
+_LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
+_STYLES: dict[Location, tuple[Style, ...]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+# OpenAPI 3 §4.8.12.2: what a document says about these headers is ignored; they belong to the body and to the caller.
+_NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
+_TEMPLATE = re.compile(r"\{([^{}]+)\}")
+
+
+class Carrier(NamedTuple):
+    """How the value of a parameter is written: its schema, and a media type if it is a document of its own."""
+
+    schema: AnySchema
+    content_type: str | None
+
+
+def merged(lists: Iterable[Target], library: Library, problems: list[str]) -> list[Target]:
+    """All parameters of the lists, the references among them followed; the first of the same name and place wins."""
+    found: dict[tuple[str, str], Target] = {}
+    for listed, base in lists:
+        for given in listed if is_array(listed) else ():
+            target = library.resolved(given, base)
+            if target is None or not is_object(target.node) or not isinstance(target.node.get("name"), str):
+                problems.append(f"a parameter is left out: {_told(given)}")
+                continue
+            found.setdefault((str(target.node.get("in")), target.node["name"]), target)
+    return list(found.values())
+
+
+def _told(given: Any) -> str:
+    reference = given.get("$ref") if is_object(given) else None
+    return f"the reference {str(reference)[:200]!r} leads nowhere" if reference else "it has no name"
+
+
+class ParameterReader:
+    """Reads the parameters of operations."""
+
+    def __init__(self, schemas: SchemaReader) -> None:
+        self._schemas = schemas
+
+    def read(self, path: str, found: Sequence[Target], names: Names) -> tuple[Parameter, ...]:
+        """The parameters in the document's order; every placeholder of the path has one, declared or not.
+
+        Templates that mean several segments write `{+name}` or `{name*}`, and the parameter may go by either name.
+        """
+        placeholders = {written: written.strip("+*") for written in _TEMPLATE.findall(path.partition("#")[0])}
+        sent = [target for target in self._spread(found) if _is_sent(target.node, placeholders)]
+        declared = {target.node["name"] for target in sent if target.node["in"] == "path"}
+        sent += [_undeclared(name) for written, name in placeholders.items() if declared.isdisjoint((written, name))]
+        arguments = _arguments(sent, names)
+        return tuple(self._parameter(target, arguments[id(target.node)]) for target in sent)
+
+    def _spread(self, found: Sequence[Target]) -> Iterator[Target]:
+        """The parameters one by one; a whole query string that is a form is as many as it has fields."""
+        for target in found:
+            if target.node.get("in") == "querystring":
+                yield from self._fields(target)
+            else:
+                yield target
+
+    def _fields(self, target: Target) -> Iterator[Target]:
+        content = target.node.get("content")
+        media = next(iter(content.values()), None) if is_object(content) else None
+        schema = media.get("schema") if is_object(media) else None
+        properties = schema.get("properties") if is_object(schema) else None
+        required = schema.get("required", ()) if is_object(schema) else ()
+        for name, node in properties.items() if is_object(properties) else ():
+            yield Target({"name": name, "in": "query", "schema": node, "required": name in required}, target.base)
+
+    def _parameter(self, target: Target, argument: str) -> Parameter:
+        node = target.node
+        location = cast("Location", node["in"])
+        carrier = self._carrier(node, target.base)
+        style = _style(node, location)
+        explode = node.get("explode")
+        description = node.get("description")
+        return Parameter(
+            name=node["name"],
+            location=location,
+            argument=argument,
+            schema=carrier.schema,
+            required=location == "path" or node.get("required") is True,
+            description=description if isinstance(description, str) else "",
+            style=style,
+            explode=explode if isinstance(explode, bool) else style == "form",
+            allow_reserved=node.get("allowReserved") is True,
+            allow_empty=node.get("allowEmptyValue") is True,
+            content_type=carrier.content_type,
+            deprecated=node.get("deprecated") is True,
+        )
+
+    def _carrier(self, node: dict[str, Any], base: str) -> Carrier:
+        content = node.get("content")
+        if not is_object(content) or not content:
+            return Carrier(self._schemas.read(node.get("schema", {}), base), None)
+        media_type = preferred(content)
+        media = content[media_type] if media_type is not None else None
+        schema = self._schemas.read(media.get("schema", {}), base) if is_object(media) else {}
+        return Carrier(schema, media_type)
+
+
+def _is_sent(node: dict[str, Any], placeholders: Mapping[str, str]) -> bool:
+    location, name = node.get("in"), node["name"]
+    if location == "path":
+        return name in placeholders or name in placeholders.values()
+    if location == "header":
+        return name.lower() not in _NOT_PARAMETERS
+    return location in ("query", "cookie")
+
+
+def _undeclared(name: str) -> Target:
+    return Target({"name": name, "in": "path", "required": True, "schema": {"type": "string"}}, "")
+
+
+def _arguments(sent: Sequence[Target], names: Names) -> dict[int, str]:
+    """What the tool calls each parameter, by the node it was read from."""
+    arguments: dict[int, str] = {}
+    for location in _LOCATIONS:
+        for node in (target.node for target in sent if target.node["in"] == location):
+            wanted = argument_name(node["name"])
+            arguments[id(node)] = names.take(f"{wanted}_{location}" if names.is_taken(wanted) else wanted)
+    return arguments
+
+
+def _style(node: dict[str, Any], location: Location) -> Style:
+    styles = _STYLES[location]
+    given = node.get("style")
+    return given if given in styles else styles[0]

@@ -1,0 +1,64 @@
+"""Where an API's document usually is, and the bare requests of a base URL that has none."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+from toolpost.sources.openapi.operation import Answer, Api, Body, Operation, Parameter
+
+_PLACES = ("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "api-docs", "swagger/v1/swagger.json")
+_METHODS = {
+    "GET": "Read something of this API by its path.",
+    "POST": "Send something to a path of this API.",
+    "PUT": "Put something at a path of this API.",
+    "PATCH": "Change something at a path of this API.",
+    "DELETE": "Delete what is at a path of this API.",
+}
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+def usual_places(base_url: str) -> list[str]:
+    """The addresses to look at, below the base URL and at the root of its host."""
+    parts = urlsplit(base_url)
+    folders = list(dict.fromkeys([parts.path.rstrip("/"), ""]))
+    return [
+        urlunsplit((parts.scheme, parts.netloc, f"{folder}/{place}", "", "")) for folder in folders for place in _PLACES
+    ]
+
+
+def base_api(base_url: str) -> Api:
+    """An API without a document: one tool for each method."""
+    address = base_url.partition("?")[0].partition("#")[0].rstrip("/")
+    operations = tuple(_request(method, text, address) for method, text in _METHODS.items())
+    told = "no document was found there or in the usual places; its tools send bare requests"
+    return Api(title=address, version="", operations=operations, problems=(f"{address}: {told}",))
+
+
+def _request(method: str, text: str, address: str) -> Operation:
+    path = Parameter(
+        name="path",
+        location="path",
+        argument="path",
+        schema={"type": "string", "minLength": 1, "description": "The path below the base URL, such as users/7"},
+        required=True,
+        style="simple",
+        explode=False,
+        allow_reserved=True,
+    )
+    query = Parameter(
+        name="query",
+        location="query",
+        argument="query",
+        schema={"type": "object", "description": "Query parameters by name"},
+    )
+    content = Body(argument="body", content_type="application/json", schema=True) if method in _WITH_BODY else None
+    return Operation(
+        tool_name=f"request_{method.lower()}",
+        method=method,
+        path="/{+path}",
+        servers=(address,),
+        summary=text,
+        parameters=(path, query),
+        body=content,
+        answers=(Answer(status="default"),),
+    )

@@ -1,0 +1,221 @@
+"""The documents of one API, and where the references in them lead."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_DEPTH = 250
+_MAX_HOPS = 50
+# Their values are data of the API, in which `$ref` is a word like any other.
+_DATA = frozenset({"example", "examples", "default", "enum", "const", "value", "mapping"})
+# Their keys are names that somebody chose, not words of the format.
+_NAMED = frozenset(
+    {
+        "properties",
+        "patternProperties",
+        "dependentSchemas",
+        "$defs",
+        "definitions",
+        "paths",
+        "schemas",
+        "responses",
+        "parameters",
+        "requestBodies",
+        "headers",
+        "securitySchemes",
+        "securityDefinitions",
+        "links",
+        "callbacks",
+        "pathItems",
+        "mediaTypes",
+        "content",
+        "encoding",
+        "additionalOperations",
+    }
+)
+_INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
+_BARE_NAMES = ("#/components/schemas/", "#/definitions/")
+
+
+class Target(NamedTuple):
+    """What a reference leads to, and the address that references within it are relative to."""
+
+    node: Any
+    base: str
+
+
+class _Hops:
+    """How many references may still be followed on one way."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _MAX_HOPS
+
+    def take(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
+class Reference(NamedTuple):
+    """A `$ref` as it is written, and the address that it is relative to."""
+
+    text: str
+    base: str
+
+
+class Library:
+    """Parsed documents by address; the first one is the API's own.
+
+    `has_flags` tells whether any schema is read-only or write-only: where none is, what is
+    sent and what comes back have the same shape.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.has_flags = False
+        self._resources: dict[str, Any] = {}
+        self._anchors: dict[str, Any] = {}
+        self._homes: dict[str, str] = {}
+
+    def add(self, address: str, data: Any) -> list[Reference]:
+        """Take a document in and return the references that leave it."""
+        self._resources[address] = data
+        self._homes[address] = address
+        return [found for found in self._scanned(address, data) if self._leaves(found)]
+
+    def knows(self, address: str) -> bool:
+        """Whether a document or a schema of this address is here."""
+        return address in self._resources
+
+    def target(self, reference: str, base: str) -> Target | None:
+        """What a reference leads to, through any others on its way; None when that is nowhere."""
+        return self._step(reference, base, _Hops())
+
+    def resolved(self, node: Any, base: str) -> Target | None:
+        """The node itself, or what it refers to."""
+        if is_object(node) and isinstance(node.get("$ref"), str):
+            return self.target(node["$ref"], base)
+        return Target(node, base)
+
+    def base_within(self, node: dict[str, Any], base: str) -> str:
+        """The address that references within a schema are relative to: a `$id` gives it one of its own."""
+        own = node.get("$id")
+        return urldefrag(_joined(base, own)).url if isinstance(own, str) and own else base
+
+    def _step(self, reference: str, base: str, hops: _Hops) -> Target | None:
+        """One reference followed, and all that it meets; a circle of them ends when the hops are used up."""
+        if not hops.take():
+            return None
+        address, _, fragment = reference.partition("#")
+        address = _joined(base, address) if address else base
+        found = self._within(address, fragment, hops)
+        if found is None and reference.startswith("#") and base in self._homes:
+            # A schema with a `$id` should not refer to the document around it in this way, but some do.
+            found = self._within(self._homes[base], fragment, hops)
+        if found is None and reference.isidentifier():
+            found = self._bare(reference)
+        if found is not None and _is_alias(found.node):
+            return self._step(found.node["$ref"], found.base, hops)
+        return found
+
+    def _within(self, address: str, fragment: str, hops: _Hops) -> Target | None:
+        resource = self._resources.get(address)
+        if resource is None:
+            return None
+        if not fragment:
+            return Target(resource, address)
+        if not fragment.startswith("/"):
+            anchored = self._anchors.get(f"{address}#{fragment}")
+            return None if anchored is None else Target(anchored, address)
+        place: Target | None = Target(resource, address)
+        for part in fragment.split("/")[1:]:
+            place = place and self._member(place, part, hops)
+        return place
+
+    def _member(self, place: Target, part: str, hops: _Hops) -> Target | None:
+        """One step of a JSON Pointer (RFC 6901); where it meets a reference, it goes on behind it."""
+        node = place.node
+        if is_array(node):
+            return Target(node[int(part)], place.base) if _INDEX.fullmatch(part) and int(part) < len(node) else None
+        if not is_object(node):
+            return None
+        base = self.base_within(node, place.base)
+        # Some keys hold a percent sign themselves.
+        for key in (unquote(part), part):
+            if (name := key.replace("~1", "/").replace("~0", "~")) in node:
+                return Target(node[name], base)
+        target = self._step(node["$ref"], base, hops) if isinstance(node.get("$ref"), str) else None
+        return target and self._member(target, part, hops)
+
+    def _bare(self, name: str) -> Target | None:
+        """A schema by nothing but its name, as Swagger 1 had it and some documents still do."""
+        return next(
+            (found for start in _BARE_NAMES if (found := self._within(self.root, start[1:] + name, _Hops()))), None
+        )
+
+    def _leaves(self, reference: Reference) -> bool:
+        if reference.text.startswith("#"):
+            return False
+        address = urldefrag(_joined(reference.base, reference.text)).url
+        return address not in self._resources and self.target(reference.text, reference.base) is None
+
+    def _scanned(self, address: str, data: Any) -> Iterator[Reference]:
+        """Every reference of a document; on the way, schemas that have names of their own are noted."""
+        level: list[tuple[Any, bool, str]] = [(data, False, address)]
+        for _ in range(MAX_DEPTH):
+            below: list[tuple[Any, bool, str]] = []
+            for node, named, base in level:
+                if is_array(node):
+                    below.extend((item, False, base) for item in node if is_object(item) or is_array(item))
+                elif named:
+                    below.extend((value, False, base) for value in node.values() if is_object(value))
+                else:
+                    yield from self._noted(node, base, below)
+            if not below:
+                return
+            level = below
+        raise ConfigError(f"the document is nested deeper than {MAX_DEPTH} levels")
+
+    def _noted(self, node: dict[str, Any], base: str, below: list[tuple[Any, bool, str]]) -> Iterator[Reference]:
+        if "$id" in node or "$anchor" in node or "$dynamicAnchor" in node:
+            base = self._name(node, base)
+        if node.get("readOnly") is True or node.get("writeOnly") is True:
+            self.has_flags = True
+        for key, value in node.items():
+            if is_object(value) or is_array(value):
+                if key not in _DATA:
+                    below.append((value, key in _NAMED and is_object(value), base))
+            elif key == "$ref" and isinstance(value, str):
+                yield Reference(value, base)
+
+    def _name(self, node: dict[str, Any], base: str) -> str:
+        home = self._homes.get(base, base)
+        base = self.base_within(node, base)
+        if base not in self._resources:
+            self._resources[base] = node
+            self._homes[base] = home
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            if isinstance(anchor := node.get(keyword), str):
+                self._anchors.setdefault(f"{base}#{anchor}", node)
+        return base
+
+
+def _is_alias(node: Any) -> bool:
+    return is_object(node) and len(node) == 1 and isinstance(node.get("$ref"), str)
+
+
+def _joined(base: str, reference: str) -> str:
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        # Brackets that are no IPv6 address; such a reference leads nowhere.
+        return reference

@@ -1,0 +1,188 @@
+"""The body of a request: which media type is sent, what it may hold, and how the fields of a form are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.media_choice import form_of, preferred
+from toolpost.sources.openapi.media_types import media_type
+from toolpost.sources.openapi.operation import Body, Part
+from toolpost.sources.openapi.references import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.sources.openapi.naming import Names
+    from toolpost.sources.openapi.operation import Style
+    from toolpost.sources.openapi.references import Library
+    from toolpost.sources.openapi.schemas import SchemaReader
+
+FILE: JsonSchema = {
+    "type": "object",
+    "description": "A file: a stored artifact, or its bytes in base64, or its text.",
+    "properties": {
+        "artifact_id": {"type": "string"},
+        "base64": {"type": "string", "contentEncoding": "base64"},
+        "text": {"type": "string"},
+        "filename": {"type": "string"},
+        "content_type": {"type": "string"},
+    },
+    "oneOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
+    "additionalProperties": False,
+}
+_DEEPEST_LIST = 5
+_SCALARS = ("string", "number", "integer", "boolean")
+_FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
+
+
+class BodyReader:
+    """Reads the bodies of operations."""
+
+    def __init__(self, library: Library, schemas: SchemaReader) -> None:
+        self._library = library
+        self._schemas = schemas
+
+    def read(self, found: Target | None, names: Names) -> Body | None:
+        """The body in the type that is used; None when there is none."""
+        target = self._library.resolved(*found) if found is not None else None
+        if target is None or not is_object(target.node):
+            return None
+        content = target.node.get("content")
+        name = preferred(content) if is_object(content) else None
+        if name is None or not is_object(content):
+            return None
+        media = self._library.resolved(content[name], target.base)
+        rules = media.node if media is not None and is_object(media.node) else {}
+        description = target.node.get("description")
+        schema, parts = self._written(name, rules, media.base if media is not None else target.base)
+        return Body(
+            argument=names.take("body_" if names.is_taken("body") else "body"),
+            content_type=name,
+            schema=schema,
+            required=target.node.get("required") is True,
+            description=description if isinstance(description, str) else "",
+            parts=parts,
+        )
+
+    def _written(self, name: str, media: dict[str, Any], base: str) -> tuple[AnySchema, Mapping[str, Part]]:
+        node = media.get("schema", {})
+        match form_of(name):
+            case "form" | "multipart":
+                return self._form(node, base, media.get("encoding"))
+            case "binary":
+                return FILE, {}
+            case "text":
+                return _as_text(self._schemas.read(node, base), name), {}
+            case "any" if self._is_file(node, base):
+                return FILE, {}
+            case _:
+                return self._schemas.read(node, base), {}
+
+    def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, Part]]:
+        layers = list(self._layers(Target(node, base)))
+        fields = {name: Target(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
+        encodings: dict[str, Any] = encoding if is_object(encoding) else {}
+        parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
+        files = {name for name, part in parts.items() if part.is_file}
+        kept = {name: part for name, part in parts.items() if part != Part()}
+        if not files:
+            return self._schemas.read(node, base), kept
+        schemas = [self._with_files(layer, files) for layer in layers]
+        return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
+
+    def _layers(self, target: Target) -> Iterator[Target]:
+        """The objects that a form's fields are spread over: itself and what it is composed of, each once."""
+        seen: set[int] = set()
+        waiting = [target]
+        while waiting:
+            found = self._library.resolved(*waiting.pop())
+            if found is None or not is_object(found.node) or id(found.node) in seen:
+                continue
+            seen.add(id(found.node))
+            yield found
+            members = found.node.get("allOf")
+            waiting += [Target(member, found.base) for member in reversed(members)] if is_array(members) else []
+
+    def _with_files(self, layer: Target, files: set[str]) -> AnySchema:
+        """One such object by itself, its files as files are given here."""
+        alone = {word: value for word, value in layer.node.items() if word != "allOf"}
+        schema = self._schemas.read(alone, layer.base)
+        properties = schema.get("properties") if is_object(schema) else None
+        if is_object(properties):
+            properties.update({name: _file_for(properties[name]) for name in files & properties.keys()})
+        return schema
+
+    def _part(self, field: Target, encoding: Any) -> Part:
+        rules: dict[str, Any] = encoding if is_object(encoding) else {}
+        content_type, style, explode = rules.get("contentType"), rules.get("style"), rules.get("explode")
+        style = style if style in _FORM_STYLES else "form"
+        is_file = self._is_file(*field, content_type=content_type if isinstance(content_type, str) else None)
+        return Part(
+            content_type=content_type if isinstance(content_type, str) else None,
+            style=cast("Style", style),
+            explode=explode if isinstance(explode, bool) else style == "form",
+            headers=_headers(rules.get("headers")),
+            is_file=is_file,
+        )
+
+    def _is_file(self, node: Any, base: str, *, content_type: str | None = None, depth: int = 0) -> bool:
+        """Whether a value is bytes rather than text; a list of them counts as well."""
+        target = self._library.resolved(node, base)
+        if target is None or not is_object(target.node):
+            return False
+        node = target.node
+        if node.get("type") == "array":
+            inner = node.get("items") if depth < _DEEPEST_LIST else None
+            return self._is_file(inner, target.base, content_type=content_type, depth=depth + 1)
+        kind = node.get("type", "string")
+        if kind in ("file", "binary"):
+            return True
+        if kind not in ("string", ["string"], ["string", "null"]) or "contentEncoding" in node:
+            return False
+        if node.get("format") in ("binary", "file"):
+            return True
+        named = content_type or node.get("contentMediaType")
+        return isinstance(named, str) and all(form_of(one) == "binary" for one in named.split(","))
+
+
+def _properties(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    properties = node.get("properties")
+    return iter(properties.items() if is_object(properties) else ())
+
+
+def _file_for(schema: AnySchema) -> JsonSchema:
+    """A file, or a list of them, with the description that the document gives."""
+    if not is_object(schema):
+        return FILE
+    if schema.get("type") == "array":
+        return {**schema, "items": FILE}
+    told = schema.get("description")
+    return {**FILE, "description": f"{told}\n{FILE['description']}"} if told else FILE
+
+
+def _as_text(schema: AnySchema, name: str) -> AnySchema:
+    """What can be written as text: scalars, values that are lines or YAML, and whatever the caller writes out."""
+    if is_object(schema) and schema.get("type") in _SCALARS:
+        return schema
+    match media_type(name).kind:
+        case "yaml":
+            return {"anyOf": [schema, {"type": "string"}]}
+        case "lines":
+            return {"type": ["array", "string"]}
+        case _:
+            told = schema.get("description") if is_object(schema) else None
+            return {"type": "string", **({"description": told} if told else {})}
+
+
+def _headers(declared: Any) -> dict[str, str]:
+    """The headers of a part whose value the document fixes."""
+    headers: dict[str, str] = {}
+    for name, header in declared.items() if is_object(declared) else ():
+        schema = header.get("schema") if is_object(header) else None
+        value = (schema.get("const") or schema.get("default")) if is_object(schema) else None
+        if isinstance(value, str) and name.lower() != "content-type":
+            headers[name] = value
+    return headers

@@ -1,0 +1,65 @@
+"""The seam to the wire: a planned request goes out through the guarded client, an answer comes back whole.
+
+A stream that does not end comes back as far as it came, because what was said by then is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from toolpost.contracts.errors import ToolClientError, ToolTimeoutError
+from toolpost.sources.openapi.media_types import media_type
+from toolpost.wire.requests import Request
+
+if TYPE_CHECKING:
+    from toolpost.sources.openapi.requests import PlannedRequest
+    from toolpost.wire.client import HttpClient
+    from toolpost.wire.headers import Headers
+    from toolpost.wire.responses import Response
+
+Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Reply"]]
+_ENDS = {"events": b"\n\n", "lines": b"\n"}
+
+
+class Reply(NamedTuple):
+    """An answer; `cut` says that a stream went on when its time or its room was up."""
+
+    status: int
+    headers: Headers
+    body: bytes
+    cut: bool = False
+
+
+def sender(client: HttpClient, *, timeout_s: float | None = None, max_bytes: int | None = None) -> Send:
+    """What sends requests through a client; without limits of its own the client's hold."""
+
+    async def send(planned: PlannedRequest) -> Reply:
+        request = Request(
+            planned.method,
+            planned.wire_url,
+            headers=tuple(planned.wire_headers),
+            body=planned.body,
+            timeout_s=timeout_s,
+            max_bytes=max_bytes,
+        )
+        async with await client.send(request) as response:
+            end = _ENDS.get(media_type(response.headers.get("content-type") or "").kind)
+            if end is not None:
+                return await _streamed(response, end)
+            return Reply(response.status, response.headers, await response.read())
+
+    return send
+
+
+async def _streamed(response: Response, end: bytes) -> Reply:
+    body = bytearray()
+    try:
+        async for piece in response.stream():
+            body += piece
+    except (ToolTimeoutError, ToolClientError):
+        whole, found, _ = bytes(body).replace(b"\r\n", b"\n").rpartition(end)
+        if not found:
+            raise
+        return Reply(response.status, response.headers, whole + end, cut=True)
+    return Reply(response.status, response.headers, bytes(body))

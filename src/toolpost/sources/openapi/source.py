@@ -1,0 +1,244 @@
+"""A REST API as a source of tools, called over one guarded client."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from toolpost.contracts.calls import NO_CREDENTIAL
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientError, ToolError
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.schema.secrets import is_secret_name
+from toolpost.sources.openapi.cache import ApiCache
+from toolpost.sources.openapi.credentials import Credentials, scheme_values
+from toolpost.sources.openapi.exchange import exchange
+from toolpost.sources.openapi.files import File
+from toolpost.sources.openapi.gathering import is_remote
+from toolpost.sources.openapi.places import base_api, usual_places
+from toolpost.sources.openapi.reader import read_api
+from toolpost.sources.openapi.requests import artifact_ids
+from toolpost.sources.openapi.sending import sender
+from toolpost.sources.openapi.spec import tool_spec
+from toolpost.sources.openapi.tokens import ClientTokens
+from toolpost.sources.openapi.view import fitted
+from toolpost.wire.client import HttpClient
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.requests import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.storage import ArtifactStore
+    from toolpost.sources.openapi.operation import Api, Operation
+    from toolpost.sources.openapi.sending import Send
+
+_DOCUMENT_BYTES = 64 * 1024 * 1024
+_ANSWER_BYTES = 64 * 1024 * 1024
+_DOCUMENT_S = 60.0
+
+
+class OperationTool:
+    """One operation as a tool."""
+
+    __slots__ = ("_source", "operation", "spec")
+
+    def __init__(self, spec: ToolSpec, operation: Operation, source: OpenApiSource) -> None:
+        self.spec = spec
+        self.operation = operation
+        self._source = source
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it with the source's own credential; what fails is raised."""
+        output = await self._source.run(self.operation, params)
+        return ToolResult(success=True, result=output.content, content_text=output.text)
+
+
+class OpenApiSource:
+    """The operations that a document describes, or the bare requests of a base URL that has none.
+
+    `network` is what the configuration lets through; the host that an operator wrote down
+    for this source is let through for it, and a remote document can add none to that.
+    """
+
+    def __init__(
+        self,
+        config: ExternalToolConfig,
+        *,
+        credential: Credential = NO_CREDENTIAL,
+        network: NetworkPolicy | None = None,
+        cache_dir: Path | None = None,
+        artifacts: ArtifactStore | None = None,
+    ) -> None:
+        self.config = config
+        self._credential = credential
+        self._artifacts = artifacts
+        self._cache = None if cache_dir is None else ApiCache(cache_dir)
+        written = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]
+        self._client = HttpClient((network or NetworkPolicy()).for_source(*written), timeout_s=_DOCUMENT_S)
+        self._calling: HttpClient | None = None
+        self._send: Send | None = None
+        self._tokens: ClientTokens | None = None
+        self._written: frozenset[str] | None = None
+        self._has_secrets = False
+        self._credentials = Credentials({}, {}, source=config.name)
+        self.problems: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The namespace of its tools."""
+        return self.config.name
+
+    async def discover(self) -> Sequence[OperationTool]:
+        """Read the document, wherever it is."""
+        api = _at(self.config.base_url, await self._api())
+        self.problems = [f"source {self.name!r}: {problem}" for problem in api.problems]
+        self._prepare(api)
+        found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
+        return [OperationTool(_spec(operation, self.name), operation, self) for operation in found]
+
+    async def _api(self) -> Api:
+        """The API of the connection: of the document there, of one in the usual places, or of bare requests."""
+        connection, mode = self.config.connection, self.config.utcp_mode.value
+        if mode != "base_url":
+            try:
+                return await self._read(connection)
+            except ToolError as error:
+                if mode == "manual_url" or not is_remote(connection) or not _is_no_document(error):
+                    raise
+        for place in usual_places(connection):
+            try:
+                return await self._read(place)
+            except ToolError as error:
+                if not _is_no_document(error):
+                    raise
+        return base_api(connection)
+
+    async def _read(self, location: str) -> Api:
+        return await read_api(location, fetch=self._fetch, cache=self._cache, base_url=self.config.base_url)
+
+    async def _fetch(self, url: str) -> bytes:
+        request = Request("GET", url, headers=tuple(self._own_headers(url)), max_bytes=_DOCUMENT_BYTES)
+        async with await self._client.send(request) as response:
+            if response.status != 200:
+                raise ToolClientError(f"{url.partition('?')[0]} answered HTTP {response.status}", code=_NO_DOCUMENT)
+            return await response.read()
+
+    def _own_headers(self, url: str) -> list[tuple[str, str]]:
+        """What the operator wants sent, to the host that the operator wrote and no other."""
+        same = url.split("/")[:3] == self.config.connection.split("/")[:3]
+        return [*self.config.headers.items(), *self._credential.headers.items()] if same else []
+
+    def _prepare(self, api: Api) -> None:
+        """Be ready to call; what a remote document points at is bound by where the document came from."""
+        connection, config = self.config.connection, self.config
+        servers = {server for operation in api.operations for server in operation.servers}
+        if is_remote(connection):
+            client = self._client.for_document(config.base_url or connection)
+        else:
+            client = HttpClient(self._client.policy.for_source(*sorted(filter(is_remote, servers))))
+        client.timeout_s, client.max_bytes, client.max_redirects = config.timeout_s, _ANSWER_BYTES, 0
+        self._calling = client
+        self._send = sender(client)
+        values = scheme_values(config.name, config.auth_config, api.schemes, os.environ)
+        self._tokens = ClientTokens(self._send)
+        self._credentials = Credentials(api.schemes, values, source=config.name, tokens=self._tokens)
+        self._has_secrets = bool(values or self._credential.headers or self._secret_headers())
+        if is_remote(connection):
+            self._written = frozenset({_host(connection), _host(config.base_url or connection)})
+
+    def _secret_headers(self) -> tuple[str, ...]:
+        return tuple(value for name, value in self.config.headers.items() if is_secret_name(name))
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call."""
+        operation = cast("OperationTool", call.tool).operation
+        files = await self._files(operation, call)
+        return await self.run(operation, call.arguments, credential=call.credential, files=files)
+
+    async def run(
+        self,
+        operation: Operation,
+        arguments: dict[str, Any],
+        *,
+        credential: Credential | None = None,
+        files: dict[str, File] | None = None,
+    ) -> ToolOutput:
+        """Call an operation."""
+        if self._send is None:
+            raise ConfigError(f"source {self.name!r} was not read yet")
+        self._refuse_stranger(operation, credential)
+        return await exchange(
+            operation,
+            arguments,
+            send=self._send,
+            credentials=self._credentials,
+            credential=self._credential if credential is None else credential,
+            files=files,
+            headers=tuple(self.config.headers.items()),
+            secrets=self._secret_headers(),
+        )
+
+    def _refuse_stranger(self, operation: Operation, credential: Credential | None) -> None:
+        """Credentials go where an operator wrote, not wherever a document from the web says."""
+        host = _host(operation.servers[0]) if operation.servers else ""
+        secrets = self._has_secrets or bool(credential is not None and credential.headers)
+        if secrets and self._written is not None and host not in self._written:
+            msg = f"the document of {self.name!r} wants its calls sent to {host}, with your credentials"
+            raise ToolAuthError(f"{msg}; if that is right, write base_url: {operation.servers[0]} into the source")
+
+    async def _files(self, operation: Operation, call: AuthorizedCall) -> dict[str, File]:
+        """The artifacts among the arguments; each must belong to the tenant that calls."""
+        found: dict[str, File] = {}
+        for artifact_id in artifact_ids(operation, call.arguments):
+            found[artifact_id] = await self._file(artifact_id, call.request.principal.tenant)
+        return found
+
+    async def _file(self, artifact_id: str, tenant: str) -> File:
+        store = self._artifacts
+        info = None if store is None else await store.info(artifact_id, tenant=tenant)
+        if store is None or info is None:
+            raise ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
+        data = await store.read(artifact_id, tenant=tenant)
+        return File(data, info.media_type, info.name)
+
+    async def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        if self._tokens is not None:
+            await self._tokens.close()
+        if self._calling is not None:
+            await self._calling.close()
+        await self._client.close()
+
+
+def _at(base_url: str | None, api: Api) -> Api:
+    """The API where an operator says that it is, whatever its document says."""
+    if base_url is None:
+        return api
+    return replace(api, operations=tuple(replace(operation, servers=(base_url,)) for operation in api.operations))
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+def _spec(operation: Operation, source: str) -> ToolSpec:
+    """The record of a tool, with a shorter view for models where its schema is long."""
+    spec = tool_spec(operation, source=source)
+    view = fitted(spec.input_schema)
+    return spec if view is spec.input_schema else replace(spec, model_schema=view)
+
+
+_NO_DOCUMENT = "no_document"
+
+
+def _is_no_document(error: ToolError) -> bool:
+    """Whether something answered, but not with a document."""
+    return isinstance(error, ConfigError) or error.error_code == _NO_DOCUMENT

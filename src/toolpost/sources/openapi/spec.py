@@ -1,0 +1,141 @@
+"""An operation as a tool: what it takes and gives, what it may do, and how it is found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.catalog.names import canonical_name
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.schema.jsontypes import is_object
+from toolpost.sources.openapi.definitions import reached
+from toolpost.sources.openapi.description import described
+from toolpost.sources.openapi.keywords import or_null
+from toolpost.sources.openapi.media_choice import form_of, preferred
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
+    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.sources.openapi.operation import Answer, Body, Operation, Parameter
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
+_REPEATABLE = frozenset({"PUT", "DELETE"})
+_MOST_OF_ANSWERS = 300
+_NULL: JsonSchema = {"type": "null"}
+_ELSEWHERE: JsonSchema = {
+    "type": "object",
+    "properties": {"status": {"type": "integer"}, "location": {"type": "string"}},
+    "required": ["status", "location"],
+}
+
+
+def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
+    """The record of the tool that calls an operation."""
+    effects = _effects(operation.method)
+    return ToolSpec(
+        name=canonical_name(source, operation.tool_name),
+        description=described(operation),
+        category=ToolCategory.NETWORK,
+        input_schema=input_schema(operation),
+        output_schema=output_schema(operation),
+        side_effects=effects.side_effects,
+        replay=effects.replay,
+        safety=SafetyProfile(network=True, destructive=effects.destructive, open_world=True),
+        tags=tuple(dict.fromkeys(("http", source, *operation.tags))),
+        source=source,
+        deprecated=operation.deprecated,
+        extra={
+            "source": "openapi",
+            "namespace": source,
+            "remote_name": operation.operation_id or operation.tool_name,
+            "method": operation.method,
+            "path": operation.path,
+        },
+    )
+
+
+class _Effects(NamedTuple):
+    side_effects: SideEffects
+    replay: ReplayClass
+    destructive: bool | None
+
+
+def _effects(method: str) -> _Effects:
+    """What a method may do (RFC 9110 §9.2); of what is neither safe nor a deletion, nobody knows what it overwrites."""
+    if method in _READS:
+        return _Effects("read", "idempotent", destructive=False)
+    replay: ReplayClass = "idempotent" if method in _REPEATABLE else "unsafe"
+    return _Effects("external", replay, destructive=True if method == "DELETE" else None)
+
+
+def input_schema(operation: Operation) -> JsonSchema:
+    """The schema of the arguments: each parameter one, the body one, nothing else."""
+    fields: list[Parameter | Body] = [*operation.parameters]
+    if operation.body is not None:
+        fields.append(operation.body)
+    schema: JsonSchema = {
+        "type": "object",
+        "properties": {field.argument: _argument(field) for field in fields},
+        "required": [field.argument for field in fields if field.required],
+        "additionalProperties": False,
+    }
+    return _closed(schema, operation.definitions)
+
+
+def _argument(field: Parameter | Body) -> AnySchema:
+    """One argument; models write null for what they leave out, so what need not be given may be null."""
+    schema: JsonSchema = dict(field.schema) if is_object(field.schema) else {}
+    if field.description:
+        schema["description"] = field.description
+    if getattr(field, "deprecated", False):
+        schema["deprecated"] = True
+    return schema if field.required else or_null(schema)
+
+
+def output_schema(operation: Operation) -> JsonSchema | None:
+    """What a successful call gives, as far as it is JSON; None when the document does not say.
+
+    Where everything leads to everything, only the nearest definitions are kept: checking
+    hundreds of them for each of hundreds of tools would take minutes.
+    """
+    if operation.method == "HEAD":
+        return None
+    known = [_json_schema(answer) for answer in _successes(operation.answers)]
+    schemas = [schema for schema in known if schema is not None]
+    if not schemas:
+        return None
+    schemas += _beside(operation.answers, empty=None in known)
+    different = [schema for number, schema in enumerate(schemas) if schema not in schemas[:number]]
+    schema = dict(different[0]) if len(different) == 1 else {"anyOf": different}
+    return _closed(schema, operation.answer_definitions, most=_MOST_OF_ANSWERS)
+
+
+def _beside(answers: tuple[Answer, ...], *, empty: bool) -> Iterator[JsonSchema]:
+    """What else a call may give that is not an error: nothing, or where something is now."""
+    statuses = [answer.status for answer in answers]
+    if empty or "304" in statuses:
+        yield _NULL
+    if any(status.startswith("3") and status != "304" for status in statuses):
+        yield _ELSEWHERE
+
+
+def _successes(answers: tuple[Answer, ...]) -> Iterator[Answer]:
+    """The answers that stand for success; `default` does where there is no other."""
+    found = [answer for answer in answers if answer.status.startswith("2")]
+    yield from found or [answer for answer in answers if answer.status == "default"]
+
+
+def _json_schema(answer: Answer) -> JsonSchema | None:
+    chosen = preferred(answer.content)
+    form = None if chosen is None else form_of(chosen)
+    schema = answer.content[chosen] if chosen is not None and form in ("json", "any") else None
+    if not is_object(schema) or (form == "any" and schema.get("format") == "binary"):
+        return None
+    return schema
+
+
+def _closed(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
+    """The schema with the definitions that it reaches."""
+    needed = reached(schema, definitions, most=most)
+    return {**schema, "$defs": needed} if needed else schema

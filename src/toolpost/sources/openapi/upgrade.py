@@ -1,0 +1,123 @@
+"""What Swagger 2 says differently, said as OpenAPI 3 does: parameters, bodies, forms and answers.
+
+Schemas need no such step: what differs in them is understood wherever it stands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.media_choice import form_of
+from toolpost.sources.openapi.references import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+_BYTES = "application/octet-stream"
+# Words of a parameter that are not words of its schema.
+_OF_PARAMETER = frozenset({"name", "in", "description", "required", "collectionFormat", "allowEmptyValue", "schema"})
+_KEPT = ("name", "in", "description", "required", "allowEmptyValue")
+# `tsv` has no counterpart, and nobody was seen to use it.
+_STYLES: dict[str, dict[str, Any]] = {
+    "csv": {"explode": False},
+    "tsv": {"explode": False},
+    "ssv": {"style": "spaceDelimited", "explode": False},
+    "pipes": {"style": "pipeDelimited", "explode": False},
+    "multi": {"explode": True},
+}
+
+
+class Inputs(NamedTuple):
+    """The parameters of an operation, and its body apart."""
+
+    parameters: list[Target]
+    body: Target | None
+
+
+def upgraded_inputs(found: Sequence[Target], consumes: Sequence[str]) -> Inputs:
+    """Tell the parameters from the body and from the fields of a form, which are parameters too in Swagger 2."""
+    fields = [target for target in found if target.node.get("in") == "formData"]
+    whole = next((target for target in found if target.node.get("in") == "body"), None)
+    others = [target for target in found if target.node.get("in") not in ("formData", "body")]
+    parameters = [Target(_parameter(target.node), target.base) for target in others]
+    if whole is not None:
+        return Inputs(parameters, Target(_body(whole.node, consumes), whole.base))
+    return Inputs(parameters, Target(_form(fields, consumes), fields[0].base) if fields else None)
+
+
+def _parameter(node: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {word: node[word] for word in _KEPT if word in node}
+    return {**kept, "schema": _schema(node), **_style(node)}
+
+
+def _schema(node: dict[str, Any]) -> dict[str, Any]:
+    schema = node.get("schema")
+    if is_object(schema):
+        return schema
+    return {word: value for word, value in node.items() if word not in _OF_PARAMETER}
+
+
+def _style(node: dict[str, Any]) -> dict[str, Any]:
+    if node.get("type") != "array":
+        return {}
+    return _STYLES.get(str(node.get("collectionFormat", "csv")), {"explode": False})
+
+
+def _body(node: dict[str, Any], consumes: Sequence[str]) -> dict[str, Any]:
+    # A form can only be made of form fields; with a whole body it is a slip of the pen.
+    offered = [name for name in consumes if form_of(name) not in ("form", "multipart")] or [_JSON]
+    return {
+        "description": node.get("description"),
+        "required": node.get("required"),
+        "content": {name: {"schema": node.get("schema", {})} for name in offered},
+    }
+
+
+def _form(fields: Sequence[Target], consumes: Sequence[str]) -> dict[str, Any]:
+    nodes = [field.node for field in fields if isinstance(field.node.get("name"), str)]
+    schema = {
+        "type": "object",
+        "properties": {node["name"]: _field(node) for node in nodes},
+        "required": [node["name"] for node in nodes if node.get("required") is True],
+    }
+    encoding = {node["name"]: style for node in nodes if (style := _style(node))}
+    media_type = _form_type(nodes, consumes)
+    return {
+        "required": bool(schema["required"]),
+        "content": {media_type: {"schema": schema, "encoding": encoding}},
+    }
+
+
+def _field(node: dict[str, Any]) -> dict[str, Any]:
+    schema = {**_schema(node), "description": node.get("description", "")}
+    return {**schema, "type": "string", "format": "binary"} if node.get("type") == "file" else schema
+
+
+def _form_type(nodes: Sequence[dict[str, Any]], consumes: Sequence[str]) -> str:
+    if any(node.get("type") == "file" for node in nodes):
+        return _MULTIPART
+    kinds = {form_of(name) for name in consumes}
+    return _MULTIPART if "multipart" in kinds and "form" not in kinds else _FORM
+
+
+def upgraded_answer(node: dict[str, Any], produces: Sequence[str]) -> dict[str, Any]:
+    """An answer with its schema by media type."""
+    schema = node.get("schema")
+    if schema is None:
+        return {"description": node.get("description")}
+    is_file = is_object(schema) and schema.get("type") == "file"
+    offered = [name for name in produces if not is_file or form_of(name) != "json"] or [_BYTES if is_file else _JSON]
+    return {"description": node.get("description"), "content": {name: {"schema": schema} for name in offered}}
+
+
+def media_types(operation: dict[str, Any], document: dict[str, Any], word: str) -> list[str]:
+    """What an operation consumes or produces: its own list, or that of the whole document."""
+    for holder in (operation, document):
+        listed = holder.get(word)
+        if is_array(listed):
+            return [name for name in listed if isinstance(name, str)] or [_JSON]
+    return [_JSON]

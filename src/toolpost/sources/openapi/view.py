@@ -1,0 +1,146 @@
+"""What a model is shown of a large schema: all arguments, as much below them as fits, nothing that is not true.
+
+A view takes at least all that the schema takes; calls are checked against the schema itself.
+"""
+
+from __future__ import annotations
+
+import json
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.description import shortened
+from toolpost.sources.openapi.relaxation import relaxed
+
+if TYPE_CHECKING:
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.schema.jsontypes import AnySchema
+
+BUDGET = 4000
+_CHARACTERS_A_TOKEN = 4
+_DEEPEST = 8
+_LENGTHS = (480, 240, 120)
+_PREFIX = "#/$defs/"
+# The arguments themselves are worth more words than what lies below them.
+_MORE_FOR_ARGUMENTS = 3
+_MOST_OPTIONS = 60
+_SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "dependentSchemas"})
+_NOT_SHOWN = frozenset({"examples", "title", "discriminator", "$comment", "contentEncoding", "contentMediaType"})
+_LONGEST_DEFAULT = 80
+
+
+class Detail(NamedTuple):
+    """How much is shown: how deep, where 1 are the arguments, and how many characters of each description."""
+
+    depth: int
+    text: int
+
+
+_LEAST = Detail(0, 0)
+
+
+def tokens(schema: JsonSchema) -> int:
+    """About how many tokens a schema costs."""
+    return -(-len(json.dumps(schema)) // _CHARACTERS_A_TOKEN)
+
+
+def fitted(schema: JsonSchema, *, budget: int = BUDGET) -> JsonSchema:
+    """The schema itself where it fits the budget, else the most detailed view of it that does."""
+    if tokens(schema) <= budget:
+        return schema
+    best = _deepest(schema, budget)
+    if best is None:
+        return _arguments_only(schema, budget)
+    depth, view = best
+    for text in _LENGTHS:
+        wordy = _View(schema, Detail(depth, text)).render()
+        if tokens(wordy) <= budget:
+            return wordy
+    return view
+
+
+def _deepest(schema: JsonSchema, budget: int) -> tuple[int, JsonSchema] | None:
+    """The deepest view with short descriptions, or one without any when even the arguments are many."""
+    best: tuple[int, JsonSchema] | None = None
+    for detail in (_LEAST, *(Detail(depth, 60) for depth in range(_LEAST.depth, _DEEPEST))):
+        view = _View(schema, detail).render()
+        if tokens(view) > budget:
+            break
+        best = detail.depth, view
+    return best
+
+
+def _arguments_only(schema: JsonSchema, budget: int) -> JsonSchema:
+    """All arguments that must be given, and as many of the others as fit, by name and type."""
+    arguments = _View(schema, _LEAST).render().get("properties", {})
+    required = set(schema.get("required", ()))
+    kept = {name: inner for name, inner in arguments.items() if name in required}
+    note = "There are more optional arguments than are shown here."
+    short: JsonSchema = {"type": "object", "description": note, "properties": kept, "required": sorted(required)}
+    left = budget - tokens(short)
+    for name, inner in arguments.items():
+        left -= tokens({name: inner}) if name not in kept else 0
+        if left >= 0:
+            kept.setdefault(name, inner)
+    return short
+
+
+class _View:
+    """One view in the making; definitions are shown where they are reached soonest."""
+
+    def __init__(self, schema: JsonSchema, detail: Detail) -> None:
+        self._schema = schema
+        self._definitions: dict[str, AnySchema] = schema.get("$defs", {})
+        self._detail = detail
+        self._waiting: list[tuple[int, str]] = []
+
+    def render(self) -> JsonSchema:
+        root = {word: value for word, value in self._schema.items() if word != "$defs"}
+        view = self._shown(root, 0)
+        shown: dict[str, AnySchema] = {}
+        while self._waiting:
+            level, name = heappop(self._waiting)
+            if name not in shown:
+                definition = self._definitions.get(name, True)
+                shown[name] = self._shown(definition, level) if is_object(definition) else definition
+        return {**view, "$defs": dict(sorted(shown.items()))} if shown else view
+
+    def _shown(self, schema: JsonSchema, level: int) -> JsonSchema:
+        """A schema at some depth, its parts as deep as is shown."""
+
+        def inner(word: str, part: Any) -> AnySchema:
+            return self._part(part, level if word in _SAME_VALUE else level + 1)
+
+        plain = {word: value for word, value in schema.items() if word not in _NOT_SHOWN}
+        return self._worded(relaxed(plain, inner), level)
+
+    def _part(self, schema: Any, level: int) -> AnySchema:
+        if not is_object(schema):
+            return schema if isinstance(schema, bool) else {}
+        name = str(schema.get("$ref", "")).removeprefix(_PREFIX)
+        if level > self._detail.depth:
+            return self._stub(schema, name, level)
+        if name in self._definitions:
+            heappush(self._waiting, (level, name))
+        return self._shown(schema, level)
+
+    def _stub(self, schema: JsonSchema, name: str, level: int) -> JsonSchema:
+        """What is said about a part that is not shown: its type and, in a few words, what it is."""
+        definition = self._definitions.get(name)
+        known = {**definition, **schema} if is_object(definition) else schema
+        stub: JsonSchema = {word: known[word] for word in ("type", "description") if word in known}
+        return self._worded(stub, level)
+
+    def _worded(self, schema: JsonSchema, level: int) -> JsonSchema:
+        """The schema with its texts and lists cut to their measure."""
+        text = self._detail.text * (_MORE_FOR_ARGUMENTS if level <= 1 else 1)
+        description = shortened(str(schema.pop("description", "")), text) if text else ""
+        schema.pop("description", None)
+        options = schema.get("enum")
+        if is_array(options) and len(options) > _MOST_OPTIONS:
+            del schema["enum"]
+            description = f"{description} One of {len(options)} values, such as {options[:5]!r}.".strip()
+        if "default" in schema and len(json.dumps(schema["default"])) > _LONGEST_DEFAULT:
+            del schema["default"]
+        return {**schema, "description": description} if description else schema

@@ -1,0 +1,212 @@
+"""YAML as plain JSON data: the core schema of YAML 1.2, so that dates, `on` and `=` stay the words they are."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import yaml
+from yaml import events
+
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_VALUES = 2_000_000
+MAX_DEPTH = 250
+# Pure Python takes ten seconds for each megabyte.
+_LONGEST_FOR_PURE = 1_000_000
+_FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVED_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null"))
+_MERGE = "<<"
+
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+# A number with a leading zero is octal in YAML 1.1 and decimal in 1.2; where even they disagree, the text is kept.
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,1000})", re.ASCII)
+_BASED = re.compile(r"0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+
+
+class YamlTrouble(ValueError):  # noqa: N818 - told as part of a ConfigError, never on its own
+    """What is wrong with a YAML text."""
+
+
+def load_yaml(text: str) -> Any:
+    """The first document of a YAML text as dicts with string keys, lists and scalars."""
+    try:
+        return _built(text, _FAST)
+    except yaml.YAMLError as error:
+        told = _told(error)
+    # The two parsers differ about tabs inside of block scalars, and real documents have them.
+    for respelled, loader in _respellings(text):
+        try:
+            return _built(respelled, loader)
+        except yaml.YAMLError:
+            continue
+    raise YamlTrouble(told)
+
+
+def _respellings(text: str) -> Iterable[tuple[str, Any]]:
+    if "\t" not in text:
+        return
+    if len(text) <= _LONGEST_FOR_PURE:
+        yield text, yaml.SafeLoader
+    yield text.replace("\t", "  "), _FAST
+
+
+def _told(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        return f"{where}{error.problem or error.context}"
+    return str(getattr(error, "reason", error))
+
+
+class _Anchored(NamedTuple):
+    """What an anchor names, and how many values it stands for wherever it is repeated."""
+
+    value: Any
+    weight: int
+
+
+class _Open:
+    """A mapping or sequence that has begun and not ended."""
+
+    __slots__ = ("anchor", "key", "merged", "value", "weight")
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.key: str | None = None
+        self.merged: list[Any] = []
+        self.weight = 1
+
+
+def _built(text: str, loader: Any) -> Any:
+    # The stubs of yaml leave the events out.
+    parsed = cast("Iterable[Any]", yaml.parse(text, Loader=loader))  # pyright: ignore[reportUnknownMemberType]
+    return _Builder().build(parsed)
+
+
+class _Builder:
+    """Builds data from parser events: without recursion, repeated parts shared, their number bounded."""
+
+    def __init__(self) -> None:
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._plain: dict[str, Any] = {}
+        self._root: Any = None
+
+    def build(self, parsed: Iterable[Any]) -> Any:
+        for event in parsed:
+            kind = event.__class__
+            if kind is events.ScalarEvent:
+                self._scalar(event)
+            elif kind is events.MappingStartEvent:
+                self._begin({}, event)
+            elif kind is events.SequenceStartEvent:
+                self._begin([], event)
+            elif kind is events.AliasEvent:
+                self._alias(event)
+            elif kind is events.MappingEndEvent or kind is events.SequenceEndEvent:
+                self._end()
+            elif kind is events.DocumentEndEvent:
+                break
+        return self._root
+
+    def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:
+        if len(self._stack) >= MAX_DEPTH:
+            raise YamlTrouble(f"line {event.start_mark.line + 1}: nested deeper than {MAX_DEPTH} levels")
+        if self._expects_key():
+            raise YamlTrouble(f"line {event.start_mark.line + 1}: a key must be text")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._stack.append(_Open(value, event.anchor))
+
+    def _expects_key(self) -> bool:
+        top = self._stack[-1] if self._stack else None
+        return top is not None and top.key is None and isinstance(top.value, dict)
+
+    def _end(self) -> None:
+        ended = self._stack.pop()
+        if ended.merged and isinstance(ended.value, dict):
+            ended.value = _merged(ended.value, ended.merged)
+        if ended.anchor is not None:
+            self._anchors[ended.anchor] = _Anchored(ended.value, ended.weight)
+        self._place(ended.value, ended.weight)
+
+    def _scalar(self, event: Any) -> None:
+        if self._expects_key():
+            self._stack[-1].key = event.value
+            return
+        plain = event.implicit[0] or event.tag in _RESOLVED_TAGS
+        value = self._resolved(event.value) if plain else event.value
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, 1)
+        self._place(value, 1)
+
+    def _resolved(self, text: str) -> Any:
+        try:
+            return self._plain[text]
+        except KeyError:
+            value = self._plain[text] = plain_value(text)
+            return value
+
+    def _alias(self, event: Any) -> None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
+            raise YamlTrouble(f"line {event.start_mark.line + 1}: *{event.anchor} names nothing, or what it is part of")
+        if self._expects_key():
+            self._stack[-1].key = str(anchored.value)
+        else:
+            self._place(anchored.value, anchored.weight)
+
+    def _place(self, value: Any, weight: int) -> None:
+        if not self._stack:
+            self._root = value
+            return
+        top = self._stack[-1]
+        top.weight += weight
+        if top.weight > MAX_VALUES:
+            raise YamlTrouble(f"its anchors expand to more than {MAX_VALUES:,} values")
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key is not None:
+            if top.key == _MERGE:
+                top.merged.append(value)
+            else:
+                top.value[top.key] = value
+            top.key = None
+
+
+def _merged(own: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
+    """A mapping with what `<<` brings in: its own keys win, then the first that was named."""
+    whole: dict[str, Any] = {}
+    for given in merged:
+        for mapping in given if is_array(given) else [given]:
+            if is_object(mapping):
+                whole = {**mapping, **whole}
+    return {**whole, **own}
+
+
+def plain_value(text: str) -> Any:
+    """What a plain scalar means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if len(text) < 100 and _FLOAT.fullmatch(text):
+        number = float(text)
+        # JSON has no infinity.
+        return number if math.isfinite(number) else text
+    return text

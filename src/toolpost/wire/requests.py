@@ -1,0 +1,33 @@
+"""A request as a caller writes it."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+
+    from toolpost.wire.headers import HeaderInput
+
+    Content: TypeAlias = bytes | AsyncIterable[bytes] | None
+
+Follow = Literal["safe", "all", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; what is None is the client's own default.
+
+    `follow` says which redirects are followed: those of GET and HEAD, those of every method, or none. `max_bytes`
+    limits the body that comes back, after decompression; `timeout_s` is for everything, redirects and body included.
+    """
+
+    method: str
+    url: str = field(repr=False)  # a path or a query may hold a key
+    _: KW_ONLY
+    headers: HeaderInput = field(default=(), repr=False)
+    body: Content = field(default=None, repr=False)
+    timeout_s: float | None = None
+    max_bytes: int | None = None
+    follow: Follow = "safe"

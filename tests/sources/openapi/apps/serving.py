@@ -1,0 +1,104 @@
+"""Child programs that serve HTTP on a port of their own and print where, and the tools of tests that call them."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NamedTuple
+
+from tests.parts import ROOT
+from toolpost.contracts.calls import NO_CREDENTIAL, Credential, ToolOutput
+from toolpost.sources.openapi.credentials import Credentials, scheme_values
+from toolpost.sources.openapi.exchange import exchange
+from toolpost.sources.openapi.files import File
+from toolpost.sources.openapi.gathering import gather
+from toolpost.sources.openapi.operation import Api, Operation
+from toolpost.sources.openapi.reader import api_of
+from toolpost.sources.openapi.requests import PlannedRequest
+from toolpost.sources.openapi.sending import Reply, Send, sender
+from toolpost.sources.openapi.tokens import ClientTokens
+from toolpost.wire.client import HttpClient
+from toolpost.wire.network import NetworkPolicy
+
+
+@contextmanager
+def served(program: str, *arguments: str) -> Iterator[str]:
+    """A program of this folder while it runs; gives its address."""
+    command = [sys.executable, "-m", f"tests.sources.openapi.apps.{program}", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address, f"{program} ended before it listened"
+            yield address
+        finally:
+            process.kill()
+
+
+def free_port() -> int:
+    """A port for a program that cannot choose one itself."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+    return port
+
+
+async def no_others(url: str) -> bytes:
+    raise AssertionError(url)
+
+
+async def api_from(document: dict[str, Any] | bytes, address: str) -> Api:
+    """A document, read as if it had come from the address."""
+    raw = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return api_of(await gather(raw, address, no_others), address)
+
+
+class Caller(NamedTuple):
+    """Calls the operations of one API over the real wire, and remembers what was sent."""
+
+    api: Api
+    send: Send
+    tokens: ClientTokens
+    sent: list[PlannedRequest]
+
+    def operation(self, wanted: str) -> Operation:
+        """By `METHOD /path`."""
+        return next(one for one in self.api.operations if f"{one.method.upper()} {one.path}" == wanted)
+
+    async def __call__(
+        self,
+        wanted: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        schemes: dict[str, Any] | None = None,
+        credential: Credential = NO_CREDENTIAL,
+        files: dict[str, File] | None = None,
+    ) -> ToolOutput:
+        values = scheme_values("shop", {"schemes": schemes or {}}, self.api.schemes, {})
+        return await exchange(
+            self.operation(wanted),
+            arguments or {},
+            send=self.send,
+            credentials=Credentials(self.api.schemes, values, source="shop", tokens=self.tokens),
+            credential=credential,
+            files=files,
+        )
+
+
+@asynccontextmanager
+async def calling(api: Api, address: str, **limits: Any) -> AsyncIterator[Caller]:
+    sent: list[PlannedRequest] = []
+    async with HttpClient(NetworkPolicy().for_source(address)) as client:
+        send = _remembering(sender(client, **limits), sent.append)
+        tokens = ClientTokens(send)
+        yield Caller(api, send, tokens, sent)
+        await tokens.close()
+
+
+def _remembering(send: Send, remember: Callable[[PlannedRequest], None]) -> Send:
+    async def both(planned: PlannedRequest) -> Reply:
+        remember(planned)
+        return await send(planned)
+
+    return both

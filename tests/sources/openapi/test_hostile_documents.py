@@ -1,0 +1,143 @@
+"""Documents that were written, mangled or made to do harm."""
+
+import copy
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.specs import ADDRESS, OWN, api_of, no_network
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.bounds import check_schema
+from toolpost.schema.validator import compile_validator
+from toolpost.sources.openapi.documents import parse_openapi
+from toolpost.sources.openapi.reader import api_from
+from toolpost.sources.openapi.spec import tool_spec
+from toolpost.sources.openapi.view import fitted
+
+GARBAGE: list[Any] = [
+    None,
+    True,
+    0,
+    -1.5,
+    "",
+    "#",
+    "#/",
+    "x" * 60,
+    [],
+    {},
+    [None, {}],
+    {"$ref": "#/nowhere"},
+    {"$ref": 5},
+    {"$ref": "#/paths"},
+    {"$ref": "#/components/schemas/Thing"},
+    {"$id": "http://[", "$anchor": 5},
+    {"allOf": [{"$ref": "#/components/schemas/Thing"}]},
+    {"type": ["string", 5], "properties": {"id": {"readOnly": True}}},
+]
+
+
+def places(document: Any) -> Iterator[tuple[Any, Any]]:
+    stack = [document]
+    while stack:
+        node = stack.pop()
+        keys = list(node) if isinstance(node, dict) else range(len(node))
+        for key in keys:
+            yield node, key
+            if isinstance(node[key], dict | list):
+                stack.append(node[key])
+
+
+@pytest.mark.req("MISC-02")
+@pytest.mark.parametrize("name", ["shop.yaml", "shop_swagger.yaml", "future.yaml"])
+async def test_a_mangled_document_gives_tools_or_an_error_that_says_why(name: str) -> None:
+    whole = parse_openapi((OWN / name).read_bytes(), name).data
+    for seed in range(150):
+        chance = random.Random(seed)
+        document = copy.deepcopy(whole)
+        for node, key in chance.sample(list(places(document)), chance.randint(1, 8)):
+            node[key] = chance.choice(GARBAGE)
+        try:
+            api = await api_from(json.dumps(document).encode(), ADDRESS, fetch=no_network)
+        except ConfigError:
+            continue
+        for operation in api.operations:
+            spec = tool_spec(operation, source="s")
+            check_schema(spec.input_schema, tool_name=spec.name)
+            check_schema(True if spec.output_schema is None else spec.output_schema, tool_name=spec.name, role="output")
+            compile_validator(fitted(spec.input_schema, budget=50))
+
+
+def wide(levels: int, word: str) -> dict[str, Any]:
+    """Schemas that refer to the next level many times: whoever follows each way never ends."""
+    inner = {f"L{n}": {word: [{"$ref": f"#/components/schemas/L{n + 1}"}] * 8} for n in range(levels)}
+    return {**inner, f"L{levels}": {"properties": {"id": {"readOnly": True, "type": "string", "format": "binary"}}}}
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf", "oneOf"])
+@pytest.mark.parametrize("media_type", ["application/json", "multipart/form-data"])
+async def test_schemas_that_multiply_are_read_in_no_time(word: str, media_type: str) -> None:
+    body = {"content": {media_type: {"schema": {"$ref": "#/components/schemas/L0"}}}}
+    began = time.process_time()
+    api = await api_of(
+        {"paths": {"/a": {"post": {"requestBody": body}}}, "components": {"schemas": wide(40, word)}},
+    )
+    fitted(tool_spec(api.operations[0], source="s").input_schema, budget=100)
+
+    assert time.process_time() - began < 5
+
+
+async def test_a_chain_of_references_without_end_is_read() -> None:
+    count = 3000
+    schemas = {
+        f"A{n}": {"allOf": [{"$ref": f"#/components/schemas/A{n + 1}"}], "properties": {"id": {"readOnly": True}}}
+        for n in range(count)
+    }
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A0"}}}}
+    api = await api_of({"paths": {"/a": {"post": {"requestBody": body}}}, "components": {"schemas": schemas}})
+
+    assert len(api.operations[0].definitions) == count
+    assert len(tool_spec(api.operations[0], source="s").input_schema["$defs"]) == count
+
+
+async def test_aliases_beyond_reason_lead_nowhere() -> None:
+    schemas = {f"A{n}": {"$ref": f"#/components/schemas/A{n + 1}"} for n in range(500)}
+    parameter = {"name": "p", "in": "query", "schema": {"$ref": "#/components/schemas/A0"}}
+    api = await api_of({"paths": {"/a": {"get": {"parameters": [parameter]}}}, "components": {"schemas": schemas}})
+
+    assert api.operations[0].parameters[0].schema == {}
+    assert "leads to no schema" in api.problems[0]
+
+
+async def test_a_document_nested_too_deeply_is_refused() -> None:
+    deep: Any = {}
+    for _ in range(400):
+        deep = {"properties": {"a": deep}}
+    with pytest.raises(ConfigError, match="nested deeper than"):
+        await api_of({"components": {"schemas": {"Deep": deep}}})
+
+
+async def test_naughty_names_become_legal_ones() -> None:
+    naughty = [
+        "\U0001d565\U0001d556",
+        "../../etc/passwd",
+        "'; DROP TABLE--",
+        "\u202eabc",
+        "a\nb",
+        "<script>",
+        "null",
+        "   ",
+        "ツ",
+        "-" * 300,
+    ]
+    paths = {f"/{text}": {"get": {"operationId": text, "tags": [text], "summary": text}} for text in naughty}
+    api = await api_of({"paths": paths})
+    names = [tool_spec(operation, source="s").name for operation in api.operations]
+
+    assert len(set(names)) == len(naughty)
+    assert all(
+        name.removeprefix("s.").replace("-", "a").replace("_", "a").isalnum() and name.isascii() for name in names
+    )

@@ -1,0 +1,191 @@
+"""REST APIs as sources, through the front door."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolpost import ExternalToolConfig, Paused, Settings, ToolAuthError, Toolbox, ToolPermissionError
+
+PROGRAM = Path(__file__).with_name("little_shop.py")
+
+
+@contextmanager
+def little_shop() -> Iterator[str]:
+    with subprocess.Popen([sys.executable, str(PROGRAM)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[str]:
+    with little_shop() as address:
+        yield address
+
+
+@contextmanager
+def folder(served: Path) -> Iterator[str]:
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(served)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split("(")[1].split("/)")[0]
+        finally:
+            process.kill()
+
+
+def described(server: str) -> dict[str, Any]:
+    """A document of one operation."""
+    number = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Mine", "version": "1"},
+        "servers": [{"url": server}],
+        "paths": {"/items/{id}": {"get": {"operationId": "look", "parameters": [number]}}},
+    }
+
+
+def source(connection: str, **options: Any) -> ExternalToolConfig:
+    return ExternalToolConfig(name="shop", transport="http", connection=connection, **options)
+
+
+def toolbox(one: ExternalToolConfig, folder: Path | None = None, policy: str = "exploratory", **more: Any) -> Any:
+    return Toolbox(settings=Settings(data_dir=folder, policy=policy, sources=[one], **more))
+
+
+@pytest.mark.req("GEN-02")
+async def test_every_operation_of_a_document_is_a_tool(shop: str) -> None:
+    async with toolbox(source(f"{shop}/openapi.json")) as box:
+        names = {spec.name for spec in box.registry.specs() if spec.source == "shop"}
+        got = await box.call("shop.get_item", {"item_id": 1, "q": "a b&c/ü"})
+        added = await box.call("shop.add_item", {"body": {"name": "ink"}})
+    assert names == {f"shop.{name}" for name in ("get_item", "add_item", "delete_item", "upload", "picture", "headers")}
+    assert got.content == {"id": 1, "name": "pen", "q": "a b&c/ü"}
+    assert added.content["id"] >= 2
+
+
+async def test_arguments_are_checked_before_anything_is_sent(shop: str) -> None:
+    async with toolbox(source(f"{shop}/openapi.json")) as box:
+        outcome = await box.call("shop.get_item", {"item_id": "one"})
+    assert outcome.error.error_code == "validation_failed"
+
+
+async def test_what_deletes_waits_for_a_person_and_what_reads_does_not(shop: str) -> None:
+    async with toolbox(source(f"{shop}/openapi.json"), policy="standard") as box:
+        read = await box.call("shop.get_item", {"item_id": 1})
+        deleted = await box.call("shop.delete_item", {"item_id": 99})
+    assert read.status == "completed"
+    assert isinstance(deleted, Paused)
+
+
+async def test_files_go_both_ways_as_artifacts(shop: str) -> None:
+    async with toolbox(source(f"{shop}/openapi.json")) as box:
+        picture = await box.call("shop.picture", {})
+        [artifact] = picture.artifacts
+        sent = await box.call("shop.upload", {"body": {"file": {"artifact_id": artifact, "filename": "a.png"}}})
+        foreign = await box.call("shop.upload", {"body": {"file": {"artifact_id": artifact}}}, user="other:eve")
+    assert sent.content == {"name": "a.png", "size": 2004}
+    assert foreign.status == "failed"
+
+
+async def test_the_configured_credential_travels(shop: str) -> None:
+    given = {"auth_type": "bearer", "auth_config": {"token": "tok"}, "headers": {"X-Team": "blue"}}
+    async with toolbox(source(f"{shop}/openapi.json", **given)) as box:
+        outcome = await box.call("shop.headers", {})
+    assert (outcome.content["authorization"], outcome.content["x-team"]) == ("Bearer tok", "blue")
+
+
+async def test_a_base_url_is_asked_for_its_document(shop: str) -> None:
+    async with toolbox(source(f"{shop}/", utcp_mode="base_url")) as box:
+        assert box.registry.has("shop.get_item")
+
+
+async def test_a_base_url_without_a_document_takes_bare_requests(tmp_path: Path) -> None:
+    (tmp_path / "users").mkdir()
+    (tmp_path / "users" / "7.json").write_text('{"name": "Ann"}')
+    with folder(tmp_path) as address:
+        async with toolbox(source(address, utcp_mode="base_url")) as box:
+            names = sorted(spec.name for spec in box.registry.specs() if spec.source == "shop")
+            read = await box.call("shop.request_get", {"path": "users/7.json", "query": {"fields": "all"}})
+            above = await box.call("shop.request_get", {"path": "../secret"})
+            told = list(box.problems)
+    assert names == [f"shop.request_{method}" for method in ("delete", "get", "patch", "post", "put")]
+    assert read.content == {"name": "Ann"}
+    assert above.status == "failed"
+    assert "bare requests" in told[0]
+
+
+async def test_a_document_in_a_file_names_its_own_servers(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "api.json").write_text(json.dumps(described(shop)))
+    async with toolbox(source(str(tmp_path / "api.json"))) as box:
+        outcome = await box.call("shop.look", {"id": 1})
+    assert outcome.content["name"] == "pen"
+
+
+@pytest.mark.parametrize("elsewhere", ["http://127.0.0.1:9", "http://169.254.169.254", "http://10.0.0.1/api"])
+async def test_a_remote_document_cannot_point_a_tool_at_this_machine(tmp_path: Path, elsewhere: str) -> None:
+    (tmp_path / "api.json").write_text(json.dumps(described(elsewhere)))
+    with folder(tmp_path) as address:
+        async with toolbox(source(f"{address}/api.json")) as box:
+            outcome = await box.call("shop.look", {"id": 1})
+    assert isinstance(outcome.error, ToolPermissionError)
+    assert outcome.error.error_code == "address_refused"
+    assert str(outcome.error).startswith("Permission denied:")
+
+
+async def test_a_reference_to_a_private_address_is_not_followed(tmp_path: Path) -> None:
+    document = {**described("https://example.com"), "paths": {"/x": {"$ref": "http://169.254.169.254/latest"}}}
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    async with toolbox(source(str(tmp_path / "api.json"))) as box:
+        told = " ".join([*box.problems, str(box.report[0].error)])
+    assert "169.254.169.254" in told
+
+
+async def test_a_document_that_was_read_once_serves_without_its_server(tmp_path: Path) -> None:
+    with little_shop() as address:
+        async with toolbox(source(f"{address}/openapi.json"), tmp_path / "data") as box:
+            before = [spec.name for spec in box.registry.specs()]
+    async with toolbox(source(f"{address}/openapi.json"), tmp_path / "data") as box:
+        after = [spec.name for spec in box.registry.specs()]
+        told = list(box.problems)
+        outcome = await box.call("shop.get_item", {"item_id": 1})
+    assert after == before
+    assert "last copy" in told[0]
+    assert outcome.status == "failed"
+
+
+@pytest.mark.parametrize(
+    "document", [b"<html>no</html>", b"", b'{"openapi": "3.1.0", "info"', b"[]", b'{"swagger": "1.2"}']
+)
+async def test_what_is_no_document_is_told_by_name(tmp_path: Path, document: bytes) -> None:
+    (tmp_path / "api.json").write_bytes(document)
+    async with toolbox(source(str(tmp_path / "api.json"))) as box:
+        [state] = box.report
+    assert not state.ok
+    assert "api.json" in str(state.error)
+
+
+async def test_credentials_go_only_where_an_operator_wrote(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "api.json").write_text(json.dumps(described("https://elsewhere.example")))
+    given = {"auth_type": "bearer", "auth_config": {"token": "s3cret"}}
+    with folder(tmp_path) as address:
+        async with toolbox(source(f"{address}/api.json", **given)) as box:
+            outcome = await box.call("shop.look", {"id": 1})
+    assert isinstance(outcome.error, ToolAuthError)
+    assert "base_url: https://elsewhere.example" in str(outcome.error)
+
+
+async def test_an_operator_says_where_the_api_is(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "api.json").write_text(json.dumps(described("https://elsewhere.example")))
+    with folder(tmp_path) as address:
+        async with toolbox(source(f"{address}/api.json", base_url=shop, headers={"X-API-Key": "k"})) as box:
+            outcome = await box.call("shop.look", {"id": 1})
+    assert outcome.content["name"] == "pen"

@@ -1,0 +1,98 @@
+"""Swagger 2 as if it were OpenAPI 3."""
+
+import pytest
+
+from tests.specs import api_of, own_api
+from toolpost.sources.openapi.operation import Api, Operation, Part
+from toolpost.sources.openapi.request_bodies import FILE
+
+
+@pytest.fixture(name="shop")
+async def _shop() -> Api:
+    return await own_api("shop_swagger.yaml", base_url=None)
+
+
+def named(api: Api, name: str) -> Operation:
+    return next(operation for operation in api.operations if operation.tool_name == name)
+
+
+async def test_host_base_path_and_schemes_make_the_servers_the_safest_first(shop: Api) -> None:
+    assert named(shop, "list").servers == ("https://api.shop.example/v1", "http://api.shop.example/v1")
+    assert named(shop, "create").servers == ("http://api.shop.example/v1",)
+
+
+async def test_without_a_host_the_document_says_where_the_api_is() -> None:
+    api = await api_of({"swagger": "2.0", "basePath": "/v2", "paths": {"/a": {"get": {}}}})
+
+    assert api.operations[0].servers == ("https://shop.example/v2",)
+
+
+async def test_collection_formats_become_styles(shop: Api) -> None:
+    written = {one.name: (one.style, one.explode) for one in named(shop, "list").parameters}
+
+    assert written == {
+        "page": ("form", True),
+        "ids": ("form", False),
+        "tags": ("form", True),
+        "sizes": ("pipeDelimited", False),
+        "X-Ids": ("simple", False),
+    }
+
+
+async def test_the_words_of_a_parameter_become_its_schema(shop: Api) -> None:
+    page = named(shop, "list").parameters[0]
+
+    assert page.schema == {"type": "integer", "exclusiveMinimum": 0, "default": 1}
+
+
+async def test_a_body_parameter_becomes_the_body_also_by_reference(shop: Api) -> None:
+    body = named(shop, "create").body
+
+    assert body is not None
+    assert (body.content_type, body.required, body.schema) == ("application/json", True, {"$ref": "#/$defs/Thing"})
+    assert named(shop, "create").definitions["Thing"] == {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": "string"},
+            "price": {"type": ["number", "null"], "exclusiveMinimum": 0},
+            "kind": {"type": "string", "discriminator": {"propertyName": "kind"}},
+        },
+    }
+
+
+async def test_form_fields_with_a_file_become_a_multipart_body(shop: Api) -> None:
+    body = named(shop, "upload").body
+
+    assert body is not None
+    assert body.content_type == "multipart/form-data"
+    assert isinstance(body.schema, dict)
+    assert body.schema["required"] == ["photo"]
+    assert body.schema["properties"]["photo"] == {**FILE, "description": f"The picture.\n{FILE['description']}"}
+    assert body.parts == {"photo": Part(is_file=True)}
+
+
+async def test_form_fields_without_one_become_a_form(shop: Api) -> None:
+    body = named(shop, "login").body
+
+    assert body is not None
+    assert (body.content_type, body.required) == ("application/x-www-form-urlencoded", True)
+    assert body.parts == {"scopes": Part(explode=False)}
+
+
+async def test_answers_have_the_types_that_are_produced(shop: Api) -> None:
+    assert list(named(shop, "list").answers[0].content) == ["application/json", "text/csv"]
+    assert named(shop, "create").answers[0].content["application/json"] == {"$ref": "#/$defs/Thing"}
+    assert named(shop, "download").answers[0].content == {"image/png": {"type": "string", "format": "binary"}}
+    assert named(shop, "upload").answers[0].content == {}
+
+
+async def test_security_definitions_become_schemes(shop: Api) -> None:
+    login, app = shop.schemes["login"], shop.schemes["app"]
+
+    assert (login.type, login.scheme) == ("http", "basic")
+    assert (app.type, app.token_url, list(app.flows)) == (
+        "oauth2",
+        "https://id.shop.example/token",
+        ["clientCredentials"],
+    )
