@@ -10,6 +10,9 @@ from toolpost import ToolSchemaError
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.plainness import is_plain
 
+DEEP: dict[str, Any] = {}
+for _ in range(70):
+    DEEP = {"items": DEEP}
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
 
 
@@ -35,8 +38,10 @@ def test_ordinary_schemas_are_plain(schema: dict[str, Any]) -> None:
         {"$anchor": "a"},
         {"default": float("nan")},
         {"default": object()},
-        {"properties": {str(n): {"a": {}} for n in range(40)}},
-        {"description": "x" * 70_000},
+        {"properties": {str(n): {"a": {}} for n in range(2100)}},
+        {"description": "x" * 150_000},
+        {"allOf": [{"not": {}} for _ in range(81)]},
+        DEEP,
         {"allOf": [{"$ref": "#/$defs/A"}] * 13, "$defs": {"A": {}}},
     ],
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolpost.schema.jsontypes import is_object
 
@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema
 
 _encode = json.JSONEncoder(allow_nan=False).encode
-_LONGEST = 65_536
-# Each object or list opens a bracket, so this bounds depth and the number of schemas at once; and with few
-# references even the worst way to nest them repeats no schema more than 3 ** (12 / 3) times.
-_MOST_BRACKETS = 64
+_LONGEST = 150_000  # two characters a value at least: far fewer values than are allowed
+_DEEPEST = 60
+# Every schema opens a bracket. With few references even the worst way to nest them repeats no schema more than
+# 3 ** (12 / 3) times, which bounds the work; and schemas lie on top of each other only by these keywords and by
+# references, each of them once on any way down.
+_MOST_BRACKETS = 4000
 _MOST_REFERENCES = 12
+_MOST_APPLIED = 80
 _REFERENCE = re.compile(r'"\$ref": "([^"]*)"')
 _POINTER = re.compile(r"#/(\$defs|definitions)/([\w.-]+)", re.ASCII)
 _SPECIAL = re.compile(r'"\$(?:id|anchor|dynamicAnchor|dynamicRef|recursiveRef|recursiveAnchor|schema)"')
+_APPLIED = re.compile(r'"(?:allOf|anyOf|oneOf|not|if|then|else|dependentSchemas|dependencies)"')
 
 
 def is_plain(schema: JsonSchema) -> bool:
@@ -34,7 +38,25 @@ def is_plain(schema: JsonSchema) -> bool:
     if len(text) > _LONGEST or text.count("{") + text.count("[") > _MOST_BRACKETS or _SPECIAL.search(text):
         return False
     references = _REFERENCE.findall(text)
-    return len(references) <= _MOST_REFERENCES and all(_leads(schema, reference) for reference in references)
+    if len(references) > _MOST_REFERENCES or len(_APPLIED.findall(text)) > _MOST_APPLIED:
+        return False
+    return all(_leads(schema, reference) for reference in references) and _is_shallow(schema)
+
+
+def _is_shallow(schema: JsonSchema) -> bool:
+    level: list[Any] = [schema]
+    for _ in range(_DEEPEST):
+        level = [inner for outer in level for inner in _members(outer) if inner.__class__ in _CONTAINERS]
+        if not level:
+            return True
+    return False
+
+
+_CONTAINERS = frozenset({dict, list, tuple})
+
+
+def _members(container: Any) -> Any:
+    return container.values() if container.__class__ is dict else container
 
 
 def _leads(schema: JsonSchema, reference: str) -> bool:
