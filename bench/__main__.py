@@ -15,6 +15,7 @@ from bench.envs import HERE, environment
 from bench.http.parts import parts as http_parts
 from bench.mcp import scale as mcp_scale
 from bench.mcp.parts import parts as mcp_parts
+from bench.openapi_conversion import parts as openapi_parts
 from bench.peers import names
 from toolpost.cli.answer_stream import answer_stream
 from toolpost.cli.bench import native
@@ -42,8 +43,8 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    only = "a part of it: what ships, MCP servers, or HTTP APIs"
-    parser.add_argument("only", nargs="?", choices=["core", "mcp", "http"], help=only)
+    only = "a part of it: what ships, MCP servers, calls of HTTP APIs, or reading their documents"
+    parser.add_argument("only", nargs="?", choices=["core", "mcp", "http", "openapi"], help=only)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher numbers")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else")
     parser.add_argument("--cycles", type=int, help="how many MCP connections are cut")
@@ -59,6 +60,8 @@ def _chosen_parts(chosen: argparse.Namespace, stack: ExitStack) -> list[Part]:
         found += mcp_parts(replace(scale, cycles=chosen.cycles or scale.cycles))
     if chosen.only in {None, "http"}:
         found += http_parts(scale)
+    if chosen.only in {None, "openapi"}:
+        found += openapi_parts()
     return found
 
 

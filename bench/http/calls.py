@@ -117,7 +117,7 @@ def _beside_aiohttp(taken: dict[str, Taken]) -> list[Target]:
 
 
 def _ahead(taken: dict[str, Taken]) -> list[Target]:
-    found = []
+    found: list[Target] = []
     ours = taken[names.MEMORY]
     for peer in (name for name in (names.UTCP, names.FASTMCP) if name in taken):
         alone = taken[peer].alone.measured.times(ours.alone.measured)

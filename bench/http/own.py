@@ -73,7 +73,7 @@ def _guarded(client: HttpClient, url: str) -> Call:
 
 async def _boxes(stack: AsyncExitStack, url: str) -> list[Contender]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolpost-bench-")))
-    found = []
+    found: list[Contender] = []
     for name, data_dir in ((names.MEMORY, None), (names.SQLITE, folder)):
         box = await stack.enter_async_context(Toolbox(settings=settings(url, data_dir)))
         found += await seated(name, through(box), settle=box.store.events.flush)

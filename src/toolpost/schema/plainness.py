@@ -52,7 +52,7 @@ def _is_shallow(schema: JsonSchema) -> bool:
     return False
 
 
-_CONTAINERS = frozenset({dict, list, tuple})
+_CONTAINERS: frozenset[type] = frozenset({dict, list, tuple})
 
 
 def _members(container: Any) -> Any:

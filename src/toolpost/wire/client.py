@@ -121,7 +121,7 @@ class HttpClient:
                     break
                 step, incoming = following, await self._send_step(following)
         except ToolConnectionError as failed:
-            pass  # if not this step, then the one before it
+            failed.sent = True  # if not this step, then the one before it
             raise
         return step, incoming
 

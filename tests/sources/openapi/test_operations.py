@@ -213,6 +213,14 @@ async def test_a_broken_operation_is_set_aside_and_the_rest_works() -> None:
     ]
 
 
+async def test_a_header_that_cannot_be_named_is_left_out() -> None:
+    parameters: list[Any] = [{"name": name, "in": "header"} for name in ("X-Fine", "two words", " ", "a:b")]
+    api = await api_of({"paths": {"/a": {"get": {"parameters": parameters}}}})
+
+    assert [one.name for one in api.operations[0].parameters] == ["X-Fine"]
+    assert len(api.problems) == 3
+
+
 async def test_a_document_without_paths_has_no_operations() -> None:
     assert (
         await api_of({"paths": None, "info": "x", "webhooks": {"a": {"post": {}}}}, address=ADDRESS)

@@ -140,6 +140,24 @@ async def test_a_body_that_says_nothing_is_none(given: Any) -> None:
     assert (await operation_of({"requestBody": given}, method="post")).body is None
 
 
+@pytest.mark.parametrize(
+    ("schema", "read"),
+    [
+        ({"type": "string", "format": "binary"}, {"type": "object", "properties": {"file": FILE}}),
+        (
+            {"type": "array", "items": {"type": "string", "format": "binary"}},
+            {"type": "object", "properties": {"file": FILE}},
+        ),
+        ({"type": "array", "items": {"type": "string"}}, {"type": "object"}),
+        (None, {}),
+    ],
+)
+async def test_a_form_without_fields_takes_any(schema: Any, read: Any) -> None:
+    body = await body_of({"multipart/form-data": {} if schema is None else {"schema": schema}})
+
+    assert body.schema == read
+
+
 async def test_forms_that_are_composed_of_themselves_are_read_once() -> None:
     schemas = {
         "Form": {

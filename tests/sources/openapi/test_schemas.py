@@ -206,6 +206,15 @@ async def test_read_only_properties_are_found_behind_references_and_compositions
     assert not takes(schema, {})
 
 
+async def test_what_is_asked_for_and_forbidden_at_once_is_no_longer_asked_for() -> None:
+    schema = await sent(
+        {"type": "object", "properties": {"a": {}}, "required": ["a", "b"], "additionalProperties": False}
+    )
+
+    assert takes(schema, {"a": 1})
+    assert not takes(schema, {})
+
+
 async def test_a_flag_is_told_from_a_property_of_its_name() -> None:
     schema = await sent(
         {"properties": {"readOnly": {"type": "boolean"}, "id": {"readOnly": True}}, "required": ["readOnly"]}

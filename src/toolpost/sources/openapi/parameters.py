@@ -29,6 +29,7 @@ _STYLES: dict[Location, tuple[Style, ...]] = {
 }
 # OpenAPI 3 §4.8.12.2: what a document says about these headers is ignored; they belong to the body and to the caller.
 _NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TEMPLATE = re.compile(r"\{([^{}]+)\}")
 
 
@@ -45,14 +46,18 @@ def merged(lists: Iterable[Target], library: Library, problems: list[str]) -> li
     for listed, base in lists:
         for given in listed if is_array(listed) else ():
             target = library.resolved(given, base)
-            if target is None or not is_object(target.node) or not isinstance(target.node.get("name"), str):
-                problems.append(f"a parameter is left out: {_told(given)}")
-                continue
-            found.setdefault((str(target.node.get("in")), target.node["name"]), target)
+            node: dict[str, Any] = target.node if target is not None and is_object(target.node) else {}
+            location, name = str(node.get("in")), node.get("name")
+            if target is None or not isinstance(name, str) or not name.strip():
+                problems.append(f"a parameter is left out: {_nameless(given)}")
+            elif location == "header" and not _HEADER_NAME.fullmatch(name):
+                problems.append(f"a parameter is left out: no header can be named {name[:100]!r}")
+            else:
+                found.setdefault((location, name), target)
     return list(found.values())
 
 
-def _told(given: Any) -> str:
+def _nameless(given: Any) -> str:
     reference = given.get("$ref") if is_object(given) else None
     return f"the reference {str(reference)[:200]!r} leads nowhere" if reference else "it has no name"
 

@@ -30,7 +30,7 @@ FILE: JsonSchema = {
         "filename": {"type": "string"},
         "content_type": {"type": "string"},
     },
-    "oneOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
+    "anyOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
     "additionalProperties": False,
 }
 _DEEPEST_LIST = 5
@@ -83,6 +83,8 @@ class BodyReader:
 
     def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, Part]]:
         layers = list(self._layers(Target(node, base)))
+        if not layers or not _has_fields(layers[0].node):
+            return self._loose_form(node, base)
         fields = {name: Target(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
         encodings: dict[str, Any] = encoding if is_object(encoding) else {}
         parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
@@ -92,6 +94,12 @@ class BodyReader:
             return self._schemas.read(node, base), kept
         schemas = [self._with_files(layer, files) for layer in layers]
         return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
+
+    def _loose_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, Part]]:
+        """A form whose fields nobody named; where it is said to be bytes, they go where most forms have them."""
+        if not self._is_file(node, base):
+            return {"type": "object"}, {}
+        return {"type": "object", "properties": {"file": FILE}}, {"file": Part(is_file=True)}
 
     def _layers(self, target: Target) -> Iterator[Target]:
         """The objects that a form's fields are spread over: itself and what it is composed of, each once."""
@@ -146,6 +154,11 @@ class BodyReader:
             return True
         named = content_type or node.get("contentMediaType")
         return isinstance(named, str) and all(form_of(one) == "binary" for one in named.split(","))
+
+
+def _has_fields(node: dict[str, Any]) -> bool:
+    kind = node.get("type", "object")
+    return kind == "object" or (is_array(kind) and "object" in kind)
 
 
 def _properties(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:

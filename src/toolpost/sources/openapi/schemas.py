@@ -223,7 +223,11 @@ class SchemaReader:
 
 
 def _asking_less(schema: JsonSchema, dropped: frozenset[str]) -> JsonSchema:
-    """The schema, no longer asking for properties that are left out."""
-    if dropped and "required" in schema:
-        schema["required"] = [name for name in schema["required"] if name not in dropped]
+    """The schema, no longer asking for properties that are left out, nor for those that it forbids by oversight."""
+    if "required" not in schema:
+        return schema
+    asked = [name for name in schema["required"] if name not in dropped]
+    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+        asked = [name for name in asked if name in schema.get("properties", ())]
+    schema["required"] = asked
     return schema
