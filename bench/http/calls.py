@@ -11,6 +11,7 @@ from typing import NamedTuple
 from bench.envs import environment
 from bench.http import names
 from bench.http.endpoint import serving
+from bench.mcp.calls import COLUMNS as MCP_COLUMNS
 from bench.mcp.endpoint import ROOT, told
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import USUAL, ManyAtOnce, OneByOne, Sat
@@ -24,14 +25,7 @@ OWN = "bench.http.own"
 PEERS = ("http-apis", "bench.peers.http_apis")
 
 COLUMNS = (
-    Column("name", "contender"),
-    Column("median_us", "median µs"),
-    Column("p99_us", "p99 µs"),
-    Column("cpu_us", "CPU µs"),
-    Column("many_per_s", f"{USUAL.callers} at once: calls/s", 0),
-    Column("many_cpu_us", "CPU µs"),
-    Column("of_floor", "CPU x floor"),
-    Column("many_of_floor", "at once"),
+    *MCP_COLUMNS[:-2],  # all but those beside FastMCP's client
     Column("of_aiohttp", "median x aiohttp", 2),
     Column("calls_of_aiohttp", "calls/s x aiohttp", 2),
 )

@@ -78,6 +78,12 @@ async def test_a_document_that_changed_is_read_anew_and_takes_the_place_of_the_o
     assert len(list((tmp_path / "cache").glob("*.json"))) == 1
 
 
+async def test_another_base_url_gives_other_servers(cache: ApiCache) -> None:
+    for base in ("https://one.example", "https://two.example"):
+        api = await read_api(f"{SITE}future.yaml", fetch=Site().fetch, cache=cache, base_url=base)
+        assert api.operations[0].servers == (f"{base}/api",)
+
+
 async def test_a_document_that_is_referred_to_and_changed_is_noticed(cache: ApiCache) -> None:
     site = Site()
     await read_api(f"{SITE}split.yaml", fetch=site.fetch, cache=cache)
@@ -97,6 +103,16 @@ async def test_without_a_network_the_last_copy_serves_and_that_is_told(cache: Ap
     assert again.problems == (
         "https://split.example/split.yaml could not be fetched, so its last copy is used: no route",
     )
+
+
+async def test_where_only_the_other_documents_are_out_of_reach_they_count_as_unchanged(cache: ApiCache) -> None:
+    site = Site()
+    first = await read_api(f"{SITE}split.yaml", fetch=site.fetch, cache=cache)
+
+    async def first_only(url: str) -> bytes:
+        return await (site.fetch if url.endswith("/split.yaml") else no_network)(url)
+
+    assert_same(await read_api(f"{SITE}split.yaml", fetch=first_only, cache=cache), first)
 
 
 async def test_a_document_that_is_gone_is_gone(cache: ApiCache) -> None:

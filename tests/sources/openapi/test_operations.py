@@ -127,6 +127,14 @@ async def test_the_newest_version_brings_new_methods_and_places() -> None:
     assert api.schemes["device"].token_url is not None
 
 
+async def test_a_query_string_that_is_no_form_is_left_out_and_told_of() -> None:
+    whole = {"name": "q", "in": "querystring", "content": {"application/json": {"schema": {"type": "array"}}}}
+    api = await api_of({"paths": {"/a": {"get": {"parameters": [whole]}}}})
+
+    assert api.operations[0].parameters == ()
+    assert "the query string 'q' is left out" in api.problems[0]
+
+
 async def test_placeholders_that_nobody_declared_are_arguments_all_the_same() -> None:
     operation = await operation_of(
         {"parameters": [{"name": "rest", "in": "path", "schema": {"type": "string"}}, {"name": "no", "in": "path"}]},
@@ -225,3 +233,30 @@ async def test_a_document_without_paths_has_no_operations() -> None:
     assert (
         await api_of({"paths": None, "info": "x", "webhooks": {"a": {"post": {}}}}, address=ADDRESS)
     ).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ({"type": "http", "scheme": "Bearer"}, {"type": "http", "scheme": "bearer"}),
+        (
+            {"type": "apiKey", "in": "cookie", "name": "sid"},
+            {"type": "apiKey", "location": "cookie", "parameter": "sid"},
+        ),
+        ({"type": "mutualTLS"}, {"type": "mutualTLS"}),
+        ({"type": "openIdConnect", "openIdConnectUrl": "/x"}, {"flows": {"openIdConnectUrl": "/x"}}),
+        ({"type": "oauth2", "flows": {"implicit": {"tokenUrl": "http://["}}}, {"token_url": None}),
+        ({"type": "oauth2"}, {"flows": {}, "token_url": None}),
+    ],
+)
+async def test_each_kind_of_scheme_is_understood(declared: Any, told: dict[str, Any]) -> None:
+    scheme = (await api_of({"components": {"securitySchemes": {"s": declared}}})).schemes["s"]
+
+    assert {name: getattr(scheme, name) for name in told} == told
+
+
+@pytest.mark.parametrize(
+    "declared", [5, {}, {"type": "apiKey", "in": "body", "name": "x"}, {"type": "magic"}, {"$ref": "#/no"}]
+)
+async def test_a_scheme_that_makes_no_sense_is_none(declared: Any) -> None:
+    assert (await api_of({"components": {"securitySchemes": {"s": declared}}})).schemes == {}

@@ -71,7 +71,7 @@ def test_anchors_are_repeated_and_merged_and_own_keys_win() -> None:
 def test_anchors_that_multiply_are_refused_at_once() -> None:
     levels = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 30))
 
-    with pytest.raises(YamlTrouble, match="expand to more than"):
+    with pytest.raises(YamlTrouble, match="holds more than 3,000,000 values"):
         load_yaml(f"l0: &l0 [x, x]\n{levels}")
 
 

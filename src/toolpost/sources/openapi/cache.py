@@ -1,7 +1,8 @@
 """APIs that were read once, kept in a folder, so that the next start is fast and works without a network.
 
-A file holds JSON and nothing else. It is found by the bytes of the API's document, the
-document's address and the code that read it; where any of them differs, it is not found.
+A file holds JSON and nothing else. It is found by the bytes of the API's document, the origin
+it was read for (its address and what its servers are relative to) and the code that read it;
+where any of them differs, it is not found.
 """
 
 from __future__ import annotations
@@ -51,29 +52,29 @@ class ApiCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, raw: bytes, address: str) -> Kept | None:
+    def load(self, raw: bytes, origin: str) -> Kept | None:
         """The API that was read from just these bytes."""
-        return self._kept(_key(raw, address))
+        return self._kept(_key(raw, origin))
 
-    def last(self, address: str) -> Kept | None:
-        """The API that was read from this address last, for when the address does not answer."""
-        key = self._last_key(address)
+    def last(self, origin: str) -> Kept | None:
+        """The API that was read for this origin last, for when its address does not answer."""
+        key = self._last_key(origin)
         return None if key is None else self._kept(key)
 
-    def save(self, raw: bytes, address: str, api: Api, others: Mapping[str, bytes]) -> None:
-        """Keep an API in place of the one that was read from the same address before."""
-        key, before = _key(raw, address), self._last_key(address)
+    def save(self, raw: bytes, origin: str, api: Api, others: Mapping[str, bytes]) -> None:
+        """Keep an API in place of the one that was read for the same origin before."""
+        key, before = _key(raw, origin), self._last_key(origin)
         # A full or read-only disk costs the next start some time, and nothing else.
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._write(self._file(key), _packed(api, {url: digest(other) for url, other in others.items()}))
-            self._write(self._pointer(address), key)
+            self._write(self._pointer(origin), key)
             if before is not None and before != key:
                 self._file(before).unlink(missing_ok=True)
 
-    def _last_key(self, address: str) -> str | None:
+    def _last_key(self, origin: str) -> str | None:
         try:
-            key = self._pointer(address).read_text(encoding="ascii")
+            key = self._pointer(origin).read_text(encoding="ascii")
         except (OSError, ValueError):
             return None
         return key if _KEY.fullmatch(key) else None
@@ -87,8 +88,8 @@ class ApiCache:
     def _file(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 
-    def _pointer(self, address: str) -> Path:
-        return self._folder / f"{digest(address.encode())}.last"
+    def _pointer(self, origin: str) -> Path:
+        return self._folder / f"{digest(origin.encode('utf-8', 'surrogatepass'))}.last"
 
     def _write(self, path: Path, text: str) -> None:
         """Write a file whole or not at all, for its owner only."""
@@ -107,8 +108,8 @@ def digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()[:40]
 
 
-def _key(raw: bytes, address: str) -> str:
-    return digest(b"\0".join([code_version().encode(), address.encode("utf-8", "surrogatepass"), raw]))
+def _key(raw: bytes, origin: str) -> str:
+    return digest(b"\0".join([code_version().encode(), origin.encode("utf-8", "surrogatepass"), raw]))
 
 
 def code_version() -> str:

@@ -54,7 +54,7 @@ class OperationReader:
         self._problems = problems
         self._inputs = inputs
         self._outputs = outputs
-        self._parameters = ParameterReader(inputs)
+        self._parameters = ParameterReader(library, inputs, problems)
         self._bodies = BodyReader(library, inputs)
         self._names = Names()
 
@@ -83,7 +83,7 @@ class OperationReader:
             return []
         reference = item.node.get("$ref")
         target = self._library.target(reference, item.base) if isinstance(reference, str) else None
-        layers = [item] if len(item.node) > ("$ref" in item.node) or "$ref" not in item.node else []
+        layers = [] if item.node.keys() == {"$ref"} else [item]
         return [*layers, target] if target is not None and is_object(target.node) else layers
 
     def _operation(

@@ -65,8 +65,10 @@ def _nameless(given: Any) -> str:
 class ParameterReader:
     """Reads the parameters of operations."""
 
-    def __init__(self, schemas: SchemaReader) -> None:
+    def __init__(self, library: Library, schemas: SchemaReader, problems: list[str]) -> None:
+        self._library = library
         self._schemas = schemas
+        self._problems = problems
 
     def read(self, path: str, found: Sequence[Target], names: Names) -> tuple[Parameter, ...]:
         """The parameters in the document's order; every placeholder of the path has one, declared or not.
@@ -90,12 +92,18 @@ class ParameterReader:
 
     def _fields(self, target: Target) -> Iterator[Target]:
         content = target.node.get("content")
-        media = next(iter(content.values()), None) if is_object(content) else None
-        schema = media.get("schema") if is_object(media) else None
-        properties = schema.get("properties") if is_object(schema) else None
-        required = schema.get("required", ()) if is_object(schema) else ()
-        for name, node in properties.items() if is_object(properties) else ():
-            yield Target({"name": name, "in": "query", "schema": node, "required": name in required}, target.base)
+        media = self._library.resolved(next(iter(content.values()), None) if is_object(content) else None, target.base)
+        form = media.node.get("schema") if media is not None and is_object(media.node) else None
+        schema = self._library.resolved(form, media.base if media is not None else target.base)
+        rules: dict[str, Any] = schema.node if schema is not None and is_object(schema.node) else {}
+        properties, required = rules.get("properties"), rules.get("required")
+        if schema is None or not is_object(properties):
+            name = target.node["name"]
+            self._problems.append(f"the query string {name[:100]!r} is left out: only a form with named fields is sent")
+            return
+        for name, node in properties.items():
+            needed = is_array(required) and name in required
+            yield Target({"name": name, "in": "query", "schema": node, "required": needed}, schema.base)
 
     def _parameter(self, target: Target, argument: str) -> Parameter:
         node = target.node

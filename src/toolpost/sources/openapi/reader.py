@@ -44,7 +44,7 @@ async def read_api(location: str, *, fetch: Fetch, cache: ApiCache | None = None
     try:
         raw = await read_address(address, fetch)
     except _UNREACHABLE as error:
-        kept = cache.last(address) if cache is not None else None
+        kept = cache.last(_origin(address, base_url)) if cache is not None else None
         if kept is None:
             raise
         note = f"{shown_address(address)} could not be fetched, so its last copy is used: {error}"
@@ -56,14 +56,20 @@ async def api_from(
     raw: bytes, address: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
 ) -> Api:
     """Read an API from the bytes of its document, which came from `address`."""
-    kept = None if cache is None else await asyncio.to_thread(cache.load, raw, address)
+    origin = _origin(address, base_url)
+    kept = None if cache is None else await asyncio.to_thread(cache.load, raw, origin)
     if kept is not None and await _is_current(kept, fetch):
         return kept.api
     gathered = await gather(raw, address, fetch)
     api = await asyncio.to_thread(api_of, gathered, base_url or address)
     if cache is not None:
-        await asyncio.to_thread(cache.save, raw, address, api, gathered.others)
+        await asyncio.to_thread(cache.save, raw, origin, api, gathered.others)
     return api
+
+
+def _origin(address: str, base_url: str | None) -> str:
+    """What an API is kept under: the same document has other servers where it is read for another base."""
+    return f"{address}\n{base_url or ''}"
 
 
 async def _is_current(kept: Kept, fetch: Fetch) -> bool:

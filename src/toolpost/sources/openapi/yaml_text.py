@@ -14,7 +14,7 @@ from toolpost.schema.jsontypes import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_VALUES = 2_000_000
+MAX_VALUES = 3_000_000
 MAX_DEPTH = 250
 # Pure Python takes ten seconds for each megabyte.
 _LONGEST_FOR_PURE = 1_000_000
@@ -174,7 +174,7 @@ class _Builder:
         top = self._stack[-1]
         top.weight += weight
         if top.weight > MAX_VALUES:
-            raise YamlTrouble(f"its anchors expand to more than {MAX_VALUES:,} values")
+            raise YamlTrouble(f"it holds more than {MAX_VALUES:,} values, those that its anchors repeat included")
         if isinstance(top.value, list):
             top.value.append(value)
         elif top.key is not None:
