@@ -214,6 +214,8 @@ def _plain_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None
 
 
 def _as_it_is(credential: Credential) -> Presentation:
+    if not credential.headers:
+        return NOTHING
     cookies = [value.partition("=") for name, value in credential.headers.items() if name.lower() == "cookie"]
     return Presentation(
         headers=tuple((name, value) for name, value in credential.headers.items() if name.lower() != "cookie"),

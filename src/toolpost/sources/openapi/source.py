@@ -188,9 +188,11 @@ class OpenApiSource:
 
     def _refuse_stranger(self, operation: Operation, credential: Credential | None) -> None:
         """Credentials go where an operator wrote, not wherever a document from the web says."""
-        host = _host(operation.servers[0]) if operation.servers else ""
         secrets = self._has_secrets or bool(credential is not None and credential.headers)
-        if secrets and self._written is not None and host not in self._written:
+        if not secrets or self._written is None:
+            return
+        host = _host(operation.servers[0]) if operation.servers else ""
+        if host not in self._written:
             msg = f"the document of {self.name!r} wants its calls sent to {host}, with your credentials"
             raise ToolAuthError(f"{msg}; if that is right, write base_url: {operation.servers[0]} into the source")
 
