@@ -64,14 +64,14 @@ def endlessly(content: bytes, **fields: Any) -> Answer:
 @pytest.mark.parametrize(
     ("encoding", "content"),
     [
-        ("gzip", gzip.compress(TEXT)),
-        ("X-GZIP", gzip.compress(TEXT)),
-        ("gzip", gzip.compress(TEXT[:99]) + gzip.compress(TEXT[99:])),
-        ("gzip", gzip.compress(TEXT) + b"\0" * 512),
+        ("gzip", gzip.compress(TEXT, mtime=0)),
+        ("X-GZIP", gzip.compress(TEXT, mtime=0)),
+        ("gzip", gzip.compress(TEXT[:99], mtime=0) + gzip.compress(TEXT[99:], mtime=0)),
+        ("gzip", gzip.compress(TEXT, mtime=0) + b"\0" * 512),
         ("deflate", zlib.compress(TEXT)),
         ("deflate", raw_deflate(TEXT)),
         ("identity", TEXT),
-        ("identity, gzip", gzip.compress(TEXT)),
+        ("identity, gzip", gzip.compress(TEXT, mtime=0)),
     ],
     ids=["gzip", "x-gzip", "two members", "padding", "zlib", "raw deflate", "identity", "identity and gzip"],
 )
@@ -79,7 +79,11 @@ async def test_a_body_is_decompressed(encoding: str, content: bytes, transport: 
     assert await fetch(reply(200, content, content_encoding=encoding), transport) == TEXT
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"short"), zlib.compress(b"short"), raw_deflate(b"short")])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"short", mtime=0), zlib.compress(b"short"), raw_deflate(b"short")],
+    ids=["gzip", "zlib", "raw deflate"],
+)
 async def test_a_body_may_come_byte_by_byte(content: bytes, transport: HttpTransport) -> None:
     encoding = "gzip" if content.startswith(b"\x1f\x8b") else "deflate"
 
@@ -87,7 +91,7 @@ async def test_a_body_may_come_byte_by_byte(content: bytes, transport: HttpTrans
 
 
 async def test_a_stream_gives_the_same(transport: HttpTransport) -> None:
-    answer = reply(200, gzip.compress(TEXT), content_encoding="gzip")
+    answer = reply(200, gzip.compress(TEXT, mtime=0), content_encoding="gzip")
     async with Site(answer) as site, client_for(site, transport) as client:
         for _ in range(2):
             response = await client.send(Request("GET", site.url))
@@ -141,7 +145,11 @@ def test_a_piece_that_is_full_is_not_the_last(size: int) -> None:
 @pytest.mark.parametrize("size", [1000, 1001])
 async def test_the_limit_is_the_last_byte_that_is_read(size: int, transport: HttpTransport) -> None:
     content = b"x" * size
-    for answer in (reply(200, content), slowly(content), reply(200, gzip.compress(content), content_encoding="gzip")):
+    for answer in (
+        reply(200, content),
+        slowly(content),
+        reply(200, gzip.compress(content, mtime=0), content_encoding="gzip"),
+    ):
         if size == 1000:
             assert await fetch(answer, transport, max_bytes=1000) == content
             continue
@@ -155,7 +163,7 @@ async def test_the_limit_is_the_last_byte_that_is_read(size: int, transport: Htt
     "fields", [{}, {"transfer_encoding": "chunked"}, {"content_encoding": "gzip"}], ids=["plain", "chunked", "members"]
 )
 async def test_an_endless_body_ends_at_the_limit(fields: dict[str, str], transport: HttpTransport) -> None:
-    piece = gzip.compress(b"") if "content_encoding" in fields else b"3e8\r\n" + b"x" * 1000 + b"\r\n"
+    piece = gzip.compress(b"", mtime=0) if "content_encoding" in fields else b"3e8\r\n" + b"x" * 1000 + b"\r\n"
     async with Site(endlessly(piece, **fields)) as site, client_for(site, transport) as client:
         with pytest.raises(ToolClientError, match="larger than 5,242,880 bytes"):
             await (await client.send(Request("GET", site.url))).read()
@@ -222,7 +230,7 @@ async def test_what_is_not_compressed_cannot_be_decompressed(encoding: str, tran
 
 @pytest.mark.parametrize("answer", [reply, slowly], ids=["at once", "slowly"])
 async def test_compressed_data_that_stops_early_is_a_broken_answer(answer: object, transport: HttpTransport) -> None:
-    cut = gzip.compress(b"The tool post")[:-12]
+    cut = gzip.compress(b"The tool post", mtime=0)[:-12]
     said = reply(200, cut, content_encoding="gzip") if answer is reply else slowly(cut, content_encoding="gzip")
 
     with pytest.raises(ToolConnectionError, match="ended too early") as broken:
