@@ -29,8 +29,13 @@ def static_credential(config: ExternalToolConfig) -> Credential:
     headers = _headers(config)
     if not headers:
         return NO_CREDENTIAL
+    return Credential(f"static:{fingerprint(headers)}", headers)
+
+
+def fingerprint(headers: Mapping[str, str]) -> str:
+    """What tells credentials apart without telling them."""
     told = "\0".join(f"{name}\0{value}" for name, value in sorted(headers.items()))
-    return Credential(f"static:{hashlib.sha256(told.encode()).hexdigest()[:16]}", headers)
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _headers(config: ExternalToolConfig) -> dict[str, str]:
@@ -75,12 +80,17 @@ def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
     return value
 
 
-def secrets_of(config: ExternalToolConfig) -> set[str]:
+def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]:
     """What must not be told of a source: keys and tokens, wherever in its configuration they stand."""
     given = {**config.env, **config.headers}
     named = {value for name, value in given.items() if is_secret_name(name)}
     named |= {value for value in config.auth_config.values() if isinstance(value, str)}
-    sent = {part for value in static_credential(config).headers.values() for part in (value, value.rpartition(" ")[2])}
+    sent = {
+        part
+        for credential in (static_credential(config), *credentials)
+        for value in credential.headers.values()
+        for part in (value, value.rpartition(" ")[2])
+    }
     texts = [config.connection, *given.values()]
     inside = {found["secret"] for text in texts for found in _INSIDE.finditer(text) if _tells(found)}
     return {secret for secret in named | sent | inside if secret}

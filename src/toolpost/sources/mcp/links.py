@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from typing import TYPE_CHECKING
 
+from toolpost.auth.static import fingerprint
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 
@@ -154,8 +154,7 @@ def _key(credential: Credential) -> str:
     """What tells sessions apart; headers without a key of their own are told apart by what they say."""
     if credential.key != NO_CREDENTIAL.key or not credential.headers:
         return credential.key
-    told = "\0".join(f"{name}\0{value}" for name, value in sorted(credential.headers.items()))
-    return f"headers:{hashlib.sha256(told.encode()).hexdigest()}"
+    return f"headers:{fingerprint(credential.headers)}"
 
 
 def _again(error: ToolError, wait_s: float) -> ToolError:

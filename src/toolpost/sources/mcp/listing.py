@@ -44,6 +44,7 @@ async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer,
 def _carries_headers(link: Link, tool: ServerTool, config: ExternalToolConfig, problems: list[str]) -> bool:
     """Whether the headers that a tool asks for can be sent; the protocol forbids offering it otherwise."""
     reason = link.session.learn_headers(tool.remote_name, tool.spec.input_schema)
+    tool.mirrors = link.session.mirrors(tool.remote_name)
     if reason is not None:
         problems.append(f"tool {tool.remote_name!r} of source {config.name!r} is set aside: {reason}")
     return reason is None

@@ -12,9 +12,9 @@ from fastmcp.client.transports import FastMCPTransport
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp.client.streamable_http import streamable_http_client
 
+from toolpost.auth.static import secrets_of
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.policy.redaction import Redactor
-from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint
 from toolpost.sources.mcp.session import RawSession
 from toolpost.sources.mcp.streams import EventReader, PipeReader, PipeWriter, Poster
@@ -52,7 +52,7 @@ class Way:
         self.credential = credential
         self.process: Process | None = None
         self.lost: Callable[[], None] = lambda: None
-        self.conceal = Redactor(_secrets(config, credential)).text
+        self.conceal = Redactor(secrets_of(config, credential)).text
         self._server = server
         self.session_is_connection = True
         self.written: int | None = None
@@ -184,14 +184,6 @@ class _InMemory(ClientTransport):
         options = TransportOptions(session_class=RawSession)
         async with self._inner.connect_session(transport_options=options, **self._callbacks) as session:
             yield cast("RawSession", session)
-
-
-def _secrets(config: ExternalToolConfig, credential: Credential) -> frozenset[str]:
-    """What must not be seen in anything that a server wrote before it failed."""
-    named = {value for name, value in {**config.env, **config.headers}.items() if is_secret_name(name)}
-    given = {value for value in config.auth_config.values() if isinstance(value, str)}
-    sent = {part for value in credential.headers.values() for part in (value, value.rpartition(" ")[2])}
-    return frozenset(secret for secret in named | given | sent if len(secret) > 3)
 
 
 def _imported(target: str) -> Any:

@@ -31,6 +31,10 @@ class RawSession(ClientSession):
         """Whether the stateless protocol was agreed on."""
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
+    def mirrors(self, tool_name: str) -> bool:
+        """Whether arguments of a tool are known to travel as headers, too."""
+        return bool(self._x_mcp_header_maps.get(tool_name))
+
     def learn_headers(self, tool_name: str, schema: dict[str, Any]) -> str | None:
         """Remember which arguments travel as headers, too; the reason when the tool must not be offered."""
         if not self.modern:

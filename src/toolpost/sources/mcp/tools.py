@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from toolpost.catalog.names import canonical_name
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ReplayClass, SideEffects
 
 _LONGEST_DESCRIPTION = 32_768
-_MIRRORED = '"x-mcp-header"'
 
 
 class ToolServer(Protocol):
@@ -40,10 +38,10 @@ class ServerTool:
 
     __slots__ = ("_server", "mirrors", "remote_name", "spec")
 
-    def __init__(self, spec: ToolSpec, remote_name: str, server: ToolServer, *, mirrors: bool = False) -> None:
+    def __init__(self, spec: ToolSpec, remote_name: str, server: ToolServer) -> None:
         self.spec = spec
         self.remote_name = remote_name
-        self.mirrors = mirrors
+        self.mirrors = False
         self._server = server
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -93,11 +91,7 @@ def _sort(
         sifted.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
         return
     taken[canonical] = name
-    sifted.tools.append(ServerTool(spec, name, server, mirrors=_mirrors(spec.input_schema)))
-
-
-def _mirrors(schema: dict[str, Any]) -> bool:
-    return _MIRRORED in json.dumps(schema)
+    sifted.tools.append(ServerTool(spec, name, server))
 
 
 def _spec(
