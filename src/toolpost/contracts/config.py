@@ -6,8 +6,16 @@ import re
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, field_validator, model_validator
+
+from toolpost.contracts.options import (
+    CliOptions,
+    ConfigModel,
+    GraphqlOptions,
+    UtcpOptions,
+    WebhookOptions,
+    WebSocketOptions,
+)
 
 
 class TransportType(StrEnum):
@@ -59,14 +67,6 @@ class McpTransport(StrEnum):
     STREAMABLE_HTTP = "streamable_http"
     SSE = "sse"
     MEMORY = "memory"
-
-
-class ConfigModel(BaseModel):
-    """What all configuration has in common: snake_case or camelCase keys, nothing unknown."""
-
-    model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, frozen=True
-    )
 
 
 class RetryPolicy(ConfigModel):
@@ -139,6 +139,11 @@ class ExternalToolConfig(ConfigModel):
     tool_exclude: list[str] | None = None
     overrides: dict[str, ToolOverride] = Field(default_factory=dict)
     mcp: McpOptions = Field(default_factory=McpOptions)
+    cli: CliOptions = Field(default_factory=CliOptions)
+    websocket: WebSocketOptions = Field(default_factory=WebSocketOptions)
+    graphql: GraphqlOptions = Field(default_factory=GraphqlOptions)
+    webhook: WebhookOptions = Field(default_factory=WebhookOptions)
+    utcp: UtcpOptions = Field(default_factory=UtcpOptions)
 
     @field_validator("tool_filter", "tool_exclude")
     @classmethod

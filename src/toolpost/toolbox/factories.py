@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ConfigError
@@ -44,20 +44,26 @@ def make_source(
     """A source that is not connected yet; ConfigError when nothing here speaks its transport."""
     if (factory := plugged.get(config.transport.value)) is not None:
         return factory(config)
-    match config.transport:
-        case TransportType.PYTHON:
-            return PythonSource(config)
-        case TransportType.MCP:
-            return _mcp(config, credential, lent)
-        case TransportType.HTTP:
-            return _openapi(config, credential, lent)
-        case _:
-            known = ", ".join(sorted({"python", "mcp", "http", *plugged}))
-            msg = f"no source here speaks transport {config.transport.value!r}; there are: {known}"
-            raise ConfigError(msg)
+    maker = _MAKERS.get(config.transport)
+    if maker is None:
+        known = ", ".join(sorted({*(kind.value for kind in _MAKERS), *plugged}))
+        raise ConfigError(f"no source here speaks transport {config.transport.value!r}; there are: {known}")
+    return maker(config, Loan(credential, lent, plugged))
 
 
-def _mcp(config: ExternalToolConfig, credential: Credential, lent: Lent) -> ToolSource:
+class Loan(NamedTuple):
+    """What is lent to one source, and what it may make other sources of."""
+
+    credential: Credential
+    lent: Lent
+    plugged: Mapping[str, Factory]
+
+
+def _python(config: ExternalToolConfig, _: Loan) -> ToolSource:
+    return PythonSource(config)
+
+
+def _mcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
     try:
         from toolpost.sources.mcp.source import McpSource  # noqa: PLC0415 - an extra, and a second to import
     except ModuleNotFoundError as error:
@@ -65,16 +71,66 @@ def _mcp(config: ExternalToolConfig, credential: Credential, lent: Lent) -> Tool
         raise ConfigError(msg) from error
     return McpSource(
         config,
-        credential=credential,
-        server=(lent.servers or {}).get(config.name),
-        roots=lent.roots,
-        chat_model=lent.chat_model,
+        credential=loan.credential,
+        server=(loan.lent.servers or {}).get(config.name),
+        roots=loan.lent.roots,
+        chat_model=loan.lent.chat_model,
     )
 
 
-def _openapi(config: ExternalToolConfig, credential: Credential, lent: Lent) -> ToolSource:
+def _openapi(config: ExternalToolConfig, loan: Loan) -> ToolSource:
     from toolpost.sources.openapi.source import OpenApiSource  # noqa: PLC0415 - forty modules that few need
 
     return OpenApiSource(
-        config, credential=credential, network=lent.network, cache_dir=lent.cache_dir, artifacts=lent.artifacts
+        config,
+        credential=loan.credential,
+        network=loan.lent.network,
+        cache_dir=loan.lent.cache_dir,
+        artifacts=loan.lent.artifacts,
     )
+
+
+def _utcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+    from toolpost.sources.utcp.source import UtcpSource  # noqa: PLC0415 - few need it
+
+    def make(inner: ExternalToolConfig) -> ToolSource:
+        """A source for a part of the manual that speaks another transport; the manual's own credential goes along."""
+        return make_source(inner, loan.credential, loan.lent, loan.plugged)
+
+    return UtcpSource(config, credential=loan.credential, network=loan.lent.network, make=make)
+
+
+def _cli(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+    from toolpost.sources.cli.source import CliSource  # noqa: PLC0415 - few need it
+
+    return CliSource(config, credential=loan.credential)
+
+
+def _websocket(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+    from toolpost.sources.websocket.source import WebSocketSource  # noqa: PLC0415 - few need it
+
+    return WebSocketSource(config, credential=loan.credential, network=loan.lent.network)
+
+
+def _graphql(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+    from toolpost.sources.graphql.source import GraphqlSource  # noqa: PLC0415 - an extra
+
+    return GraphqlSource(config, credential=loan.credential, network=loan.lent.network)
+
+
+def _webhook(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+    from toolpost.sources.webhook.source import WebhookSource  # noqa: PLC0415 - few need it
+
+    return WebhookSource(config, credential=loan.credential, network=loan.lent.network)
+
+
+_MAKERS = {
+    TransportType.PYTHON: _python,
+    TransportType.MCP: _mcp,
+    TransportType.HTTP: _openapi,
+    TransportType.UTCP: _utcp,
+    TransportType.CLI: _cli,
+    TransportType.WEBSOCKET: _websocket,
+    TransportType.GRAPHQL: _graphql,
+    TransportType.WEBHOOK: _webhook,
+}

@@ -19,13 +19,13 @@ from pydantic import (
 )
 
 from toolpost.contracts.config import (
-    ConfigModel,
     ExternalToolConfig,
     McpOptions,
     McpTransport,
     ToolOverride,
     TransportType,
 )
+from toolpost.contracts.options import ConfigModel
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
 from toolpost.toolbox.durations import PATTERN, parse_duration

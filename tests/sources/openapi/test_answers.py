@@ -24,8 +24,8 @@ from toolpost.contracts.errors import (
 )
 from toolpost.runtime.retry import may_repeat
 from toolpost.sources.openapi.answers import output_of
-from toolpost.sources.openapi.contents import MOST_ITEMS
 from toolpost.sources.openapi.operation import Answer, Operation, Parameter, SecurityNeed
+from toolpost.web.contents import MOST_ITEMS
 from toolpost.wire.headers import Headers
 
 NOW = 1_800_000_000.0

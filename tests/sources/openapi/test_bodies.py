@@ -12,9 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.openapi.files import File
 from toolpost.sources.openapi.operation import Answer, Body, Operation, Parameter, Part
-from toolpost.sources.openapi.requests import PlannedRequest, artifact_ids, request_of
+from toolpost.sources.openapi.requests import (
+    artifact_ids,
+    request_of,
+)
+from toolpost.web.files import File
+from toolpost.web.planned import PlannedRequest
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 PNG = b"\x89PNG\r\n\x1a\n\0"

@@ -10,8 +10,8 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.operation import Operation, Parameter, SecurityNeed, SecurityScheme
-from toolpost.sources.openapi.presentation import Presentation
 from toolpost.sources.openapi.requests import request_of
+from toolpost.web.presentation import Presentation
 
 TOKEN_URL = "https://id.example.org/token"
 CLIENT = {"client_id": "me:1", "client_secret": "s3cr3t/ü"}

@@ -13,10 +13,10 @@ from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError, Too
 from toolpost.sources.openapi.credentials import Credentials
 from toolpost.sources.openapi.exchange import exchange
 from toolpost.sources.openapi.operation import Operation, SecurityNeed, SecurityScheme
-from toolpost.sources.openapi.presentation import Presentation
-from toolpost.sources.openapi.requests import PlannedRequest
-from toolpost.sources.openapi.sending import Reply
-from toolpost.sources.openapi.tokens import ClientGrant, ClientTokens
+from toolpost.web.planned import PlannedRequest
+from toolpost.web.presentation import Presentation
+from toolpost.web.sending import Reply
+from toolpost.web.tokens import ClientGrant, ClientTokens
 from toolpost.wire.headers import Headers
 
 TOKEN_URL = "https://id.example.org/token"

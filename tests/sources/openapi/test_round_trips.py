@@ -26,7 +26,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-from toolpost.sources.openapi.files import File
+from toolpost.web.files import File
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request

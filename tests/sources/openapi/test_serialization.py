@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.sources.openapi.operation import Operation, Parameter
-from toolpost.sources.openapi.requests import PlannedRequest, request_of
+from toolpost.sources.openapi.requests import request_of
+from toolpost.web.planned import PlannedRequest
 
 SERVER = "https://api.example.org/v1"
 LIST = ["blue", "black", "brown"]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.policy.redaction import Redactor
-from toolpost.sources.openapi.contents import UnreadableError, content_of, decoded
-from toolpost.sources.openapi.failures import failure_of, phrase_of, presentable
 from toolpost.sources.openapi.paging_links import next_page
-from toolpost.sources.openapi.serialization import compact_json
+from toolpost.web.contents import UnreadableError, content_of, decoded
+from toolpost.web.encoding import compact_json
+from toolpost.web.failures import failure_of, phrase_of, presentable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.sources.openapi.contents import Content
     from toolpost.sources.openapi.operation import Answer, Operation
+    from toolpost.web.contents import Content
     from toolpost.wire.headers import Headers
 
 _LONGEST_LOOK = 4096
@@ -48,7 +48,9 @@ def output_of(
     location = headers.get("location")
     if 300 <= status < 400 and location and _declared(operation, status, exactly=True):
         return ToolOutput({"status": status, "location": location})  # the address is the result
-    raise failure_of(operation, status, headers, body, secrets=secrets, now=now)
+    subject = f"{operation.method.upper()} {operation.path}"
+    remedy = _which_credential(operation) if status == 401 else ""
+    raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, now=now)
 
 
 def noted(output: ToolOutput, note: str) -> ToolOutput:
@@ -109,3 +111,8 @@ def _created(status: int, headers: Headers) -> str | None:
     """What there is to say of an answer without a body."""
     location = headers.get("location")
     return f"{status} {phrase_of(status)}: {location}" if location else None
+
+
+def _which_credential(operation: Operation) -> str:
+    names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
+    return f"Check the credential for {' or '.join(map(repr, names))}." if names else ""

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.openapi.presentation import NOTHING, Presentation
-from toolpost.sources.openapi.serialization import UnsendableError, sendable_header
-from toolpost.sources.openapi.tokens import grant_of
+from toolpost.web.encoding import (
+    UnsendableError,
+    sendable_header,
+)
+from toolpost.web.presentation import NOTHING, Presentation
+from toolpost.web.tokens import grant_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from toolpost.contracts.calls import Credential
     from toolpost.sources.openapi.operation import Operation, SecurityNeed, SecurityScheme
-    from toolpost.sources.openapi.tokens import ClientTokens
+    from toolpost.web.tokens import ClientTokens
 
 _INTERACTIVE = frozenset({"digest", "negotiate", "ntlm", "hoba", "mutual", "scram-sha-1", "scram-sha-256"})
 _PAIRS = (("client_id", "client_secret"), ("username", "password"))

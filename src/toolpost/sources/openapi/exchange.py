@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.calls import Credential, ToolOutput
     from toolpost.sources.openapi.credentials import Credentials
-    from toolpost.sources.openapi.files import File
     from toolpost.sources.openapi.operation import Operation
-    from toolpost.sources.openapi.sending import Send
-    from toolpost.sources.openapi.serialization import Pair
+    from toolpost.web.encoding import Pair
+    from toolpost.web.files import File
+    from toolpost.web.sending import Send
 
 
 async def exchange(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from toolpost.sources.openapi.media_types import media_type
+from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,27 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object, json_type
-from toolpost.sources.openapi.files import artifact_id_of, file_of, is_file, type_of
-from toolpost.sources.openapi.media_types import media_type
-from toolpost.sources.openapi.multipart import FormPart, multipart_body
 from toolpost.sources.openapi.operation import Part
 from toolpost.sources.openapi.serialization import (
-    UnsendableError,
-    compact_json,
     deep_members,
     delimited,
-    percent,
     styled_pairs,
+)
+from toolpost.web.encoding import (
+    UnsendableError,
+    compact_json,
+    percent,
     text_of,
 )
+from toolpost.web.files import artifact_id_of, file_of, is_file, type_of
+from toolpost.web.media_types import media_type
+from toolpost.web.multipart import FormPart, multipart_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from toolpost.sources.openapi.files import File
-    from toolpost.sources.openapi.media_types import MediaType
     from toolpost.sources.openapi.operation import Body
-    from toolpost.sources.openapi.serialization import Pair
+    from toolpost.web.encoding import Pair
+    from toolpost.web.files import File
+    from toolpost.web.media_types import MediaType
 
     Artifacts = Mapping[str, File]
 

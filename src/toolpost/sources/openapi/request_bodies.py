@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.openapi.media_choice import form_of, preferred
-from toolpost.sources.openapi.media_types import media_type
 from toolpost.sources.openapi.operation import Body, Part
 from toolpost.sources.openapi.references import Target
+from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

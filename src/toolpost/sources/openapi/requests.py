@@ -3,86 +3,39 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.media_types import media_type
 from toolpost.sources.openapi.payloads import artifacts_wanted, payload_of
-from toolpost.sources.openapi.presentation import NOTHING, Presentation
 from toolpost.sources.openapi.serialization import (
-    UnsendableError,
-    cookie_name,
     cookie_pairs,
-    cookie_value,
     header_text,
     path_text,
-    percent,
     query_pairs,
+)
+from toolpost.web.encoding import (
+    UnsendableError,
     sendable_header,
 )
-from toolpost.sources.openapi.targets import target_of
+from toolpost.web.media_types import media_type
+from toolpost.web.planned import PlannedRequest
+from toolpost.web.targets import target_of
 from toolpost.wire.headers import MANAGED_HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from toolpost.sources.openapi.files import File
     from toolpost.sources.openapi.operation import Operation, Parameter
     from toolpost.sources.openapi.payloads import Payload
-    from toolpost.sources.openapi.serialization import Pair
-    from toolpost.sources.openapi.targets import Slot, Target
+    from toolpost.web.encoding import Pair
+    from toolpost.web.files import File
+    from toolpost.web.targets import Slot, Target
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MOST_ACCEPTED = 6
 _DEEPEST_REFERENCE = 20
 T = TypeVar("T")
-
-
-class PlannedRequest(NamedTuple):
-    """A request; the credential stays apart in `presented` and shows only in what is called `wire`.
-
-    Names and values are encoded as they are sent; header values travel as UTF-8.
-    """
-
-    method: str
-    address: str
-    query: tuple[Pair, ...] = ()
-    headers: tuple[Pair, ...] = ()
-    cookies: tuple[Pair, ...] = ()
-    body: bytes | None = None
-    presented: Presentation = NOTHING
-
-    def __repr__(self) -> str:
-        return f"PlannedRequest({self.method!r}, {self.address!r})"
-
-    @property
-    def url(self) -> str:
-        """Where it goes, without secrets: the URL to tell of."""
-        return _with_query(self.address, self.query)
-
-    @property
-    def wire_url(self) -> str:
-        """Where it goes, with everything: only for whoever sends it."""
-        secret = [(percent(name), percent(value)) for name, value in self.presented.query]
-        return _with_query(self.address, _overlaid(self.query, secret))
-
-    @property
-    def wire_headers(self) -> list[Pair]:
-        """The headers with everything: only for whoever sends it."""
-        baked = [(cookie_name(name), cookie_value(value)) for name, value in self.presented.cookies]
-        cookies = _overlaid(self.cookies, baked)
-        # RFC 6265 section 5.4: a request has at most one Cookie header.
-        jar = [("Cookie", "; ".join(f"{name}={value}" for name, value in cookies))] if cookies else []
-        return [*_overlaid(self.headers, self.presented.headers, key=str.lower), *jar]
-
-    def with_headers(self, headers: Sequence[Pair]) -> PlannedRequest:
-        """The same request with headers of the operator's, which take the place of arguments of their names."""
-        return self._replace(headers=tuple(_overlaid(self.headers, headers, key=str.lower))) if headers else self
-
-    def presenting(self, presented: Presentation) -> PlannedRequest:
-        """The same request with a credential, which takes the place of any argument of its name."""
-        return self._replace(presented=presented)
 
 
 def request_of(
@@ -235,14 +188,3 @@ def _welcome(operation: Operation) -> str:
 
 def _can_be_named(kind: str) -> bool:
     return bool(media_type(kind).essence) and not media_type(kind).is_range and kind.isprintable()
-
-
-def _overlaid(pairs: Sequence[Pair], over: Sequence[Pair], *, key: Callable[[str], str] = str) -> list[Pair]:
-    if not over:
-        return [*pairs]
-    names = {key(name) for name, _ in over}
-    return [*(pair for pair in pairs if key(pair[0]) not in names), *over]
-
-
-def _with_query(address: str, pairs: Sequence[Pair]) -> str:
-    return f"{address}?{'&'.join(f'{name}={value}' for name, value in pairs)}" if pairs else address

@@ -14,15 +14,15 @@ from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.exchange import exchange
-from toolpost.sources.openapi.files import File
 from toolpost.sources.openapi.gathering import is_remote
 from toolpost.sources.openapi.places import base_api, usual_places
 from toolpost.sources.openapi.reader import read_api
 from toolpost.sources.openapi.requests import artifact_ids
-from toolpost.sources.openapi.sending import sender
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.sources.openapi.tokens import ClientTokens
 from toolpost.sources.openapi.view import fitted
+from toolpost.web.files import File
+from toolpost.web.sending import sender
+from toolpost.web.tokens import ClientTokens
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.sources.openapi.operation import Api, Operation
-    from toolpost.sources.openapi.sending import Send
+    from toolpost.web.sending import Send
 
 _DOCUMENT_BYTES = 64 * 1024 * 1024
 _ANSWER_BYTES = 64 * 1024 * 1024

@@ -12,13 +12,13 @@ from tests.parts import ROOT
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential, ToolOutput
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.exchange import exchange
-from toolpost.sources.openapi.files import File
 from toolpost.sources.openapi.gathering import gather
 from toolpost.sources.openapi.operation import Api, Operation
 from toolpost.sources.openapi.reader import api_of
-from toolpost.sources.openapi.requests import PlannedRequest
-from toolpost.sources.openapi.sending import Reply, Send, sender
-from toolpost.sources.openapi.tokens import ClientTokens
+from toolpost.web.files import File
+from toolpost.web.planned import PlannedRequest
+from toolpost.web.sending import Reply, Send, sender
+from toolpost.web.tokens import ClientTokens
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 

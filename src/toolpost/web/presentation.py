@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from toolpost.sources.openapi.serialization import Pair
+    from toolpost.web.encoding import Pair
 
 
 class Presentation(NamedTuple):

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ToolClientError, ToolTimeoutError
-from toolpost.sources.openapi.media_types import media_type
+from toolpost.web.media_types import media_type
 from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
-    from toolpost.sources.openapi.requests import PlannedRequest
+    from toolpost.web.planned import PlannedRequest
     from toolpost.wire.client import HttpClient
     from toolpost.wire.headers import Headers
     from toolpost.wire.responses import Response

@@ -7,12 +7,12 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
-from toolpost.sources.openapi.media_types import OCTETS, media_type
+from toolpost.web.media_types import OCTETS, media_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from toolpost.sources.openapi.media_types import MediaType
+    from toolpost.web.media_types import MediaType
 
 MOST_ITEMS = 10_000
 _LINE_END = re.compile(r"\r\n|\r|\n")

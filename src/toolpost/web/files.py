@@ -9,8 +9,11 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.openapi.media_types import OCTETS, media_type
-from toolpost.sources.openapi.serialization import UnsendableError, sendable_header
+from toolpost.web.encoding import (
+    UnsendableError,
+    sendable_header,
+)
+from toolpost.web.media_types import OCTETS, media_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

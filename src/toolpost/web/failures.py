@@ -15,15 +15,17 @@ from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import ErrorCategory, ToolRateLimitError
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.contents import decoded, looks_like_json, parsed_json
-from toolpost.sources.openapi.media_types import media_type
-from toolpost.sources.openapi.serialization import UnsendableError, compact_json
+from toolpost.web.contents import decoded, looks_like_json, parsed_json
+from toolpost.web.encoding import (
+    UnsendableError,
+    compact_json,
+)
+from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolpost.contracts.errors import ToolNodeError
-    from toolpost.sources.openapi.operation import Operation
     from toolpost.wire.headers import Headers
 
 _LONGEST = 500
@@ -44,21 +46,25 @@ _PLACES = ("loc", "location")  # where a field is wrong, as FastAPI and Prism te
 
 
 def failure_of(
-    operation: Operation,
+    subject: str,
     status: int,
     headers: Headers,
     body: bytes,
     *,
+    remedy: str = "",
     secrets: Iterable[str] = (),
     now: float | None = None,
 ) -> ToolNodeError:
-    """The error that an answer stands for; nothing that was presented shows in it."""
+    """The error that an answer stands for; nothing that was presented shows in it.
+
+    `subject` is what was called, as an error names it; `remedy` says what to do about a 401.
+    """
     said = [_redirection(headers)] if 300 <= status < 400 else [reason_of(headers, body), _challenge(headers)]
     told = " ".join(part for part in said if part)
-    head = f"{operation.method.upper()} {operation.path} answered {status} {phrase_of(status)}".rstrip()
+    head = f"{subject} answered {status} {phrase_of(status)}".rstrip()
     message = f"{head}: {presentable(told, secrets)}" if told else head
     if status == 401:
-        message = f"{message.rstrip('.')}. {_which_credential(operation)}".rstrip()
+        message = f"{message.rstrip('.')}. {remedy}".rstrip()
     error = _limited(status, headers, message) or from_status(status, message)
     error.retry_after_s = retry_after(headers, now=time.time() if now is None else now)
     return error
@@ -142,11 +148,6 @@ def _challenge(headers: Headers) -> str:
     """What the server says it would accept, for 401 and 403."""
     found = dict(_CHALLENGE.findall(headers.get("www-authenticate") or ""))
     return ", ".join(f"{name}: {value}" for name, value in found.items())
-
-
-def _which_credential(operation: Operation) -> str:
-    names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
-    return f"Check the credential for {' or '.join(map(repr, names))}." if names else ""
 
 
 def _said(value: Any, depth: int = 0) -> str:

@@ -6,12 +6,12 @@ import re
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolpost.sources.openapi.serialization import sendable_header
+from toolpost.web.encoding import sendable_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from toolpost.sources.openapi.serialization import Pair
+    from toolpost.web.encoding import Pair
 
 _UNQUOTABLE = re.compile(r'[\x00-\x1f"\x7f]')
 

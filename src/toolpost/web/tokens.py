@@ -13,18 +13,22 @@ from urllib.parse import urlencode
 from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.openapi.contents import parsed_json
-from toolpost.sources.openapi.failures import presentable, reason_of, retry_after
-from toolpost.sources.openapi.requests import PlannedRequest
-from toolpost.sources.openapi.serialization import UnsendableError, percent, sendable_header
-from toolpost.sources.openapi.targets import target_of
+from toolpost.web.contents import parsed_json
+from toolpost.web.encoding import (
+    UnsendableError,
+    percent,
+    sendable_header,
+)
+from toolpost.web.failures import presentable, reason_of, retry_after
+from toolpost.web.planned import PlannedRequest
+from toolpost.web.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.contracts.errors import ToolNodeError
-    from toolpost.sources.openapi.sending import Reply, Send
-    from toolpost.sources.openapi.serialization import Pair
+    from toolpost.web.encoding import Pair
+    from toolpost.web.sending import Reply, Send
 
 _SKEW_S = 30.0
 _SKEW_SHARE = 0.1

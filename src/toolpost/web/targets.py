@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from toolpost.contracts.errors import ToolSchemaError
-from toolpost.sources.openapi.serialization import UnsendableError
+from toolpost.web.encoding import UnsendableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.sources.openapi.serialization import Pair
+    from toolpost.web.encoding import Pair
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _STEPS = frozenset({".", ".."})

@@ -1,0 +1,50 @@
+"""Texts with `{name}` where a value goes; `{{` and `}}` are braces."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[^{}]+|[{}]")
+
+
+class Slot(NamedTuple):
+    """A place for a value."""
+
+    name: str
+
+
+@lru_cache(maxsize=4096)
+def pieces_of(template: str) -> tuple[str | Slot, ...]:
+    """A template taken apart: literals and slots in turn, no two literals beside each other."""
+    found: list[str | Slot] = []
+    for match in _PIECE.finditer(template):
+        piece = Slot(match[1]) if match[1] else {"{{": "{", "}}": "}"}.get(match[0], match[0])
+        if isinstance(piece, str) and found and isinstance(found[-1], str):
+            found[-1] += piece
+        else:
+            found.append(piece)
+    return tuple(found)
+
+
+def only_slot(template: str) -> Slot | None:
+    """The slot of a template that is nothing but one."""
+    match pieces_of(template):
+        case (Slot() as slot,):
+            return slot
+        case _:
+            return None
+
+
+def slots_of(template: str) -> list[str]:
+    """The names that a template wants, each once, in order."""
+    return list(dict.fromkeys(piece.name for piece in pieces_of(template) if isinstance(piece, Slot)))
+
+
+def filled(template: str, value: Callable[[str], str]) -> str:
+    """The text with every slot filled by what `value` gives for its name."""
+    return "".join(piece if isinstance(piece, str) else value(piece.name) for piece in pieces_of(template))

@@ -1,0 +1,1 @@
+"""HTTP as tools see it: requests planned, credentials presented, answers read, failures told."""
