@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.wire.certificates import Authority
-from toolpost.wire.aiohttp_transport import AiohttpTransport
+from toolpost.wire.http1_transport import Http1Transport
 from toolpost.wire.httpx_transport import Httpx2Transport
 from toolpost.wire.tls import http2_ssl_context, ssl_context
 from toolpost.wire.transports import HttpTransport
 
 
-@pytest.fixture(params=["aiohttp", "httpx2"])
+@pytest.fixture(params=["http1", "httpx2"])
 async def transport(request: pytest.FixtureRequest) -> AsyncIterator[HttpTransport]:
-    transport: HttpTransport = AiohttpTransport() if request.param == "aiohttp" else Httpx2Transport()
+    transport: HttpTransport = Http1Transport() if request.param == "http1" else Httpx2Transport()
     yield transport
     await transport.close()
 

@@ -214,18 +214,18 @@ async def test_the_environment_names_no_proxy(transport: HttpTransport, monkeypa
 
 def test_a_missing_extra_is_told_with_its_install_line() -> None:
     program = (
-        "import sys; sys.modules['aiohttp'] = None\n"
+        "import sys; sys.modules['httptools'] = None\n"
         "from toolpost.wire.client import HttpClient\n"
         "from toolpost.wire.network import NetworkPolicy\n"
         "HttpClient(NetworkPolicy())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
-    assert done.stderr.strip().endswith("ConfigError: HTTP needs aiohttp; run: pip install 'toolpost[http]'")
+    assert done.stderr.strip().endswith("ConfigError: HTTP needs httptools; run: pip install 'toolpost[http]'")
 
 
-def test_aiohttp_is_imported_only_for_a_client() -> None:
-    program = "import sys, toolpost.wire.client, toolpost.wire.http; print({'aiohttp', 'httpx2'} & {*sys.modules})"
+def test_httptools_is_imported_only_for_a_client() -> None:
+    program = "import sys, toolpost.wire.client, toolpost.wire.http; print({'httptools', 'httpx2'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "set()"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import JSON, ToolOutput
+from toolpost.contracts.calls import JSON, NO_META, ToolOutput
 from toolpost.contracts.errors import PauseSignal, ToolError, ToolExecutionError
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import ToolResult
@@ -79,7 +79,7 @@ class FunctionTool:
         except PauseSignal as pause:
             return pause.question
         if self._render is None and type(value) in _PLAIN:
-            return _new_output((value, None, JSON))
+            return _new_output((value, None, JSON, NO_META))
         return self._output(value)
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -5,6 +5,7 @@ NamedTuples, because five of them are built for every call.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 NO_ANSWERS: Mapping[str, Answer] = {}
+NO_META: Mapping[str, Any] = MappingProxyType({})
 
 
 class RequestedCall(NamedTuple):
@@ -97,8 +99,13 @@ class AuthorizedCall(NamedTuple):
 
 
 class ToolOutput(NamedTuple):
-    """What a source brought back: JSON content, or bytes with their media type."""
+    """What a source brought back: JSON content, or bytes with their media type.
+
+    `text` is what a model reads in place of the content; `meta` is what programs may want to know beside it, such
+    as the status of an HTTP answer and how to ask for the next page.
+    """
 
     content: Any
     text: str | None = None
     media_type: str = JSON
+    meta: Mapping[str, Any] = NO_META

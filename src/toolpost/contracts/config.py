@@ -127,6 +127,9 @@ class ExternalToolConfig(ConfigModel):
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: str | None = None
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    idempotency_header: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9-]+$", description="Carries a key by which the other side knows a repeat"
+    )
     enabled: bool = True
     required: bool = False
     auth_type: AuthType = AuthType.NONE

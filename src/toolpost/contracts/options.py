@@ -55,6 +55,7 @@ class WebSocketTool(DeclaredTool):
     stream: bool = Field(default=False, description="Whether answers go on until a limit")
     max_messages: int = Field(default=100, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
+    last_field: str | None = Field(default=None, description="Where the last answer of a stream says that it is")
 
 
 class WebSocketOptions(ConfigModel):
@@ -63,6 +64,7 @@ class WebSocketOptions(ConfigModel):
     tools: dict[str, WebSocketTool] = Field(default_factory=dict[str, WebSocketTool])
     mode: Literal["per_call", "multiplexed"] = "per_call"
     id_field: str = Field(default="id", min_length=1, description="Where the correlation id is sent")
+    id_type: Literal["integer", "text"] = "integer"
     reply_id_field: str | None = Field(default=None, description="Where it comes back, if elsewhere")
     subprotocols: list[str] = Field(default_factory=list[str])
     format: Literal["json", "text", "bytes"] = "json"
@@ -82,6 +84,9 @@ class WebhookTool(DeclaredTool):
 
     url: str = Field(default="", description="A path below the connection, or a whole URL; empty is the connection")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    idempotency_header: str | None = Field(
+        default=None, description="Where a key is sent that stays the same however often a call is tried"
+    )
 
 
 class WebhookSignature(ConfigModel):

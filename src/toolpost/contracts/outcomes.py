@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from toolpost.contracts.calls import NO_META
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import Question
 
@@ -14,7 +18,8 @@ class Completed(NamedTuple):
     """The tool ran and its result fits its schema.
 
     `content` is the result; one too large to hand on is a preview and the whole of
-    it is the artifact named in `artifacts`.
+    it is the artifact named in `artifacts`. `meta` is what a source says beside it: of an HTTP
+    answer its `status`, and under `next` the arguments that ask for the next page.
     """
 
     call_id: str
@@ -25,6 +30,7 @@ class Completed(NamedTuple):
     artifacts: tuple[str, ...] = ()
     text: str | None = None
     cached: bool = False
+    meta: Mapping[str, Any] = NO_META
 
     @property
     def status(self) -> str:
@@ -77,11 +83,17 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
         "error": None,
         "pending": None,
         "artifacts": [],
+        "meta": {},
         "duration_ms": round(outcome.duration_ms, 3),
     }
     match outcome:
         case Completed():
-            return {**base, "content": outcome.content, "artifacts": list(outcome.artifacts)}
+            return {
+                **base,
+                "content": outcome.content,
+                "artifacts": list(outcome.artifacts),
+                "meta": dict(outcome.meta),
+            }
         case Failed():
             return {**base, "error": outcome.error.to_dict()}
         case Paused(question=question):

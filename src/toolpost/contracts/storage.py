@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.events import RemoteBinding, RunEvent, RunSummary, StoredEvent
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+    from toolpost.contracts.tokens import TokenRows
 
 
 class EventSink(Protocol):
@@ -272,8 +273,27 @@ class Store(Protocol):
         """Large and binary results."""
         ...
 
+    @property
+    def tokens(self) -> TokenRows:
+        """The tokens of connected accounts."""
+        ...
+
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         """Remove whole finished runs, settled questions and artifacts past the limits; says how many of each."""
+        ...
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        """Remove a person's tokens, questions, results and artifacts; says how many of each, and what is under way.
+
+        The record of events stays: it is redacted, and pruned by age.
+        """
+        ...
+
+    async def reseal(self) -> dict[str, int]:
+        """Seal with the newest key what older ones sealed; may be interrupted, and run beside readers and writers.
+
+        Says how many values of each kind were sealed anew, and how many do not open.
+        """
         ...
 
     async def close(self) -> None:
@@ -327,6 +347,10 @@ class TokenStore(Protocol):
 
 class Sealer(Protocol):
     """Seals bytes so that they open only with the same key and for the same row."""
+
+    def mark(self) -> bytes:
+        """How all that is sealed now begins; what begins otherwise was sealed with an older key."""
+        ...
 
     def seal(self, data: bytes, *, row: str) -> bytes:
         """Encrypt `data`, bound to the identity of its row."""

@@ -6,12 +6,15 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.calls import NO_META
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.storage import ArtifactRef
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.events import CallRef
     from toolpost.contracts.storage import ArtifactStore
@@ -31,6 +34,7 @@ class Result(NamedTuple):
     summary: Any
     text: str | None = None
     artifact_id: str | None = None
+    meta: Mapping[str, Any] = NO_META
 
 
 class Bulk(NamedTuple):
@@ -39,6 +43,7 @@ class Bulk(NamedTuple):
     data: bytes
     media_type: str
     preview: str | None
+    meta: Mapping[str, Any] = NO_META
 
 
 _new_result = maker(Result)
@@ -61,9 +66,9 @@ class Results:
 
     def settle(self, output: ToolOutput, lane: Lane) -> Result | Bulk:
         """Check an output against the schema; what is large or binary must be kept before it is handed on."""
-        content, text, media_type = output
+        content, text, media_type, meta = output
         if content.__class__ is bytes:
-            return Bulk(content, media_type, None)
+            return Bulk(content, media_type, None, meta)
         try:
             fits = lane.output_fits is None or lane.output_fits(content)
         except ValueError:  # something in it is not JSON at all
@@ -71,28 +76,28 @@ class Results:
         if not fits:
             raise ToolOutputError(lane.output_issues(content), tool_name=lane.name)
         if content is None or (content.__class__ in _SCALARS and -_LARGEST < content < _LARGEST):
-            return _new_result((content, content, text, None))
+            return _new_result((content, content, text, None, meta))
         encoded = json_text(content)
         if len(encoded) > self._inline_bytes:
-            return _bulk(content, encoded)
-        return Result(content, _summary(content, encoded), text)
+            return _bulk(content, encoded, meta)
+        return _new_result((content, _summary(content, encoded), text, None, meta))
 
     async def keep(self, bulk: Bulk, call: CallRef) -> Result:
         """Keep a result as an artifact and hand on a preview."""
-        data, media_type, preview = bulk
+        data, media_type, preview, meta = bulk
         ref = await self._artifacts.put(data, artifact_of(call, media_type=media_type))
         content: dict[str, Any] = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         if preview is not None:
             content["preview"] = preview
             content["next"] = "artifact_read and artifact_search get at the rest"
-        return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id)
+        return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta)
 
 
-def _bulk(content: Any, encoded: str) -> Bulk:
+def _bulk(content: Any, encoded: str, meta: Mapping[str, Any]) -> Bulk:
     if isinstance(content, str):
         data = content.encode("utf-8", "surrogatepass")
-        return Bulk(data, "text/plain; charset=utf-8", content[:_PREVIEW_CHARS])
-    return Bulk(encoded.encode(), "application/json", encoded[:_PREVIEW_CHARS])
+        return Bulk(data, "text/plain; charset=utf-8", content[:_PREVIEW_CHARS], meta)
+    return Bulk(encoded.encode(), "application/json", encoded[:_PREVIEW_CHARS], meta)
 
 
 def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:

@@ -20,7 +20,9 @@ def revive(kept: Mapping[str, Any]) -> Outcome:
     call_id, run_id, tool = kept["call_id"], kept["run_id"], kept["tool_name"]
     duration = kept.get("duration_ms", 0.0)
     if kept["status"] == "completed":
-        return Completed(call_id, run_id, tool, kept["content"], duration, tuple(kept["artifacts"]))
+        return Completed(
+            call_id, run_id, tool, kept["content"], duration, tuple(kept["artifacts"]), meta=kept.get("meta", {})
+        )
     if kept["status"] == "failed":
         return Failed(call_id, run_id, tool, _error(kept["error"]), duration)
     pending = kept["pending"]

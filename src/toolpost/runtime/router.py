@@ -194,10 +194,10 @@ class ToolRouter:
     def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:
         """Hand the result on."""
         request = attempt.request
-        content, attempt.summary, text, artifact_id = result
+        content, attempt.summary, text, artifact_id, meta = result
         artifacts = attempt.saved if artifact_id is None else (artifact_id, *attempt.saved)
         done = _new_completed(
-            (request.call_id, request.run_id, lane.name, content, attempt.elapsed_ms, artifacts, text, False)
+            (request.call_id, request.run_id, lane.name, content, attempt.elapsed_ms, artifacts, text, False, meta)
         )
         if lane.cache_ttl_s is not None and not artifacts:  # an artifact is one tenant's
             self._cache.put(_cache_key(permitted), done, ttl_s=lane.cache_ttl_s)

@@ -75,6 +75,7 @@ def _mcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
         server=(loan.lent.servers or {}).get(config.name),
         roots=loan.lent.roots,
         chat_model=loan.lent.chat_model,
+        network=loan.lent.network,
     )
 
 

@@ -38,17 +38,21 @@ class PlannedRequest(NamedTuple):
     @property
     def wire_url(self) -> str:
         """Where it goes, with everything: only for whoever sends it."""
+        if not self.presented.query:
+            return self.url
         secret = [(percent(name), percent(value)) for name, value in self.presented.query]
         return _with_query(self.address, _overlaid(self.query, secret))
 
     @property
-    def wire_headers(self) -> list[Pair]:
+    def wire_headers(self) -> tuple[Pair, ...]:
         """The headers with everything: only for whoever sends it."""
+        if self.presented is NOTHING and not self.cookies:
+            return self.headers
         baked = [(cookie_name(name), cookie_value(value)) for name, value in self.presented.cookies]
         cookies = _overlaid(self.cookies, baked)
         # RFC 6265 section 5.4: a request has at most one Cookie header.
         jar = [("Cookie", "; ".join(f"{name}={value}" for name, value in cookies))] if cookies else []
-        return [*_overlaid(self.headers, self.presented.headers, key=str.lower), *jar]
+        return (*_overlaid(self.headers, self.presented.headers, key=str.lower), *jar)
 
     def with_headers(self, headers: Sequence[Pair]) -> PlannedRequest:
         """The same request with headers of the operator's, which take the place of arguments of their names."""

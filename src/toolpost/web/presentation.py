@@ -32,6 +32,8 @@ class Presentation(NamedTuple):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Everything that must not be told, also a token without the word before it."""
+        if self is NOTHING:
+            return ()
         values = [value for place in (self.headers, self.query, self.cookies) for _, value in place]
         inner = [_inside(value) for value in values if " " in value]
         return tuple(dict.fromkeys([*values, *(secret for pair in inner for secret in pair)]))

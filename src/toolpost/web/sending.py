@@ -38,7 +38,7 @@ def sender(client: HttpClient, *, timeout_s: float | None = None, max_bytes: int
         request = Request(
             planned.method,
             planned.wire_url,
-            headers=tuple(planned.wire_headers),
+            headers=planned.wire_headers,
             body=planned.body,
             timeout_s=timeout_s,
             max_bytes=max_bytes,

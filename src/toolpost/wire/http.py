@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.wire.tls import ssl_context
 
 if TYPE_CHECKING:
     import httpx2
@@ -14,16 +13,16 @@ if TYPE_CHECKING:
     from toolpost.wire.network import NetworkPolicy
     from toolpost.wire.transports import HttpTransport
 
-__all__ = ["default_transport", "http2_transport", "http_transport", "ssl_context"]
+__all__ = ["default_transport", "http2_transport", "http_transport"]
 
 
 def default_transport() -> HttpTransport:
-    """A transport of aiohttp's."""
+    """A transport of HTTP/1.1, which every server speaks."""
     try:
-        from toolpost.wire.aiohttp_transport import AiohttpTransport  # noqa: PLC0415 - an extra, 0.2 s to import
+        from toolpost.wire.http1_transport import Http1Transport  # noqa: PLC0415 - an extra
     except ImportError as missing:
-        raise ConfigError("HTTP needs aiohttp; run: pip install 'toolpost[http]'") from missing
-    return AiohttpTransport()
+        raise ConfigError("HTTP needs httptools; run: pip install 'toolpost[http]'") from missing
+    return Http1Transport()
 
 
 def http2_transport() -> HttpTransport:
@@ -35,13 +34,11 @@ def http2_transport() -> HttpTransport:
     return Httpx2Transport(http2=True)
 
 
-def http_transport(policy: NetworkPolicy | None = None) -> httpx2.AsyncHTTPTransport:
-    """A pool of connections for a client of httpx2; with a policy they are only made to addresses that it allows."""
+def http_transport(policy: NetworkPolicy) -> httpx2.AsyncHTTPTransport:
+    """A pool of connections for a client of httpx2; they are only made to addresses that the policy allows."""
     import httpx2  # noqa: PLC0415 - only those who speak HTTP pay for it
 
-    limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100, keepalive_expiry=30.0)
-    if policy is None:
-        return httpx2.AsyncHTTPTransport(verify=ssl_context(), retries=0, trust_env=False, limits=limits)
     from toolpost.wire.httpx_transport import GuardedTransport  # noqa: PLC0415 - the same
 
+    limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100, keepalive_expiry=30.0)
     return GuardedTransport(policy, limits=limits)

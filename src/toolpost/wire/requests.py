@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 Follow = Literal["safe", "all", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request; what is None is the client's own default.
 
     `follow` says which redirects are followed: those of GET and HEAD, those of every method, or none. `max_bytes`
@@ -24,10 +22,12 @@ class Request:
     """
 
     method: str
-    url: str = field(repr=False)  # a path or a query may hold a key
-    _: KW_ONLY
-    headers: HeaderInput = field(default=(), repr=False)
-    body: Content = field(default=None, repr=False)
+    url: str
+    headers: HeaderInput = ()
+    body: Content = None
     timeout_s: float | None = None
     max_bytes: int | None = None
     follow: Follow = "safe"
+
+    def __repr__(self) -> str:
+        return f"Request({self.method!r})"  # a path or a query may hold a key

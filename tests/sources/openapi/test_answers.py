@@ -130,9 +130,9 @@ def test_bytes_stay_bytes_with_their_type(content_type: str | None, media_type: 
 
 
 def test_an_answer_without_a_body_is_nothing_or_says_where_the_new_thing_is() -> None:
-    assert answered(b"", None, 204) == ToolOutput(None, None)
+    assert answered(b"", None, 204) == ToolOutput(None, None, meta={"status": 204})
     created = answered(b"", None, 201, headers={"Location": "/things/7"})
-    assert created == ToolOutput(None, "201 Created: /things/7")
+    assert created == ToolOutput(None, "201 Created: /things/7", meta={"status": 201, "location": "/things/7"})
 
 
 def test_head_tells_the_headers_and_none_that_are_secret() -> None:
@@ -320,6 +320,7 @@ def test_the_next_page_is_told_as_the_arguments_to_call_with(
     output = answered(json.dumps(body), headers=headers, parameters=tuple(parameters), url=f"{PAGE}?size=5")
     assert output.content == body
     assert (output.text or "").endswith(f"There is more: call again with {json.dumps(arguments)}.")
+    assert output.meta["next"]["arguments"] == arguments
 
 
 @pytest.mark.parametrize(
@@ -343,6 +344,7 @@ def test_a_next_page_elsewhere_is_told_by_its_address_without_secrets() -> None:
     link = {"Link": '<https://h/other?key=s3cr3t&page=2>; rel="next"'}
     output = answered("[]", headers=link, parameters=(query("page"),), url="https://h/things/1", secrets=["s3cr3t"])
     assert (output.text or "").endswith("There is more, at https://h/other?key=[redacted]&page=2")
+    assert output.meta["next"] == {"arguments": {}, "url": "https://h/other?key=[redacted]&page=2"}
 
 
 @pytest.mark.parametrize("hostile", ["<" * 300_000, "<script" * 60_000, "<title>" * 60_000, "&lt;" * 90_000])

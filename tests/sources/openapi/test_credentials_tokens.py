@@ -13,6 +13,7 @@ from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError, Too
 from toolpost.sources.openapi.credentials import Credentials
 from toolpost.sources.openapi.exchange import exchange
 from toolpost.sources.openapi.operation import Operation, SecurityNeed, SecurityScheme
+from toolpost.sources.openapi.requests import Plan
 from toolpost.web.planned import PlannedRequest
 from toolpost.web.presentation import Presentation
 from toolpost.web.sending import Reply
@@ -169,7 +170,7 @@ async def test_a_token_that_is_refused_is_renewed_once(refusals: int, tries: lis
         seen.append(dict(planned.wire_headers)["Authorization"].removeprefix("Bearer "))
         return Reply(200 if len(seen) > refusals else 401, Headers(()), b"")
 
-    call = exchange(scoped(), {}, send=send, credentials=client(Endpoint()))
+    call = exchange(Plan(scoped()), {}, send=send, credentials=client(Endpoint()))
     if refusals < 2:
         await call
     else:

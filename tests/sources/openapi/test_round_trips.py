@@ -167,7 +167,7 @@ async def test_a_redirect_that_leads_nowhere_or_needs_a_second_post_is_an_error(
 
 
 async def test_a_picture_stays_bytes(shop: Caller) -> None:
-    assert await shop("GET /picture") == ToolOutput(bytes(range(256)) * 4, media_type="image/png")
+    assert await shop("GET /picture") == ToolOutput(bytes(range(256)) * 4, None, "image/png", {"status": 200})
 
 
 async def test_no_content_is_nothing_and_json_of_other_names_is_parsed(shop: Caller) -> None:

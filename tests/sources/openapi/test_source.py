@@ -1,8 +1,11 @@
 """REST APIs as sources, through the front door."""
 
+import asyncio
 import json
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,3 +192,26 @@ async def test_an_operator_says_where_the_api_is(shop: str, tmp_path: Path) -> N
         async with toolbox(source(f"{address}/api.json", base_url=shop, headers={"X-API-Key": "k"})) as box:
             outcome = await box.call("shop.look", {"id": 1})
     assert outcome.content["name"] == "pen"
+
+
+async def test_a_configured_key_makes_a_post_repeatable_under_one_key() -> None:
+    seen: list[str | None] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        found = re.search(r"^Idempotency-Key: (.+?)\r$", head, re.MULTILINE | re.IGNORECASE)
+        seen.append(found and found[1])
+        status = "503 Busy" if len(seen) == 1 else "200 OK"
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{{}}".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        document = {**described(address), "paths": {"/pay": {"post": {"operationId": "pay"}}}}
+        path = Path(tempfile.mkdtemp(), "pay.json")
+        path.write_text(json.dumps(document))
+        async with toolbox(source(str(path), idempotency_header="Idempotency-Key")) as box:
+            assert box.registry.find("shop.pay").spec.replay == "keyed"
+            assert (await box.call("shop.pay", {}, idempotency_key="order-7")).status == "completed"
+    assert seen == ["order-7", "order-7"]

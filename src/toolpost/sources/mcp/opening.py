@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.sources.mcp.endpoint import Endpoint
+    from toolpost.wire.network import NetworkPolicy
     from toolpost.wire.processes import Process
 
     Streams = tuple[Any, Any]
@@ -41,11 +42,18 @@ class Way:
     `lost` is called when the other side is gone for good. The credential's headers are
     read for every request, so a renewed token needs no new connection.
     `session_is_connection` says whether the one ends with the other. `written` counts the
-    messages that a process was given, where there is one.
+    messages that a process was given, where there is one. `network` says what may be reached
+    besides public addresses and the server's own.
     """
 
     def __init__(
-        self, config: ExternalToolConfig, endpoint: Endpoint, credential: Credential, *, server: Any = None
+        self,
+        config: ExternalToolConfig,
+        endpoint: Endpoint,
+        credential: Credential,
+        *,
+        network: NetworkPolicy,
+        server: Any = None,
     ) -> None:
         self.config = config
         self.endpoint = endpoint
@@ -54,6 +62,7 @@ class Way:
         self.lost: Callable[[], None] = lambda: None
         self.conceal = Redactor(secrets_of(config, credential)).text
         self._server = server
+        self._network = network
         self.session_is_connection = True
         self.written: int | None = None
 
@@ -122,12 +131,16 @@ class Way:
         config = self.config
         limit = config.mcp.max_message_bytes
         return httpx2.AsyncClient(
-            transport=TellingTransport(http_transport(), limit=limit, answers_in_body=answers_in_body),
+            transport=TellingTransport(self._guarded(), limit=limit, answers_in_body=answers_in_body),
             auth=_Presented(self),
             headers={"accept-encoding": "identity", **config.headers},
             timeout=httpx2.Timeout(None, connect=config.connect_timeout_s),
             trust_env=False,
         )
+
+    def _guarded(self) -> httpx2.AsyncHTTPTransport:
+        url: str = cast("Any", self.endpoint).url
+        return http_transport(self._network.for_source(url))
 
     def _lost(self) -> None:
         self.lost()

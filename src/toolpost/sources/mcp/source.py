@@ -29,6 +29,7 @@ from toolpost.sources.mcp.listing import Listing, list_tools
 from toolpost.sources.mcp.opening import Way
 from toolpost.sources.mcp.utilities import UtilityTool, run_utility
 from toolpost.wire.logs import discreet
+from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,8 @@ class McpSource:
 
     `credential` is the one that tools are listed with. `server` is an object to talk to
     in this process. `roots` are the folders that the server may be told of. `library`
-    holds its resources and prompts.
+    holds its resources and prompts. `network` is what the configuration lets through besides
+    public addresses and the server's own.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class McpSource:
         server: Any = None,
         roots: Sequence[str] | None = None,
         chat_model: ChatModel | None = None,
+        network: NetworkPolicy | None = None,
     ) -> None:
         discreet()
         self.config = config
         self._credential = credential
         self._server = server
+        self._network = network or NetworkPolicy()
         self._endpoint = endpoint_of(config)
         lending = Lending(
             roots if config.mcp.roots is None else config.mcp.roots, chat_model if config.mcp.sampling else None
@@ -95,7 +99,7 @@ class McpSource:
         return None if link is None else link.session.instructions
 
     def _new_link(self, credential: Credential) -> Link:
-        way = Way(self.config, self._endpoint, credential, server=self._server)
+        way = Way(self.config, self._endpoint, credential, network=self._network, server=self._server)
         return Link(way, self._hearing.callbacks)
 
     async def _connect(self) -> Link:

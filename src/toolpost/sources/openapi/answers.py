@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolpost.sources.openapi.operation import Answer, Operation
+    from toolpost.sources.openapi.paging_links import NextPage
     from toolpost.web.contents import Content
     from toolpost.wire.headers import Headers
 
@@ -44,10 +45,10 @@ def output_of(
     if 200 <= status < 300:
         return _success(operation, status, headers, body, url=url, arguments=arguments or {}, secrets=secrets)
     if status == 304:
-        return ToolOutput(None, "304 Not Modified: what you have is still good.")
+        return ToolOutput(None, "304 Not Modified: what you have is still good.", meta={"status": status})
     location = headers.get("location")
     if 300 <= status < 400 and location and _declared(operation, status, exactly=True):
-        return ToolOutput({"status": status, "location": location})  # the address is the result
+        return ToolOutput({"status": status, "location": location}, meta=_meta(status, headers))  # the address is it
     subject = f"{operation.method.upper()} {operation.path}"
     remedy = _which_credential(operation) if status == 401 else ""
     raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, now=now)
@@ -71,18 +72,33 @@ def _success(
     arguments: Mapping[str, Any],
     secrets: Sequence[str],
 ) -> ToolOutput:
+    meta = _meta(status, headers)
     if operation.method.upper() == "HEAD":
-        return ToolOutput({"status": status, "headers": _tellable(headers)})  # the headers are what was asked for
+        return ToolOutput({"status": status, "headers": _tellable(headers)}, meta=meta)  # which is what was asked for
     if status in _NO_BODY:
-        return ToolOutput(None, _created(status, headers))
+        return ToolOutput(None, _created(status, headers), meta=meta)
     content = _content(operation, status, headers, body, secrets)
     if isinstance(content.value, bytes):
-        return ToolOutput(content.value, media_type=content.media_type)
+        return ToolOutput(content.value, None, content.media_type, meta)
     if content.value is None:
-        return ToolOutput(None, _created(status, headers))
-    output = noted(ToolOutput(content.value, media_type=content.media_type), content.note)
+        return ToolOutput(None, _created(status, headers), meta=meta)
+    output = noted(ToolOutput(content.value, None, content.media_type, meta), content.note)
     page = next_page(operation, headers, content.value, url=url, arguments=arguments)
-    return noted(output, Redactor(secrets).text(page.in_words)) if page else output
+    return output if page is None else _going_on(output, page, Redactor(secrets))
+
+
+def _meta(status: int, headers: Headers) -> dict[str, Any]:
+    """What a program may want to know beside the content."""
+    meta: dict[str, Any] = {"status": status}
+    if (location := headers.get("location")) is not None:
+        meta["location"] = location
+    return meta
+
+
+def _going_on(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
+    """The output with the way to the next page: in words for a model, as arguments for a program."""
+    meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
+    return noted(output._replace(meta=meta), redactor.text(page.in_words))
 
 
 def _content(operation: Operation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:
@@ -98,8 +114,12 @@ def _content(operation: Operation, status: int, headers: Headers, body: bytes, s
 
 def _declared(operation: Operation, status: int, *, exactly: bool = False) -> Answer | None:
     """What the document says of a status: by number, by class, or by default."""
+    written = str(status)
+    for answer in operation.answers:
+        if answer.status == written:
+            return answer
     by_status = {answer.status.upper(): answer for answer in operation.answers}
-    keys = [str(status)] if exactly else [str(status), f"{status // 100}XX", "DEFAULT"]
+    keys = [written] if exactly else [written, f"{status // 100}XX", "DEFAULT"]
     return next((by_status[key] for key in keys if key in by_status), None)
 
 

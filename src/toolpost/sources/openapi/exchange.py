@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.sources.openapi.answers import noted, output_of
-from toolpost.sources.openapi.requests import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.calls import Credential, ToolOutput
     from toolpost.sources.openapi.credentials import Credentials
-    from toolpost.sources.openapi.operation import Operation
+    from toolpost.sources.openapi.requests import Plan
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
     from toolpost.web.sending import Send
 
 
 async def exchange(
-    operation: Operation,
+    plan: Plan,
     arguments: Mapping[str, Any],
     *,
     send: Send,
@@ -31,7 +30,8 @@ async def exchange(
     secrets: Sequence[str] = (),
 ) -> ToolOutput:
     """Call an operation; `headers` are the operator's own, `secrets` what else must not be told."""
-    planned = request_of(operation, arguments, files=files).with_headers(headers)
+    operation = plan.operation
+    planned = plan.request(arguments, files).with_headers(headers)
     presented = await credentials.present(operation, credential)
     reply = await send(planned.presenting(presented))
     if reply.status == 401 and credentials.forget(presented):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
@@ -25,8 +25,9 @@ from toolpost.wire.headers import MANAGED_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
 
-    from toolpost.sources.openapi.operation import Operation, Parameter
+    from toolpost.sources.openapi.operation import Body, Operation, Parameter
     from toolpost.sources.openapi.payloads import Payload
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
@@ -38,34 +39,56 @@ _DEEPEST_REFERENCE = 20
 T = TypeVar("T")
 
 
+class Plan:
+    """An operation made ready to be called: what is the same for every call is worked out once."""
+
+    __slots__ = ("_fixed", "_known", "_method", "_sent", "_slots", "_welcome", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self._method = operation.method.upper()
+        self._known = frozenset(_arguments_of(operation))
+        self._sent = tuple(
+            (parameter, *_PLACES[parameter.location])
+            for parameter in operation.parameters
+            if parameter.location != "path"
+        )
+        self._slots = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "path"}
+        self._fixed = _target(operation, {}, {}) if operation.servers and "{" not in operation.path else None
+        self._welcome = ("Accept", _welcome(operation))
+
+    def request(self, arguments: Mapping[str, Any], files: Mapping[str, File] | None = None) -> PlannedRequest:
+        """The request that calls the operation; `files` holds the artifacts that `artifact_ids` names."""
+        if not self._known.issuperset(arguments):
+            _refuse_strangers(self._known, arguments)
+        target = self._fixed or _target(self.operation, self._slots, arguments)
+        query = [*target.query]
+        headers: list[Pair] = []
+        cookies: list[Pair] = []
+        found = (query, headers, cookies)
+        for parameter, place, write in self._sent:
+            value = arguments.get(parameter.argument)
+            if value is not None:
+                found[place].extend(_written(parameter, value, write))
+            elif parameter.required:
+                raise _unset(parameter)
+        body = self.operation.body
+        carried = None if body is None else _carried(self.operation, body, arguments, files or {})
+        return PlannedRequest(
+            self._method,
+            target.address,
+            tuple(query),
+            tuple(_described(headers, carried, self._welcome)),
+            tuple(cookies),
+            None if carried is None else carried.data,
+        )
+
+
 def request_of(
     operation: Operation, arguments: Mapping[str, Any], *, files: Mapping[str, File] | None = None
 ) -> PlannedRequest:
-    """The request that calls an operation; `files` holds the artifacts that `artifact_ids` names."""
-    _refuse_strangers(operation, arguments)
-    target = _target(operation, arguments)
-    query = [*target.query]
-    headers: list[Pair] = []
-    cookies: list[Pair] = []
-    for parameter in operation.parameters:
-        if parameter.location == "path" or not _is_set(parameter, arguments):
-            continue
-        match parameter.location:
-            case "query":
-                query += _written(parameter, arguments, query_pairs)
-            case "cookie":
-                cookies += _written(parameter, arguments, cookie_pairs)
-            case "header":
-                headers += _written(parameter, arguments, _headers)
-    carried = _carried(operation, arguments, files or {})
-    return PlannedRequest(
-        method=operation.method.upper(),
-        address=target.address,
-        query=tuple(query),
-        headers=tuple(_described(operation, headers, carried)),
-        cookies=tuple(cookies),
-        body=None if carried is None else carried.data,
-    )
+    """The request that calls an operation once."""
+    return Plan(operation).request(arguments, files)
 
 
 def artifact_ids(operation: Operation, arguments: Mapping[str, Any]) -> list[str]:
@@ -74,33 +97,32 @@ def artifact_ids(operation: Operation, arguments: Mapping[str, Any]) -> list[str
     return [] if body is None else artifacts_wanted(body, arguments.get(body.argument))
 
 
-def _refuse_strangers(operation: Operation, arguments: Mapping[str, Any]) -> None:
-    known = {parameter.argument for parameter in operation.parameters}
-    if operation.body is not None:
-        known.add(operation.body.argument)
-    if strangers := sorted(arguments.keys() - known):
-        raise ToolValidationError(f"unknown argument {strangers[0]!r}; known are: {', '.join(sorted(known)) or 'none'}")
+def _arguments_of(operation: Operation) -> list[str]:
+    body = operation.body
+    return [*(parameter.argument for parameter in operation.parameters), *([] if body is None else [body.argument])]
 
 
-def _is_set(parameter: Parameter, arguments: Mapping[str, Any]) -> bool:
-    if arguments.get(parameter.argument) is not None:
-        return True
-    if parameter.required or parameter.location == "path":
-        raise ToolValidationError(f"{parameter.argument!r} is required, and null cannot be sent in its place")
-    return False
+def _refuse_strangers(known: frozenset[str], arguments: Mapping[str, Any]) -> NoReturn:
+    stranger = min(arguments.keys() - known)
+    raise ToolValidationError(f"unknown argument {stranger!r}; known are: {', '.join(sorted(known)) or 'none'}")
 
 
-def _target(operation: Operation, arguments: Mapping[str, Any]) -> Target:
+def _unset(parameter: Parameter) -> ToolValidationError:
+    return ToolValidationError(f"{parameter.argument!r} is required, and null cannot be sent in its place")
+
+
+def _target(operation: Operation, slots: Mapping[str, Parameter], arguments: Mapping[str, Any]) -> Target:
     if not operation.servers:
         raise ToolSchemaError(f"{operation.method} {operation.path} has no server; give one with base_url.")
-    slots = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "path"}
 
     def fill(slot: Slot) -> str:
         parameter = slots.get(slot.written) or slots.get(slot.name)
         if parameter is None:
             raise ToolSchemaError(f"The document does not declare {slot.name!r} in the path {operation.path!r}.")
-        _is_set(parameter, arguments)
-        return _written(parameter, arguments, lambda of, value: path_text(of, value, spanning=slot.spanning))
+        value = arguments.get(parameter.argument)
+        if value is None:
+            raise _unset(parameter)
+        return _written(parameter, value, lambda of, value: path_text(of, value, spanning=slot.spanning))
 
     try:
         return target_of(operation.servers[0], operation.path, fill)
@@ -108,20 +130,22 @@ def _target(operation: Operation, arguments: Mapping[str, Any]) -> Target:
         raise ToolValidationError(f"the path cannot be filled in: {error}") from error
 
 
-def _written(parameter: Parameter, arguments: Mapping[str, Any], write: Callable[[Parameter, Any], T]) -> T:
-    return _sendable(parameter.argument, parameter.location, lambda: write(parameter, arguments[parameter.argument]))
-
-
-def _sendable(argument: str, place: str, write: Callable[[], T]) -> T:
+def _written(parameter: Parameter, value: Any, write: Callable[[Parameter, Any], T]) -> T:
     try:
-        return write()
-    except UnsendableError as error:
-        reason = str(error)
-    except UnicodeEncodeError:
-        reason = "it holds half of a surrogate pair, which is no character"
-    except RecursionError:
-        reason = "it is nested too deeply"
-    raise ToolValidationError(f"{argument!r} cannot be sent in the {place}: {reason}")
+        return write(parameter, value)
+    except (UnsendableError, UnicodeEncodeError, RecursionError) as error:
+        raise _unsendable(parameter.argument, parameter.location, error) from None
+
+
+def _unsendable(argument: str, place: str, error: Exception) -> ToolValidationError:
+    match error:
+        case UnicodeEncodeError():
+            reason = "it holds half of a surrogate pair, which is no character"
+        case RecursionError():
+            reason = "it is nested too deeply"
+        case _:
+            reason = str(error)
+    return ToolValidationError(f"{argument!r} cannot be sent in the {place}: {reason}")
 
 
 def _headers(parameter: Parameter, value: Any) -> list[Pair]:
@@ -132,16 +156,18 @@ def _headers(parameter: Parameter, value: Any) -> list[Pair]:
     return [(parameter.name, header_text(parameter, value))]
 
 
-def _carried(operation: Operation, arguments: Mapping[str, Any], files: Mapping[str, File]) -> Payload | None:
-    body = operation.body
-    if body is None:
-        return None
+def _carried(
+    operation: Operation, body: Body, arguments: Mapping[str, Any], files: Mapping[str, File]
+) -> Payload | None:
     value = arguments.get(body.argument)
     if value is None and not (body.argument in arguments and _admits_null(body.schema, operation)):
         if body.required:
             raise ToolValidationError(f"{body.argument!r} is required")
         return None
-    return _sendable(body.argument, "body", lambda: _checked(payload_of(body, value, files)))
+    try:
+        return _checked(payload_of(body, value, files))
+    except (UnsendableError, UnicodeEncodeError, RecursionError) as error:
+        raise _unsendable(body.argument, "body", error) from None
 
 
 def _checked(carried: Payload) -> Payload:
@@ -163,17 +189,17 @@ def _admits_null(schema: object, operation: Operation, depth: int = 0) -> bool:
     return any(_admits_null(part, operation, depth + 1) for part in inner)
 
 
-def _described(operation: Operation, headers: list[Pair], carried: Payload | None) -> list[Pair]:
+def _described(headers: list[Pair], carried: Payload | None, welcome: Pair) -> list[Pair]:
     """The headers with what is carried and what is welcome; a caller who names a type knows better."""
-    given = {name.lower() for name, _ in headers}
+    given = {name.lower() for name, _ in headers} if headers else _NONE
     if carried is not None:
         if media_type(carried.content_type).kind == "multipart":  # only we know the boundary
             headers = [pair for pair in headers if pair[0].lower() != "content-type"]
-            given.discard("content-type")
+            given = given - {"content-type"}
         if "content-type" not in given:
             headers.append(("Content-Type", carried.content_type))
     if "accept" not in given:
-        headers.append(("Accept", _welcome(operation)))
+        headers.append(welcome)
     return headers
 
 
@@ -188,3 +214,11 @@ def _welcome(operation: Operation) -> str:
 
 def _can_be_named(kind: str) -> bool:
     return bool(media_type(kind).essence) and not media_type(kind).is_range and kind.isprintable()
+
+
+_NONE: AbstractSet[str] = frozenset()
+_PLACES: dict[str, tuple[int, Callable[[Parameter, Any], list[Pair]]]] = {
+    "query": (0, query_pairs),
+    "header": (1, _headers),
+    "cookie": (2, cookie_pairs),
+}

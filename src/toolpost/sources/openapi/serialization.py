@@ -54,6 +54,8 @@ def path_text(parameter: Parameter, value: Any, *, spanning: bool = False) -> st
 
 def query_pairs(parameter: Parameter, value: Any) -> list[Pair]:
     """The `name=value` pairs of a query parameter, encoded; none for what is unset or empty."""
+    if value.__class__ is str and parameter.style == "form" and parameter.content_type is None:
+        return [(percent(parameter.name), _reserving(value) if parameter.allow_reserved else percent(value))]
     encode = _reserving if parameter.allow_reserved else percent
     if parameter.content_type is not None:
         return [(percent(parameter.name), encode(_document(parameter, value)))]

@@ -17,7 +17,7 @@ from toolpost.sources.openapi.exchange import exchange
 from toolpost.sources.openapi.gathering import is_remote
 from toolpost.sources.openapi.places import base_api, usual_places
 from toolpost.sources.openapi.reader import read_api
-from toolpost.sources.openapi.requests import artifact_ids
+from toolpost.sources.openapi.requests import Plan, artifact_ids
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.sources.openapi.view import fitted
 from toolpost.web.files import File
@@ -48,16 +48,24 @@ _DOCUMENT_S = 60.0
 class OperationTool:
     """One operation as a tool."""
 
-    __slots__ = ("_source", "operation", "spec")
+    __slots__ = ("_plan", "_source", "operation", "spec")
 
     def __init__(self, spec: ToolSpec, operation: Operation, source: OpenApiSource) -> None:
         self.spec = spec
         self.operation = operation
         self._source = source
+        self._plan: Plan | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The operation made ready, when it is first called."""
+        if self._plan is None:
+            self._plan = Plan(self.operation)
+        return self._plan
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it with the source's own credential; what fails is raised."""
-        output = await self._source.run(self.operation, params)
+        output = await self._source.run(self.plan, params)
         return ToolResult(success=True, result=output.content, content_text=output.text)
 
 
@@ -79,6 +87,9 @@ class OpenApiSource:
     ) -> None:
         self.config = config
         self._credential = credential
+        self._headers = tuple(config.headers.items())
+        self._keyed = config.idempotency_header
+        self._secrets = tuple(value for name, value in self._headers if is_secret_name(name))
         self._artifacts = artifacts
         self._cache = None if cache_dir is None else ApiCache(cache_dir)
         written = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]
@@ -102,7 +113,15 @@ class OpenApiSource:
         self.problems = [f"source {self.name!r}: {problem}" for problem in api.problems]
         self._prepare(api)
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
-        return [OperationTool(_spec(operation, self.name), operation, self) for operation in found]
+        return [OperationTool(self._spec(operation), operation, self) for operation in found]
+
+    def _spec(self, operation: Operation) -> ToolSpec:
+        """The record of a tool, with a shorter view for models where its schema is long."""
+        spec = tool_spec(operation, source=self.name)
+        if self._keyed and spec.replay == "unsafe":
+            spec = replace(spec, replay="keyed")
+        view = fitted(spec.input_schema)
+        return spec if view is spec.input_schema else replace(spec, model_schema=view)
 
     async def _api(self) -> Api:
         """The API of the connection: of the document there, of one in the usual places, or of bare requests."""
@@ -150,40 +169,41 @@ class OpenApiSource:
         values = scheme_values(config.name, config.auth_config, api.schemes, os.environ)
         self._tokens = ClientTokens(self._send)
         self._credentials = Credentials(api.schemes, values, source=config.name, tokens=self._tokens)
-        self._has_secrets = bool(values or self._credential.headers or self._secret_headers())
+        self._has_secrets = bool(values or self._credential.headers or self._secrets)
         if is_remote(connection):
             self._written = frozenset({_host(connection), _host(config.base_url or connection)})
 
-    def _secret_headers(self) -> tuple[str, ...]:
-        return tuple(value for name, value in self.config.headers.items() if is_secret_name(name))
-
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
-        operation = cast("OperationTool", call.tool).operation
-        files = await self._files(operation, call)
-        return await self.run(operation, call.arguments, credential=call.credential, files=files)
+        plan = cast("OperationTool", call.tool).plan
+        files = None if plan.operation.body is None else await self._files(plan.operation, call)
+        headers = self._headers
+        if self._keyed and call.tool.spec.replay == "keyed":
+            headers = (*headers, (self._keyed, call.replay_key))
+        return await self.run(plan, call.arguments, credential=call.credential, files=files, headers=headers)
 
     async def run(
         self,
-        operation: Operation,
+        plan: Plan,
         arguments: dict[str, Any],
         *,
         credential: Credential | None = None,
         files: dict[str, File] | None = None,
+        headers: Sequence[tuple[str, str]] | None = None,
     ) -> ToolOutput:
         """Call an operation."""
         if self._send is None:
             raise ConfigError(f"source {self.name!r} was not read yet")
-        self._refuse_stranger(operation, credential)
+        self._refuse_stranger(plan.operation, credential)
         return await exchange(
-            operation,
+            plan,
             arguments,
             send=self._send,
             credentials=self._credentials,
             credential=self._credential if credential is None else credential,
             files=files,
-            headers=tuple(self.config.headers.items()),
-            secrets=self._secret_headers(),
+            headers=self._headers if headers is None else headers,
+            secrets=self._secrets,
         )
 
     def _refuse_stranger(self, operation: Operation, credential: Credential | None) -> None:
@@ -229,13 +249,6 @@ def _at(base_url: str | None, api: Api) -> Api:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
-
-
-def _spec(operation: Operation, source: str) -> ToolSpec:
-    """The record of a tool, with a shorter view for models where its schema is long."""
-    spec = tool_spec(operation, source=source)
-    view = fitted(spec.input_schema)
-    return spec if view is spec.input_schema else replace(spec, model_schema=view)
 
 
 _NO_DOCUMENT = "no_document"

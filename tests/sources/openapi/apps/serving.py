@@ -15,6 +15,7 @@ from toolpost.sources.openapi.exchange import exchange
 from toolpost.sources.openapi.gathering import gather
 from toolpost.sources.openapi.operation import Api, Operation
 from toolpost.sources.openapi.reader import api_of
+from toolpost.sources.openapi.requests import Plan
 from toolpost.web.files import File
 from toolpost.web.planned import PlannedRequest
 from toolpost.web.sending import Reply, Send, sender
@@ -77,7 +78,7 @@ class Caller(NamedTuple):
     ) -> ToolOutput:
         values = scheme_values("shop", {"schemes": schemes or {}}, self.api.schemes, {})
         return await exchange(
-            self.operation(wanted),
+            Plan(self.operation(wanted)),
             arguments or {},
             send=self.send,
             credentials=Credentials(self.api.schemes, values, source="shop", tokens=self.tokens),
