@@ -33,11 +33,6 @@ async def test_a_client_of_httpx2_reaches_what_the_operator_wrote() -> None:
         assert site.connections == 1
 
 
-async def test_a_client_of_httpx2_without_a_policy_goes_anywhere() -> None:
-    async with Site(reply(200, b"hi")) as site, httpx2.AsyncClient(transport=http_transport()) as client:
-        assert (await client.get(site.url)).content == b"hi"
-
-
 @pytest.mark.parametrize("url", ["http://127.0.0.1:{port}/", "http://[::ffff:127.0.0.1]:{port}/"])
 async def test_a_client_of_httpx2_reaches_nothing_else(url: str) -> None:
     async with Site() as site, guarded(NetworkPolicy()) as client:

@@ -141,6 +141,9 @@ class ExternalToolConfig(ConfigModel):
     tool_filter: list[str] | None = None
     tool_exclude: list[str] | None = None
     overrides: dict[str, ToolOverride] = Field(default_factory=dict)
+    validate_outputs: Literal["strict", "warn", "off"] = Field(
+        default="strict", description="What a result that breaks its schema is: a failure, told beside it, or nothing"
+    )
     mcp: McpOptions = Field(default_factory=McpOptions)
     cli: CliOptions = Field(default_factory=CliOptions)
     websocket: WebSocketOptions = Field(default_factory=WebSocketOptions)

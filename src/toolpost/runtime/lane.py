@@ -37,6 +37,7 @@ class Lane:
         "limiters",
         "name",
         "output_fits",
+        "output_mode",
         "redact",
         "retry_policy",
         "secret_paths",
@@ -76,7 +77,8 @@ class Lane:
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._fits = entry.input_validator.is_valid if plain else None
-        output = entry.output_validator
+        self.output_mode = "strict" if entry.config is None else entry.config.validate_outputs
+        output = None if self.output_mode == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid
 
     def validate(self, request: RequestedCall) -> ValidatedCall:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _PREVIEW_CHARS = 1000
+_MOST_ISSUES = 5
 _TOLD_CHARS = 2000  # a longer result is told by its shape, not its content
 _LARGEST = 1e300  # beyond it, and for NaN, the encoder has the last word
 _SCALARS = frozenset({int, float, bool, type(None)})
@@ -74,7 +75,7 @@ class Results:
         except ValueError:  # something in it is not JSON at all
             fits = False
         if not fits:
-            raise ToolOutputError(lane.output_issues(content), tool_name=lane.name)
+            meta = _doubts(content, lane, meta)
         if content is None or (content.__class__ in _SCALARS and -_LARGEST < content < _LARGEST):
             return _new_result((content, content, text, None, meta))
         encoded = json_text(content)
@@ -91,6 +92,16 @@ class Results:
             content["preview"] = preview
             content["next"] = "artifact_read and artifact_search get at the rest"
         return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta)
+
+
+def _doubts(content: Any, lane: Lane, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is said of a result that breaks its schema: it is a failure, unless the operator takes it as it is."""
+    issues = lane.output_issues(content)
+    if lane.output_mode == "warn":
+        return {**meta, "output_issues": issues[:_MOST_ISSUES]}
+    if lane.entry.config is not None:
+        issues = [*issues, f"write validate_outputs: warn into source {lane.entry.config.name!r} to take it as it is"]
+    raise ToolOutputError(issues, tool_name=lane.name)
 
 
 def _bulk(content: Any, encoded: str, meta: Mapping[str, Any]) -> Bulk:

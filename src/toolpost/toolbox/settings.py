@@ -30,6 +30,7 @@ from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
 from toolpost.toolbox.durations import PATTERN, parse_duration
 from toolpost.wire.guard import allow_rules
+from toolpost.wire.proxies import proxy_at
 
 PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
@@ -181,6 +182,14 @@ class NetworkSettings(ConfigModel):
 
     allow_hosts: list[str] = Field(default_factory=list[str])
     allow_private: bool = False
+    proxy: str | None = Field(default=None, repr=False, description="http://host:port; the environment names none")
+
+    @field_validator("proxy")
+    @classmethod
+    def _a_proxy(cls, proxy: str | None) -> str | None:
+        if proxy is not None:
+            proxy_at(proxy)
+        return proxy
 
     @field_validator("allow_hosts")
     @classmethod

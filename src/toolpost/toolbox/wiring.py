@@ -98,7 +98,9 @@ def _make_sources(given: Given, plugins: Plugins, authorizer: Authorizer, router
         roots=None if paths is None else tuple(map(str, paths)),
         chat_model=given.chat_model,
         servers=given.servers,
-        network=NetworkPolicy(allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private),
+        network=NetworkPolicy(
+            allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private, proxy=network.proxy
+        ),
         cache_dir=None if settings.data_dir is None else settings.data_dir / CACHE_DIR,
         artifacts=store.artifacts,
     )

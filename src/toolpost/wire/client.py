@@ -57,7 +57,7 @@ class HttpClient:
         self.max_bytes = max_bytes
         self.max_redirects = max_redirects
         self._owns_transport = transport is None
-        self._transport = transport or default_transport()
+        self._transport = transport or default_transport(policy.proxy)
         self._lookups = SharedLookups(resolver)
         self._pins = Pins(policy, self._lookups, keep_s=_PIN_S)
         self._deadlines = Deadlines()

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError
+from toolpost.wire.proxies import proxy_at
 
 if TYPE_CHECKING:
     import httpx2
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["default_transport", "http2_transport", "http_transport"]
 
 
-def default_transport() -> HttpTransport:
-    """A transport of HTTP/1.1, which every server speaks."""
+def default_transport(proxy: str | None = None) -> HttpTransport:
+    """A transport of HTTP/1.1, which every server speaks; through a proxy if one is named."""
     try:
         from toolpost.wire.http1_transport import Http1Transport  # noqa: PLC0415 - an extra
     except ImportError as missing:
         raise ConfigError("HTTP needs httptools; run: pip install 'toolpost[http]'") from missing
-    return Http1Transport()
+    return Http1Transport(proxy=None if proxy is None else proxy_at(proxy))
 
 
 def http2_transport() -> HttpTransport:

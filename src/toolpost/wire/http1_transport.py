@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import plain
@@ -17,7 +17,8 @@ from toolpost.wire.tls import ssl_context
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from toolpost.wire.transports import Outgoing
+    from toolpost.wire.proxies import Proxy
+    from toolpost.wire.transports import Outgoing, Route
 
 _WRITTEN_AT_ONCE = 256 * 1024
 _GOODBYE_S = 1.0
@@ -30,9 +31,10 @@ class Http1Transport:
     Nothing is ever sent twice. A connection that brings more than was asked for is not used again.
     """
 
-    def __init__(self, *, max_connections: int = 100, keep_alive_s: float = 15.0) -> None:
+    def __init__(self, *, max_connections: int = 100, keep_alive_s: float = 15.0, proxy: Proxy | None = None) -> None:
         self._max_connections = max_connections
         self._keep_alive_s = keep_alive_s
+        self._proxy = proxy
         self._idle: dict[_Key, list[_Connection]] = {}
         self._open: set[_Connection] = set()
         self._opening = 0
@@ -113,21 +115,23 @@ class Http1Transport:
 
     async def _connect(self, key: _Key, outgoing: Outgoing) -> _Connection:
         loop, route = asyncio.get_running_loop(), outgoing.route
-        secure = route.scheme == "https"
         try:
             async with asyncio.timeout(outgoing.connect_s):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self, key, loop),
-                    str(route.address),
-                    route.port,
-                    ssl=ssl_context() if secure else None,
-                    server_hostname=route.name if secure else None,
-                )
+                connection = _Connection(self, key, loop)
+                await loop.create_connection(lambda: connection, **await self._way(route))
         except (OSError, ssl.SSLError) as failed:  # also a TimeoutError
             raise _no_connection(failed, outgoing) from None
         self._open.add(connection)
-        connection.verify(outgoing)
+        if self._proxy is None:
+            connection.verify(outgoing)
         return connection
+
+    async def _way(self, route: Route) -> dict[str, Any]:
+        """The judged address itself, or a tunnel to it; and who TLS has to find there."""
+        secure = {"ssl": ssl_context(), "server_hostname": route.name} if route.scheme == "https" else {}
+        if self._proxy is None:
+            return {"host": str(route.address), "port": route.port, **secure}
+        return {"sock": await self._proxy.dial(route.address, route.port), **secure}
 
     def _close_idle(self) -> bool:
         """Make room by closing what waits for another host."""

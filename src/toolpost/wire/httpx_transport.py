@@ -20,6 +20,7 @@ from toolpost.contracts.errors import (
 from toolpost.wire.addresses import plain
 from toolpost.wire.guard import REFUSED, parse_target
 from toolpost.wire.headers import Headers
+from toolpost.wire.proxies import END_OF_HEAD, ProxyError, check_tunnel, proxy_at
 from toolpost.wire.tls import http2_ssl_context, ssl_context
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from toolpost.wire.addresses import Address
     from toolpost.wire.network import NetworkPolicy
+    from toolpost.wire.proxies import Proxy
     from toolpost.wire.transports import Outgoing
 
     Finder = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -108,15 +110,16 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
             max_connections=limits.max_connections,
             max_keepalive_connections=limits.max_keepalive_connections,
             keepalive_expiry=limits.keepalive_expiry,
-            network_backend=_Dialer(find),
+            network_backend=_Dialer(find, None if policy.proxy is None else proxy_at(policy.proxy)),
         )
 
 
 class _Dialer(httpcore2.AsyncNetworkBackend):
     """Connects to the addresses that it is told to use for a host, and verifies who answered."""
 
-    def __init__(self, find: Finder) -> None:
+    def __init__(self, find: Finder, proxy: Proxy | None = None) -> None:
         self._find = find
+        self._proxy = proxy
         self._inner: httpcore2.AsyncNetworkBackend = cast("Any", httpcore2.AnyIOBackend)()  # two classes of one name
 
     async def connect_tcp(
@@ -142,12 +145,29 @@ class _Dialer(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(str(failed)) from failed
 
     async def _connect(self, address: Address, port: int, timeout_s: float | None) -> httpcore2.AsyncNetworkStream:
+        if self._proxy is not None:
+            return await self._tunnel(self._proxy, address, port, timeout_s)
         stream = await self._inner.connect_tcp(str(address), port, timeout_s)
         peer = stream.get_extra_info("server_addr")
         if peer is None or plain(ip_address(peer[0])) != address:
             await stream.aclose()
             message = f"the peer {peer and peer[0]} is not {address}, the address that was judged"
             raise ToolPermissionError(message, code=REFUSED)
+        return stream
+
+    async def _tunnel(
+        self, proxy: Proxy, address: Address, port: int, timeout_s: float | None
+    ) -> httpcore2.AsyncNetworkStream:
+        stream = await self._inner.connect_tcp(proxy.host, proxy.port, timeout_s)
+        try:
+            await stream.write(proxy.request(address, port), timeout_s)
+            head = b""
+            while END_OF_HEAD not in head and (piece := await stream.read(1, timeout_s)):
+                head += piece
+            check_tunnel(head)
+        except ProxyError as failed:
+            await stream.aclose()
+            raise httpcore2.ConnectError(str(failed)) from failed
         return stream
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from toolpost.wire.guard import DEFAULT_PORTS, HTTP_SCHEMES, WEBSOCKET_SCHEMES, allow_rules, parse_target, resolve
+from toolpost.wire.proxies import proxy_at
 
 if TYPE_CHECKING:
     from toolpost.wire.addresses import Address
@@ -21,16 +22,20 @@ class NetworkPolicy:
 
     `allow_hosts` and `allow_private` are the configuration's `network`; `operator_hosts` are entries of the same
     form that hold for one source alone. With a `document_host` only that host may be more than public: a document
-    must not point a tool at what merely others may reach.
+    must not point a tool at what merely others may reach. A `proxy` carries every connection, to the addresses
+    that were judged here.
     """
 
     allow_hosts: frozenset[str] = frozenset()
     allow_private: bool = False
     operator_hosts: frozenset[str] = frozenset()
     document_host: str | None = None
+    proxy: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         allow_rules(self.allow_hosts | self.operator_hosts)
+        if self.proxy is not None:
+            proxy_at(self.proxy)
 
     def for_source(self, *urls: str) -> NetworkPolicy:
         """The policy of a source for which an operator wrote these URLs: each host is allowed at its port."""

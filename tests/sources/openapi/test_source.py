@@ -215,3 +215,22 @@ async def test_a_configured_key_makes_a_post_repeatable_under_one_key() -> None:
             assert box.registry.find("shop.pay").spec.replay == "keyed"
             assert (await box.call("shop.pay", {}, idempotency_key="order-7")).status == "completed"
     assert seen == ["order-7", "order-7"]
+
+
+@pytest.mark.parametrize("mode", ["strict", "warn", "off"])
+async def test_a_result_that_its_document_did_not_promise_is_what_the_operator_says(
+    mode: str, shop: str, tmp_path: Path
+) -> None:
+    promised = {"type": "object", "required": ["colour"]}
+    document = described(shop)
+    answers = {"200": {"description": "", "content": {"application/json": {"schema": promised}}}}
+    document["paths"]["/items/{id}"]["get"]["responses"] = answers
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    async with toolbox(source(str(tmp_path / "api.json"), validate_outputs=mode)) as box:
+        outcome = await box.call("shop.look", {"id": 1})
+    if mode == "strict":
+        assert outcome.error.error_code == "output_invalid"
+        assert "write validate_outputs: warn into source 'shop'" in str(outcome.error)
+        return
+    assert outcome.content["id"] == 1
+    assert ("output_issues" in outcome.meta) == (mode == "warn")
