@@ -155,6 +155,8 @@ class Exchange:
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if self._failure is not None:
+            return
         if 100 <= status < 200:
             self._interim, self._pairs = True, []
             return
