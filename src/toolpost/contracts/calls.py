@@ -5,6 +5,7 @@ NamedTuples, because five of them are built for every call.
 
 from __future__ import annotations
 
+import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,3 +110,11 @@ class ToolOutput(NamedTuple):
     text: str | None = None
     media_type: str = JSON
     meta: Mapping[str, Any] = NO_META
+
+    def noted(self, note: str) -> ToolOutput:
+        """The output with something to say beside its content, which is then said however large the content is."""
+        if not note:
+            return self
+        told = self.text or (self.content if isinstance(self.content, str) else json.dumps(self.content))
+        notes = f"{self.meta['note']}\n{note}" if "note" in self.meta else note
+        return self._replace(text=f"{told}\n\n{note}", meta={**self.meta, "note": notes})

@@ -91,6 +91,8 @@ class Results:
         if preview is not None:
             content["preview"] = preview
             content["next"] = "artifact_read and artifact_search get at the rest"
+        if "note" in meta:
+            content["note"] = meta["note"]
         return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta)
 
 

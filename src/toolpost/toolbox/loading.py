@@ -90,11 +90,14 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
 
 
 def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolConfig:
-    changes: dict[str, str] = {}
+    changes: dict[str, Any] = {}
     if source.cwd is not None:
         changes["cwd"] = str(_absolute(source.cwd, folder))
     if source.transport in _FILE_TRANSPORTS and _is_file(source.connection):
         changes["connection"] = str(_absolute(source.connection, folder))
+    if source.graphql.schema_file is not None:
+        file = str(_absolute(source.graphql.schema_file, folder))
+        changes["graphql"] = source.graphql.model_copy(update={"schema_file": file})
     return source.model_copy(update=changes)
 
 

@@ -234,3 +234,25 @@ async def test_a_result_that_its_document_did_not_promise_is_what_the_operator_s
         return
     assert outcome.content["id"] == 1
     assert ("output_issues" in outcome.meta) == (mode == "warn")
+
+
+async def test_the_way_to_the_next_page_is_told_of_a_large_result_too(tmp_path: Path) -> None:
+    page = json.dumps({"items": ["x" * 100] * 1000, "next_cursor": "c2"}).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(page)}\r\nContent-Type: application/json\r\n\r\n"
+        writer.write(head.encode() + page)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
+        paths = {"/items": {"get": {"operationId": "items", "parameters": [cursor]}}}
+        (tmp_path / "api.json").write_text(json.dumps({**described(address), "paths": paths}))
+        async with toolbox(source(str(tmp_path / "api.json"))) as box:
+            outcome = await box.call("shop.items", {})
+    assert outcome.artifacts
+    assert outcome.content["note"] == 'There is more: call again with {"cursor": "c2"}.'
+    assert outcome.meta["next"]["arguments"] == {"cursor": "c2"}

@@ -9,7 +9,6 @@ from toolpost.contracts.errors import ToolOutputError
 from toolpost.policy.redaction import Redactor
 from toolpost.sources.openapi.paging_links import next_page
 from toolpost.web.contents import UnreadableError, content_of, decoded
-from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of, phrase_of, presentable
 
 if TYPE_CHECKING:
@@ -54,14 +53,6 @@ def output_of(
     raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, now=now)
 
 
-def noted(output: ToolOutput, note: str) -> ToolOutput:
-    """The output with something to say beside its content: its text is then the content and the note."""
-    if not note:
-        return output
-    told = output.text or (output.content if isinstance(output.content, str) else compact_json(output.content))
-    return output._replace(text=f"{told}\n\n{note}")
-
-
 def _success(
     operation: Operation,
     status: int,
@@ -82,7 +73,7 @@ def _success(
         return ToolOutput(content.value, None, content.media_type, meta)
     if content.value is None:
         return ToolOutput(None, _created(status, headers), meta=meta)
-    output = noted(ToolOutput(content.value, None, content.media_type, meta), content.note)
+    output = ToolOutput(content.value, None, content.media_type, meta).noted(content.note)
     page = next_page(operation, headers, content.value, url=url, arguments=arguments)
     return output if page is None else _going_on(output, page, Redactor(secrets))
 
@@ -98,7 +89,7 @@ def _meta(status: int, headers: Headers) -> dict[str, Any]:
 def _going_on(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
     """The output with the way to the next page: in words for a model, as arguments for a program."""
     meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
-    return noted(output._replace(meta=meta), redactor.text(page.in_words))
+    return output._replace(meta=meta).noted(redactor.text(page.in_words))
 
 
 def _content(operation: Operation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:

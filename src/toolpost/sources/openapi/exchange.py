@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_CREDENTIAL
-from toolpost.sources.openapi.answers import noted, output_of
+from toolpost.sources.openapi.answers import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,4 +47,4 @@ async def exchange(
         arguments=arguments,
         secrets=(*presented.secrets, *secrets),
     )
-    return noted(output, "The stream went on; this is what came until then.") if reply.cut else output
+    return output.noted("The stream went on; this is what came until then.") if reply.cut else output

@@ -1,0 +1,1 @@
+"""GraphQL APIs as tools: every query field reads, every mutation writes."""

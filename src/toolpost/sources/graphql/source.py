@@ -1,0 +1,132 @@
+"""A GraphQL API as a source of tools, called over one guarded client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.contracts.calls import NO_CREDENTIAL
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError, ToolOutputError, ToolRateLimitError
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.schema.jsontypes import is_object
+from toolpost.sources.graphql.answers import failure, output_of
+from toolpost.sources.graphql.endpoint import Endpoint, Question
+from toolpost.sources.graphql.spec import tool_spec
+from toolpost.wire.client import HttpClient
+from toolpost.wire.network import NetworkPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.sources.graphql.operations import Operation
+    from toolpost.sources.graphql.reader import Reader
+
+_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+class FieldTool:
+    """One query or mutation as a tool."""
+
+    __slots__ = ("_source", "operation", "spec")
+
+    def __init__(self, spec: ToolSpec, operation: Operation, source: GraphqlSource) -> None:
+        self.spec = spec
+        self.operation = operation
+        self._source = source
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it with the source's own credential; what fails is raised."""
+        output = await self._source.run(self.operation, params)
+        return ToolResult(success=True, result=output.content, content_text=output.text)
+
+
+class GraphqlSource:
+    """The queries and mutations of the endpoint that an operator wrote down; nothing is sent anywhere else."""
+
+    def __init__(
+        self,
+        config: ExternalToolConfig,
+        *,
+        credential: Credential = NO_CREDENTIAL,
+        network: NetworkPolicy | None = None,
+    ) -> None:
+        self.config = config
+        self._credential = credential
+        self._reader = _reader(config)
+        policy = (network or NetworkPolicy()).for_source(config.connection)
+        self._client = HttpClient(policy, timeout_s=config.timeout_s, max_bytes=_ANSWER_BYTES, max_redirects=0)
+        self._endpoint = Endpoint(config, self._client)
+        self.problems: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The namespace of its tools."""
+        return self.config.name
+
+    async def discover(self) -> Sequence[FieldTool]:
+        """Read the schema: from the file that is written down, else from the server itself."""
+        reader, file = _reader(self.config), self.config.graphql.schema_file
+        if file is None:
+            await asyncio.to_thread(reader.read_introspection, await self._introspect(reader))
+        else:
+            await asyncio.to_thread(reader.read_file, file)
+        self._reader = reader
+        self.problems = [f"source {self.name!r}: {problem}" for problem in reader.problems]
+        return [FieldTool(tool_spec(one, source=self.name), one, self) for one in reader.operations]
+
+    async def _introspect(self, reader: Reader) -> dict[str, Any]:
+        """What the server says of itself; one that does not know the newest questions is asked simpler ones."""
+        subject = f"introspection of {self.name!r}"
+        refused: ToolError | None = None
+        for query in reader.introspection:
+            question = Question(subject, query, "IntrospectionQuery", {})
+            answer = await self._endpoint.ask_slowly(question, self._credential)
+            if is_object(answer.data) and is_object(answer.data.get("__schema")):
+                return answer.data
+            if not answer.faults:
+                break
+            refused = failure(answer, subject)
+            if isinstance(refused, ToolAuthError | ToolRateLimitError):
+                raise refused
+        message = f"{subject} gave no schema" if refused is None else refused.message.rstrip(".")
+        remedy = "If the server does not allow introspection, write its schema into graphql.schema_file"
+        raise ToolOutputError(f"{message}. {remedy} (SDL or introspection JSON).") from refused
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput:
+        """Run one call."""
+        operation = cast("FieldTool", call.tool).operation
+        return await self.run(operation, call.arguments, credential=call.credential)
+
+    async def run(
+        self, operation: Operation, arguments: dict[str, Any], *, credential: Credential | None = None
+    ) -> ToolOutput:
+        """Send an operation; its arguments travel as variables and never as part of the query."""
+        variables = dict(arguments)
+        if operation.selection_argument is not None:
+            chosen = variables.pop(operation.selection_argument, None) or ""
+            if chosen.strip():  # checking it can take a second, which others need not wait for
+                operation = await asyncio.to_thread(self._reader.selected, operation, chosen)
+        given = {
+            name: value for name, value in variables.items() if value is not None or name not in operation.null_left_out
+        }
+        subject = f"{operation.kind} {operation.name!r}"
+        question = Question(subject, operation.query, operation.name, given)
+        answer = await self._endpoint.ask(question, self._credential if credential is None else credential)
+        return output_of(operation, answer, subject)
+
+    async def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        await self._client.close()
+
+
+def _reader(config: ExternalToolConfig) -> Reader:
+    try:
+        from toolpost.sources.graphql.reader import Reader  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        msg = f"source {config.name!r} needs the GraphQL extra ({error.name} is missing)"
+        raise ConfigError(f"{msg}: pip install 'toolpost[graphql]'") from error
+    return Reader(config)
