@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
     ArtifactStore,
     CancelStore,
@@ -17,6 +18,8 @@ from toolpost.contracts.storage import (
     PendingStore,
     Retention,
 )
+from toolpost.contracts.tokens import TokenRows
+from toolpost.stores.memory_forgetting import MemoryForgetter
 from toolpost.stores.memory_log import MemoryEventLog
 from toolpost.stores.memory_parts import (
     MemoryArtifactStore,
@@ -26,6 +29,7 @@ from toolpost.stores.memory_parts import (
     MemoryPendingStore,
 )
 from toolpost.stores.memory_pruning import MemoryPruner
+from toolpost.stores.memory_tokens import MemoryTokenRows
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.state import MemoryShelf, SealedStateStore
 
@@ -43,6 +47,8 @@ class MemoryStore:
         pending = MemoryPendingStore()
         keys = MemoryKeyStore(clock)
         artifacts = MemoryArtifactStore()
+        tokens = MemoryTokenRows(clock)
+        shelf = MemoryShelf()
 
         def tenants_of(target_id: str) -> set[str]:
             return {*_tenants_of_run(log, target_id), *journal.tenants_of(target_id), *pending.tenants_of(target_id)}
@@ -51,16 +57,27 @@ class MemoryStore:
         self._pruner = MemoryPruner(
             log, journal=journal, pending=pending, keys=keys, cancels=cancels, artifacts=artifacts
         )
+        self._forgetter = MemoryForgetter(
+            log, journal=journal, pending=pending, keys=keys, artifacts=artifacts, tokens=tokens, shelf=shelf
+        )
         self.events: EventLog = log
         self.journal: Journal = journal
         self.pending: PendingStore = pending
         self.keys: KeyStore = keys
         self.cancels: CancelStore = cancels
         self.artifacts: ArtifactStore = artifacts
-        self.state = SealedStateStore(MemoryShelf(), RowSealer(NoSealer()))
+        self.tokens: TokenRows = tokens
+        self.state = SealedStateStore(shelf, RowSealer(NoSealer()))
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         return self._pruner.prune(retention, now=now)
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        return self._forgetter.forget(principal)
+
+    async def reseal(self) -> dict[str, int]:
+        """Nothing is sealed here."""
+        return {}
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -81,6 +98,9 @@ def _tenants_of_run(log: MemoryEventLog, run_id: str) -> set[str]:
 
 class NoSealer:
     """Leaves bytes as they are; for what never leaves the process."""
+
+    def mark(self) -> bytes:
+        return b""
 
     def seal(self, data: bytes, *, row: str) -> bytes:
         return data

@@ -49,7 +49,7 @@ class MemoryPruner:
         if retention.max_artifact_bytes is not None:
             removed["artifacts"] += self._prune_over_quota(retention.max_artifact_bytes)
         named = {ref.sha256 for ref in self._artifacts.refs.values()}
-        removed["files"] = _drop(self._artifacts.contents, lambda sha256, _: sha256 not in named)
+        removed["files"] = drop(self._artifacts.contents, lambda sha256, _: sha256 not in named)
         return removed
 
     def _prune_by_age(self, cutoff: float) -> dict[str, int]:
@@ -73,17 +73,17 @@ class MemoryPruner:
         return {
             "runs": len(old),
             "events": sum(len(run.ids) for run in old),
-            "journal": _drop(self._journal.entries, lambda _, entry: entry.done and is_old(entry.run_id, entry.at)),
-            "pending": _drop(
+            "journal": drop(self._journal.entries, lambda _, entry: entry.done and is_old(entry.run_id, entry.at)),
+            "pending": drop(
                 self._pending.actions,
                 lambda _, action: action.run_id not in unsettled and is_old(action.run_id, action.created_at),
             ),
-            "keys": _drop(
+            "keys": drop(
                 self._keys.records,
                 lambda _, held: held[0].call_id in calls or (held[0].outcome is not None and held[1] < cutoff),
             ),
-            "cancels": _drop(self._cancels.wishes, lambda _, at: at < cutoff),
-            "artifacts": _drop(
+            "cancels": drop(self._cancels.wishes, lambda _, at: at < cutoff),
+            "artifacts": drop(
                 self._artifacts.refs, lambda _, ref: ref.created_at < cutoff and ref.run_id not in unsettled
             ),
         }
@@ -93,7 +93,7 @@ class MemoryPruner:
         refs = sorted(self._artifacts.refs.values(), key=lambda ref: ref.created_at)
         spared = {ref.id for ref in refs if ref.run_id in unsettled}
         gone = set(over_quota(_weighed(refs), spared=spared, max_bytes=max_bytes))
-        return _drop(self._artifacts.refs, lambda id_, _: id_ in gone)
+        return drop(self._artifacts.refs, lambda id_, _: id_ in gone)
 
     def _unsettled_runs(self) -> set[str]:
         return {action.run_id for action in self._pending.actions.values() if action.status in ("open", "claimed")}
@@ -103,7 +103,7 @@ def _weighed(refs: Iterable[ArtifactRef]) -> Iterable[Weighed]:
     return (Weighed(ref.id, ref.sha256, ref.size) for ref in refs)
 
 
-def _drop(items: dict[K, V], condition: Callable[[K, V], bool]) -> int:
+def drop(items: dict[K, V], condition: Callable[[K, V], bool]) -> int:
     """Remove from a dict; how many went."""
     doomed = [key for key, value in items.items() if condition(key, value)]
     for key in doomed:

@@ -88,9 +88,10 @@ class Pruner:
         known = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
         stray = sorted(names - known)
         steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
-        return sum([await self._writer.submit(partial(self._delete_unnamed, names=step)) for step in steps])
+        return sum([await self._writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
 
-    def _delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
+    def delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
+        """Remove those of these files that no row names; how many there were."""
         named = "SELECT 1 FROM artifacts WHERE sha256 = ?"
         return sum(self._files.delete(name) for name in names if not db.execute(named, (name,)).fetchone())
 

@@ -19,6 +19,15 @@ class RowSealer:
         """The value, sealed; StoreError when it is not JSON."""
         return self._sealer.seal(to_json(value, row[0]), row=_name(row))
 
+    def mark(self) -> bytes:
+        """How all that is sealed now begins."""
+        return self._sealer.mark()
+
+    def reseal(self, sealed: bytes, *row: str) -> bytes:
+        """The same value, sealed with the newest key."""
+        name = _name(row)
+        return self._sealer.seal(self._sealer.open(sealed, row=name), row=name)
+
     def open(self, sealed: bytes, *row: str) -> Any:
         """The value that was sealed for this row."""
         return json.loads(self._sealer.open(sealed, row=_name(row)))

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
     ArtifactStore,
     CancelStore,
@@ -19,20 +20,24 @@ from toolpost.contracts.storage import (
     Retention,
     Sealer,
 )
+from toolpost.contracts.tokens import TokenRows
 from toolpost.stores.appender import EventAppender
 from toolpost.stores.artifacts import SQLiteArtifactStore
 from toolpost.stores.cancels import SQLiteCancelStore
 from toolpost.stores.contents import ContentFiles
 from toolpost.stores.database import open_writable
 from toolpost.stores.events import SQLiteEventLog
+from toolpost.stores.forgetting import Forgetter
 from toolpost.stores.journal import SQLiteJournal
 from toolpost.stores.keys import SQLiteKeyStore
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import SQLitePendingStore
 from toolpost.stores.pruning import Pruner
 from toolpost.stores.reader import Reader
+from toolpost.stores.resealing import Resealer
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.state import SealedStateStore, SQLiteShelf
+from toolpost.stores.tokens import SQLiteTokenRows
 from toolpost.stores.transactions import Transactor
 from toolpost.stores.writer import Writer
 
@@ -67,10 +72,19 @@ def open_sqlite_store(
     reader = Reader(path, busy_s=busy_s)
     files = ContentFiles(data_dir / ARTIFACTS)
     pruner = Pruner(writer, reader, appender=appender, files=files)
+    forgetter = Forgetter(writer, appender=appender, pruner=pruner, liveness=liveness)
     log = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
     sealed = RowSealer(sealer)
     return SQLiteStore(
-        writer, reader, log=log, pruner=pruner, files=files, sealer=sealed, liveness=liveness, clock=clock
+        writer,
+        reader,
+        log=log,
+        pruner=pruner,
+        forgetter=forgetter,
+        files=files,
+        sealer=sealed,
+        liveness=liveness,
+        clock=clock,
     )
 
 
@@ -84,6 +98,7 @@ class SQLiteStore:
         *,
         log: SQLiteEventLog,
         pruner: Pruner,
+        forgetter: Forgetter,
         files: ContentFiles,
         sealer: RowSealer,
         liveness: Liveness,
@@ -92,6 +107,8 @@ class SQLiteStore:
         self._writer = writer
         self._reader = reader
         self._pruner = pruner
+        self._forgetter = forgetter
+        self._resealer = Resealer(writer, reader, sealer)
         self._liveness = liveness
         self.events: EventLog = log
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=sealer, liveness=liveness)
@@ -99,6 +116,7 @@ class SQLiteStore:
         self.keys: KeyStore = SQLiteKeyStore(writer, sealer=sealer, liveness=liveness, clock=clock)
         self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)
+        self.tokens: TokenRows = SQLiteTokenRows(writer, reader, sealer=sealer, liveness=liveness, clock=clock)
         self.state = SealedStateStore(SQLiteShelf(writer, reader), sealer)
 
     @property
@@ -108,6 +126,12 @@ class SQLiteStore:
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         return await self._pruner.prune(retention, now=now)
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        return await self._forgetter.forget(principal)
+
+    async def reseal(self) -> dict[str, int]:
+        return await self._resealer.reseal()
 
     async def close(self) -> None:
         """Write what waits and let go; StoreError says what could not be written."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, fields
 from hashlib import sha256
 from typing import Any, Protocol
@@ -95,6 +95,10 @@ class MemoryShelf:
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         return sorted(self._documents.get((kind, key), {}).items())
+
+    def remove(self, kinds: Collection[str], keys: Iterable[str]) -> int:
+        """Forget the documents of these kinds under these keys; how many there were."""
+        return sum(len(self._documents.pop((kind, key), {})) for key in keys for kind in kinds)
 
 
 def _event(data: dict[str, Any]) -> StoredEvent:

@@ -1,0 +1,265 @@
+"""Consent in a browser (OAuth 2.1): the request, what the browser brings back, and the code for tokens."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from toolpost.auth.oauth.client import Client
+from toolpost.auth.oauth.dpop import DpopKey
+from toolpost.auth.oauth.endpoint import ask_tokens
+from toolpost.auth.oauth.metadata import ServerMetadata
+from toolpost.auth.oauth.refusals import presentable
+from toolpost.auth.oauth.trust import is_loopback
+from toolpost.auth.secret import Secret
+from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.wire.guard import parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.auth.oauth.flow import Clock, Flow
+    from toolpost.auth.oauth.metadata import ResourceMetadata
+    from toolpost.auth.oauth.tokens import TokenSet
+
+TRANSACTION_TTL_S = 600.0
+OFFLINE = "offline_access"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Whom a sign-in is for, and where the browser comes back to.
+
+    `browser` is the `browser_binding` of what the starting browser holds; empty where the caller binds otherwise.
+    """
+
+    redirect_uri: str
+    tenant: str = ""
+    user: str = ""
+    browser: str = field(default="", repr=False)
+    provider: str = ""
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """One sign-in under way: all that is needed to finish it, in any process, once."""
+
+    state: str = field(repr=False)
+    verifier: Secret
+    server: ServerMetadata
+    client: Client
+    caller: Caller
+    created: float
+    expires: float
+    resource: str | None = None
+    scopes: tuple[str, ...] = ()
+    dpop_key: Secret | None = None
+
+    @property
+    def issuer(self) -> str:
+        """Whom the code must come from."""
+        return self.server.issuer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationRequest:
+    """The URL for the person's browser, which holds the state, and the transaction to keep until it comes back."""
+
+    url: str = field(repr=False)
+    transaction: Transaction
+
+
+def begin_authorization(
+    server: ServerMetadata,
+    client: Client,
+    caller: Caller,
+    *,
+    resource: str | None = None,
+    scopes: tuple[str, ...] = (),
+    dpop_key: DpopKey | None = None,
+    ttl_s: float = TRANSACTION_TTL_S,
+    clock: Clock = time.time,
+) -> AuthorizationRequest:
+    """Start a sign-in; a server that does not offer PKCE with S256 is refused."""
+    endpoint = _endpoint(server)
+    _check_redirect(caller.redirect_uri)
+    if client.issuer not in {None, server.issuer}:
+        raise ToolAuthError(f"The client {client.id!r} belongs to {client.issuer!r}, not to {server.issuer!r}.")
+    now = clock()
+    transaction = Transaction(
+        state=secrets.token_urlsafe(32),
+        verifier=Secret(secrets.token_urlsafe(48)),
+        server=server,
+        client=client,
+        caller=caller,
+        created=now,
+        expires=now + ttl_s,
+        resource=resource,
+        scopes=scopes,
+        dpop_key=dpop_key.private if dpop_key else None,
+    )
+    return AuthorizationRequest(url=_with_query(endpoint, _parameters(transaction)), transaction=transaction)
+
+
+def read_callback(
+    transaction: Transaction, parameters: Mapping[str, str], *, browser: str = "", clock: Clock = time.time
+) -> str:
+    """The code that the browser brought back, once everything about it is as it must be.
+
+    The issuer is compared before anything else that the answer says is believed (RFC 9207 section 2.4).
+    """
+    if not hmac.compare_digest(transaction.state.encode(), parameters.get("state", "").encode()):
+        raise ToolAuthError("Invalid or expired OAuth state", code="oauth_state")
+    if clock() >= transaction.expires:
+        raise ToolAuthError("OAuth request expired. Start the sign-in again.", code="oauth_expired")
+    bound = transaction.caller.browser
+    if bound and not hmac.compare_digest(bound.encode(), browser.encode()):
+        message = "The sign-in was started in another browser. Open the link again in this one."
+        raise ToolAuthError(message, code="oauth_browser")
+    _check_issuer(transaction.server, parameters.get("iss"))
+    if "error" in parameters:
+        raise _denial(parameters)
+    code = parameters.get("code", "")
+    if not code:
+        raise ToolAuthError("The authorization server sent the browser back without a code.", code="oauth_callback")
+    return code
+
+
+def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.time) -> Flow[TokenSet]:
+    """Redeem a code; a code serves once, so nothing is repeated."""
+    form = (
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("redirect_uri", transaction.caller.redirect_uri),
+        ("code_verifier", transaction.verifier.reveal()),
+    )
+    return ask_tokens(
+        transaction.server,
+        transaction.client,
+        form,
+        clock=clock,
+        resource=transaction.resource,
+        scopes=transaction.scopes,
+        dpop_key=DpopKey(transaction.dpop_key) if transaction.dpop_key else None,
+    )
+
+
+def finish_authorization(
+    transaction: Transaction, parameters: Mapping[str, str], *, browser: str = "", clock: Clock = time.time
+) -> Flow[TokenSet]:
+    """Check what the browser brought back and redeem its code."""
+    code = read_callback(transaction, parameters, browser=browser, clock=clock)
+    return (yield from exchange_code(transaction, code, clock=clock))
+
+
+def callback_parameters(query: str) -> dict[str, str]:
+    """The parameters of a callback, from its query or its whole URL; one that stands there twice is refused."""
+    pairs = parse_qsl(query.partition("?")[2] or query, keep_blank_values=True, max_num_fields=50)
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ToolAuthError("The callback names a parameter twice.", code="oauth_callback")
+    return found
+
+
+def browser_binding(held: str) -> str:
+    """What to keep of a browser's cookie: enough to know it again, not enough to make it."""
+    return hashlib.sha256(held.encode()).hexdigest() if held else ""
+
+
+def select_scopes(
+    *,
+    challenged: tuple[str, ...] | None = None,
+    wished: tuple[str, ...] = (),
+    resource: ResourceMetadata | None = None,
+    server: ServerMetadata | None = None,
+    earlier: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """The scopes to ask for: those challenged, else those that an operator wishes, else all that the resource names.
+
+    Those of an `earlier` grant stay, so that nothing is lost by asking again. A refresh token is asked for where the
+    server has a scope for that, but never alone: an empty list means the server's own choice.
+    """
+    supported = resource.scopes_supported if resource is not None else None
+    chosen = challenged if challenged is not None else wished or supported or ()
+    asked = dict.fromkeys(scope for scope in (*earlier, *chosen) if scope != OFFLINE)
+    if OFFLINE in chosen or (asked and server is not None and OFFLINE in (server.scopes_supported or ())):
+        asked[OFFLINE] = None
+    return tuple(asked)
+
+
+def _endpoint(server: ServerMetadata) -> str:
+    if server.authorization_endpoint is None:
+        message = (
+            f"The authorization server {server.issuer!r} has no authorization_endpoint, so nobody can consent there."
+        )
+        raise ToolAuthError(message, code="oauth_metadata")
+    if "S256" not in server.code_challenge_methods:
+        raise ToolAuthError(
+            f"The authorization server {server.issuer!r} does not offer PKCE with S256, "
+            "without which a code can be stolen on its way. Its operator must enable it.",
+            code="oauth_no_pkce",
+        )
+    parse_target(server.authorization_endpoint)
+    return server.authorization_endpoint
+
+
+def _check_redirect(uri: str) -> None:
+    """MCP, communication security: back to this machine, or over TLS."""
+    if parse_target(uri).scheme != "https" and not is_loopback(uri):
+        raise ConfigError("A redirect URI must be https, or on this machine.")
+
+
+def _parameters(transaction: Transaction) -> dict[str, str]:
+    digest = hashlib.sha256(transaction.verifier.reveal().encode()).digest()
+    found = {
+        "response_type": "code",
+        "client_id": transaction.client.id,
+        "redirect_uri": transaction.caller.redirect_uri,
+        "state": transaction.state,
+        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
+    if transaction.scopes:
+        found["scope"] = " ".join(transaction.scopes)
+    if transaction.resource:
+        found["resource"] = transaction.resource
+    if OFFLINE in transaction.scopes:  # OpenID Core section 11: without the question there is no refresh token
+        found["prompt"] = "consent"
+    if transaction.dpop_key:
+        found["dpop_jkt"] = DpopKey(transaction.dpop_key).thumbprint
+    return found
+
+
+def _with_query(url: str, parameters: dict[str, str]) -> str:
+    """The endpoint may have a query of its own, but has no say in what is ours."""
+    parts = urlsplit(url)
+    kept = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
+    return urlunsplit(parts._replace(query=urlencode([*kept, *parameters.items()]), fragment=""))
+
+
+def _check_issuer(server: ServerMetadata, told: str | None) -> None:
+    if told is None and not server.iss_parameter:
+        return
+    if told is not None and not server.issuer_known:
+        return
+    if told != server.issuer:
+        raise ToolAuthError(
+            f"The answer does not come from {server.issuer!r}, where the sign-in was started. It is not used: "
+            "another server may have put itself in between.",
+            code="oauth_issuer_mismatch",
+        )
+
+
+def _denial(parameters: Mapping[str, str]) -> ToolAuthError:
+    error = presentable(parameters["error"])
+    told = presentable(parameters.get("error_description", "")) or error
+    if error == "access_denied":
+        return ToolAuthError(f"The sign-in was declined: {told}. Nothing was connected.", code="oauth_denied")
+    return ToolAuthError(f"OAuth error: {told}", code="oauth_refused")

@@ -1,0 +1,238 @@
+"""From a refused request to tokens: what a 401 or 403 of a protected server leads to, in the order of MCP."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
+
+from toolpost.auth.oauth.authorization import begin_authorization, finish_authorization, select_scopes
+from toolpost.auth.oauth.dpop import ALGORITHM, DpopKey
+from toolpost.auth.oauth.driver import run_flow
+from toolpost.auth.oauth.grants import IdentityProvider, client_credentials, enterprise_tokens, jwt_bearer
+from toolpost.auth.oauth.metadata import (
+    discover_server,
+    find_resource,
+    find_server,
+    legacy_server,
+    origin_of,
+    resource_of,
+)
+from toolpost.auth.oauth.registration import ClientProfile, obtain_client
+from toolpost.auth.oauth.trust import Trust
+from toolpost.contracts.errors import ToolAuthError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from toolpost.auth.oauth.authorization import Caller, Transaction
+    from toolpost.auth.oauth.challenge import Demand
+    from toolpost.auth.oauth.client import Client
+    from toolpost.auth.oauth.flow import Clock, Flow
+    from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata
+    from toolpost.auth.oauth.tokens import TokenSet
+    from toolpost.auth.secret import Secret
+    from toolpost.wire.client import HttpClient
+
+    Visit = Callable[[str], Awaitable[Mapping[str, str]]]
+
+_ANYBODY = Trust()
+_NOBODY_KNOWN: Mapping[str, Client] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assertion:
+    """A signed statement by which a workload shows who it is."""
+
+    token: Secret
+
+
+Grant: TypeAlias = Literal["code", "client"] | Assertion | IdentityProvider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignIn:
+    """How this program signs in to one protected server; all of it was written by an operator.
+
+    `grant` is `code` for a person's consent, `client` for the program itself. `registered` is a client that the
+    authorization server knows already. With `legacy` a server without any metadata is believed to be one of MCP's
+    revision 2025-03-26. `server` takes the place of discovery.
+    """
+
+    url: str
+    profile: ClientProfile = field(default_factory=ClientProfile)
+    trust: Trust = _ANYBODY
+    grant: Grant = "code"
+    registered: Client | None = None
+    issuer: str | None = None
+    server: ServerMetadata | None = None
+    scopes: tuple[str, ...] = ()
+    legacy: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """Who guards a server, and what its tokens are for."""
+
+    server: ServerMetadata
+    resource: str
+    metadata: ResourceMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """Tokens; the client is to be kept for its issuer."""
+
+    tokens: TokenSet
+    client: Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """A person must say yes at the URL; keep the transaction, and the client for its issuer, until then."""
+
+    url: str = field(repr=False)
+    transaction: Transaction
+    client: Client
+
+
+def discover(plan: SignIn, demand: Demand, *, known: Mapping[str, Client] = _NOBODY_KNOWN) -> Flow[Discovered]:
+    """Find the authorization server of a protected one; of several, one that knows us."""
+    resource = yield from find_resource(plan.url, trust=plan.trust, metadata_url=demand.resource_metadata)
+    name = resource_of(plan.url) if resource is None else resource.resource
+    if plan.server is not None:
+        return Discovered(server=plan.server, resource=name, metadata=resource)
+    if resource is None:
+        server = yield from _unannounced(plan)
+        return Discovered(server=server, resource=name)
+    issuer = _choice(plan, resource, known)
+    documents = () if plan.issuer else resource.documents
+    server = yield from discover_server(issuer, trust=plan.trust, documents=documents)
+    return Discovered(server=server, resource=name, metadata=resource)
+
+
+def sign_in(
+    plan: SignIn,
+    demand: Demand,
+    caller: Caller,
+    *,
+    tokens: TokenSet | None = None,
+    clients: Mapping[str, Client] = _NOBODY_KNOWN,
+    clock: Clock = time.time,
+) -> Flow[Granted | Consent]:
+    """Meet a demand: tokens at once where no person is needed, else the question for one.
+
+    `tokens` are those that were refused; `clients` are those of earlier registrations, by issuer.
+    """
+    earlier = _earlier(demand, tokens)
+    found = yield from discover(plan, demand, known=clients)
+    server = found.server
+    client = yield from obtain_client(
+        server, plan.profile, registered=plan.registered, known=clients.get(server.issuer), clock=clock
+    )
+    scopes = select_scopes(
+        challenged=demand.scopes,
+        wished=plan.scopes,
+        resource=found.metadata,
+        server=server if plan.grant == "code" else None,
+        earlier=earlier,
+    )
+    key = _dpop_key(found, demand, tokens)
+    if plan.grant != "code":
+        granted = yield from _unattended(plan.grant, found, client, scopes, key, clock)
+        return Granted(tokens=granted, client=client)
+    request = begin_authorization(
+        server, client, caller, resource=found.resource, scopes=scopes, dpop_key=key, clock=clock
+    )
+    return Consent(url=request.url, transaction=request.transaction, client=client)
+
+
+async def authorize(step: Granted | Consent, *, client: HttpClient, visit: Visit, clock: Clock = time.time) -> Granted:
+    """The rest of the way in one go: `visit` opens a URL in a browser and brings the parameters of the callback."""
+    if isinstance(step, Granted):
+        return step
+    parameters = await visit(step.url)
+    browser = step.transaction.caller.browser
+    finished = finish_authorization(step.transaction, parameters, browser=browser, clock=clock)
+    return Granted(tokens=await run_flow(finished, client), client=step.client)
+
+
+def _unannounced(plan: SignIn) -> Flow[ServerMetadata]:
+    """A server without a document of its own: an operator's issuer, or the server itself as in 2025-03-26."""
+    if plan.issuer is not None:
+        return (yield from discover_server(plan.issuer, trust=plan.trust))
+    origin = origin_of(plan.url)
+    found = yield from find_server(origin, trust=plan.trust)
+    if found is not None:
+        return found
+    if plan.legacy:
+        return legacy_server(plan.url)
+    raise ToolAuthError(
+        f"{origin!r} asks for a sign-in but does not say where (RFC 9728). "
+        "Write the issuer of its tokens, or a token, into the source's auth_config.",
+        code="oauth_metadata",
+    )
+
+
+def _choice(plan: SignIn, resource: ResourceMetadata, known: Mapping[str, Client]) -> str:
+    offered = resource.authorization_servers
+    if plan.issuer is None:
+        registered = plan.registered.issuer if plan.registered else None
+        return next((issuer for issuer in offered if issuer == registered or issuer in known), offered[0])
+    if plan.issuer not in offered:
+        raise ToolAuthError(
+            f"The server takes tokens from {', '.join(map(repr, offered[:3]))}, but the configuration names "
+            f"{plan.issuer!r}. If the change is right, change the configuration.",
+            code="oauth_issuer_changed",
+        )
+    return plan.issuer
+
+
+def _earlier(demand: Demand, tokens: TokenSet | None) -> tuple[str, ...]:
+    """The scopes to keep asking for; what was asked for and not given will not be given the next time."""
+    if tokens is None:
+        return ()
+    if demand.wants_more_scopes and set(demand.scopes or ()) <= set(tokens.asked):
+        wanted = " ".join(demand.scopes or ()) or "more than it says"
+        raise ToolAuthError(
+            f"The server still refuses for lack of scope ({wanted}), which was asked for and not granted. "
+            "Somebody with more rights must sign in, or be given them.",
+            code="oauth_scope_refused",
+            status_code=403,
+        )
+    return tuple(dict.fromkeys((*tokens.asked, *tokens.scopes)))
+
+
+def _dpop_key(found: Discovered, demand: Demand, tokens: TokenSet | None) -> DpopKey | None:
+    """A key where the server wants bound tokens and its issuer can bind them; the old one, if there is one."""
+    required = (found.metadata is not None and found.metadata.dpop_required) or not demand.bearer
+    if not required and not demand.dpop:
+        return None
+    if ALGORITHM in found.server.dpop_algorithms:
+        return DpopKey(tokens.dpop_key) if tokens is not None and tokens.dpop_key else DpopKey.new()
+    if not required:
+        return None
+    message = (
+        f"The server wants tokens bound to a key (DPoP), but {found.server.issuer!r} does not bind them by {ALGORITHM}."
+    )
+    raise ToolAuthError(message, code="oauth_metadata")
+
+
+def _unattended(
+    grant: Literal["client"] | Assertion | IdentityProvider,
+    found: Discovered,
+    client: Client,
+    scopes: tuple[str, ...],
+    key: DpopKey | None,
+    clock: Clock,
+) -> Flow[TokenSet]:
+    server, resource = found.server, found.resource
+    match grant:
+        case "client":
+            return client_credentials(server, client, resource=resource, scopes=scopes, dpop_key=key, clock=clock)
+        case Assertion(token=token):
+            return jwt_bearer(server, client, token, resource=resource, scopes=scopes, dpop_key=key, clock=clock)
+        case IdentityProvider():
+            return enterprise_tokens(server, client, grant, resource=resource, scopes=scopes, dpop_key=key, clock=clock)
+        case _:
+            assert_never(grant)

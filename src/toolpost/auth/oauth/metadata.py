@@ -1,0 +1,244 @@
+"""Discovery: what a protected server (RFC 9728) and its authorization server (RFC 8414, OpenID) say of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+from toolpost.auth.oauth.flow import Ask, Flow, json_object
+from toolpost.auth.oauth.refusals import host_of, refusal_of
+from toolpost.contracts.errors import ToolAuthError
+from toolpost.schema.jsontypes import is_array
+from toolpost.wire.guard import DEFAULT_PORTS
+
+if TYPE_CHECKING:
+    from toolpost.auth.oauth.trust import Trust
+
+_MOST = 200
+_RESOURCE = "/.well-known/oauth-protected-resource"
+_OAUTH = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceMetadata:
+    """A protected server: its name for tokens, and who issues them. Lists are None where it did not say."""
+
+    resource: str
+    authorization_servers: tuple[str, ...]
+    scopes_supported: tuple[str, ...] | None = None
+    dpop_required: bool = False
+    documents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerMetadata:
+    """An authorization server; every endpoint has been judged.
+
+    `issuer_known` is False for one that an operator described without naming its issuer. `documents` led to the
+    endpoints: none where an operator wrote them.
+    """
+
+    issuer: str
+    token_endpoint: str
+    authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    device_authorization_endpoint: str | None = None
+    code_challenge_methods: tuple[str, ...] = ()
+    auth_methods: tuple[str, ...] | None = None
+    auth_signing_algorithms: tuple[str, ...] | None = None
+    grant_types: tuple[str, ...] | None = None
+    scopes_supported: tuple[str, ...] | None = None
+    dpop_algorithms: tuple[str, ...] = ()
+    iss_parameter: bool = False
+    client_documents: bool = False
+    issuer_known: bool = True
+    documents: tuple[str, ...] = ()
+
+
+def find_resource(server_url: str, *, trust: Trust, metadata_url: str | None = None) -> Flow[ResourceMetadata | None]:
+    """The document of the server at a URL that an operator wrote; None where it has none.
+
+    `metadata_url` is what the server's challenge named; without one, or with nothing there, the well-known places are
+    tried.
+    """
+    if metadata_url is not None:
+        trust.check(metadata_url, name="resource_metadata", documents=(server_url,))
+        found = yield from _first((metadata_url,), (server_url,))
+        if found is not None:
+            return _resource(found[1], server_url, _chain((server_url,), metadata_url))
+    found = yield from _first(resource_urls(server_url), ())
+    return None if found is None else _resource(found[1], server_url, (found[0],))
+
+
+def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata | None]:
+    """The document of an issuer; None where it has none. Without `documents` an operator named the issuer."""
+    trust.check(issuer, name="the issuer", documents=documents)
+    if urlsplit(issuer).query:
+        raise ToolAuthError(f"The issuer at {host_of(issuer)!r} has a query, which no issuer has.", code=_CODE)
+    found = yield from _first(server_urls(issuer), documents)
+    if found is None:
+        return None
+    url, told = found
+    if told.get("issuer") != issuer:
+        raise ToolAuthError(
+            f"The metadata at {host_of(url)!r} speaks for another issuer than {issuer!r}, so it is not used. "
+            "The server, or whoever answers in its place, must name exactly that issuer.",
+            code="oauth_issuer_mismatch",
+        )
+    return _server(told, issuer, trust, _chain(documents, url))
+
+
+def discover_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata]:
+    """The document of an issuer that must have one."""
+    found = yield from find_server(issuer, trust=trust, documents=documents)
+    if found is None:
+        raise ToolAuthError(
+            f"The authorization server {issuer!r} publishes no metadata (RFC 8414 or OpenID). "
+            "Check the issuer, or write its endpoints into the configuration.",
+            code=_CODE,
+        )
+    return found
+
+
+def legacy_server(server_url: str) -> ServerMetadata:
+    """The endpoints that MCP's revision 2025-03-26 gives a server without any metadata, which must know PKCE."""
+    origin = origin_of(server_url)
+    return ServerMetadata(
+        issuer=origin,
+        token_endpoint=f"{origin}/token",
+        authorization_endpoint=f"{origin}/authorize",
+        registration_endpoint=f"{origin}/register",
+        code_challenge_methods=("S256",),
+        auth_methods=("none", "client_secret_basic", "client_secret_post"),
+    )
+
+
+def configured_server(
+    *, authorization_endpoint: str, token_endpoint: str, issuer: str | None = None, revocation_endpoint: str = ""
+) -> ServerMetadata:
+    """A server whose endpoints an operator wrote down, who thereby says that it takes PKCE."""
+    return ServerMetadata(
+        issuer=issuer or origin_of(authorization_endpoint),
+        issuer_known=issuer is not None,
+        token_endpoint=token_endpoint,
+        authorization_endpoint=authorization_endpoint,
+        revocation_endpoint=revocation_endpoint or None,
+        code_challenge_methods=("S256",),
+    )
+
+
+def resource_urls(server_url: str) -> tuple[str, ...]:
+    """Where the document of a protected server may lie: below its path first, then at the root."""
+    origin, path = origin_of(server_url), urlsplit(server_url).path.rstrip("/")
+    return tuple(dict.fromkeys((f"{origin}{_RESOURCE}{path}", f"{origin}{_RESOURCE}")))
+
+
+def server_urls(issuer: str) -> tuple[str, ...]:
+    """Where the document of an issuer may lie, in the order that MCP asks for."""
+    origin, path = origin_of(issuer), urlsplit(issuer).path.rstrip("/")
+    if not path:
+        return (f"{origin}{_OAUTH}", f"{origin}{_OPENID}")
+    return (f"{origin}{_OAUTH}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}")
+
+
+def resource_of(server_url: str) -> str:
+    """The name of a server that has no document (RFC 8707): its URL without query, fragment and an empty path."""
+    parts = urlsplit(server_url)
+    path = "" if parts.path == "/" else parts.path
+    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{path}"
+
+
+def origin_of(url: str) -> str:
+    """Scheme and authority."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+_CODE = "oauth_metadata"
+
+
+def _first(urls: tuple[str, ...], documents: tuple[str, ...]) -> Flow[tuple[str, dict[str, Any]] | None]:
+    """The first place that answers with a JSON object; a page for people is as good as nothing."""
+    for url in urls:
+        reply = yield Ask(method="GET", url=url, documents=documents)
+        if reply.status == 429 or reply.status >= 500:  # it may be there: another place must not speak for it
+            raise refusal_of(f"The metadata of {host_of(url)!r}", reply)
+        told = json_object(reply) if reply.status == 200 else None
+        if told is not None:
+            return url, told
+    return None
+
+
+def _chain(documents: tuple[str, ...], url: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*documents, url)))
+
+
+def _resource(told: dict[str, Any], server_url: str, documents: tuple[str, ...]) -> ResourceMetadata:
+    resource = told.get("resource")
+    if not isinstance(resource, str) or not _covers(resource, server_url):
+        raise ToolAuthError(
+            f"The document of {host_of(server_url)!r} speaks for another resource, so it is not used. "
+            "Its `resource` must be the URL of the server, or a path above it.",
+            code="oauth_resource_mismatch",
+        )
+    servers = _texts(told.get("authorization_servers")) or ()
+    if not servers:
+        raise ToolAuthError(f"The document of {host_of(server_url)!r} names no authorization server.", code=_CODE)
+    return ResourceMetadata(
+        resource=resource,
+        authorization_servers=servers,
+        scopes_supported=_texts(told.get("scopes_supported")),
+        dpop_required=told.get("dpop_bound_access_tokens_required") is True,
+        documents=documents,
+    )
+
+
+def _covers(resource: str, server_url: str) -> bool:
+    """Whether tokens for the resource are meant for the server: the same origin, and its path or one above it."""
+    try:
+        wider, narrower = urlsplit(resource), urlsplit(server_url)
+        same = _origin(wider) == _origin(narrower)
+    except ValueError:
+        return False
+    above, path = wider.path.rstrip("/"), narrower.path.rstrip("/")
+    return same and not wider.fragment and not wider.query and (path == above or path.startswith(f"{above}/"))
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme)
+
+
+def _server(told: dict[str, Any], issuer: str, trust: Trust, documents: tuple[str, ...]) -> ServerMetadata:
+    def endpoint(name: str) -> str | None:
+        return None if told.get(name) is None else trust.check(told[name], name=name, documents=documents)
+
+    token_endpoint = endpoint("token_endpoint")
+    if token_endpoint is None:
+        raise ToolAuthError(f"The metadata of {issuer!r} names no token_endpoint.", code=_CODE)
+    return ServerMetadata(
+        issuer=issuer,
+        token_endpoint=token_endpoint,
+        authorization_endpoint=endpoint("authorization_endpoint"),
+        registration_endpoint=endpoint("registration_endpoint"),
+        revocation_endpoint=endpoint("revocation_endpoint"),
+        device_authorization_endpoint=endpoint("device_authorization_endpoint"),
+        code_challenge_methods=_texts(told.get("code_challenge_methods_supported")) or (),
+        auth_methods=_texts(told.get("token_endpoint_auth_methods_supported")),
+        auth_signing_algorithms=_texts(told.get("token_endpoint_auth_signing_alg_values_supported")),
+        grant_types=_texts(told.get("grant_types_supported")),
+        scopes_supported=_texts(told.get("scopes_supported")),
+        dpop_algorithms=_texts(told.get("dpop_signing_alg_values_supported")) or (),
+        iss_parameter=told.get("authorization_response_iss_parameter_supported") is True,
+        client_documents=told.get("client_id_metadata_document_supported") is True,
+        documents=documents,
+    )
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    """The texts of a list; None where there is no list."""
+    if not is_array(value):
+        return None
+    return tuple(dict.fromkeys(text for text in value[:_MOST] if isinstance(text, str) and text))

@@ -1,0 +1,60 @@
+"""Transactions, clients and tokens as plain JSON, for stores that seal them, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from toolpost.auth.oauth.authorization import Transaction
+from toolpost.auth.oauth.client import Client
+from toolpost.auth.oauth.device import DeviceGrant
+from toolpost.auth.oauth.metadata import ServerMetadata
+from toolpost.auth.oauth.tokens import TokenSet
+from toolpost.auth.secret import Secret
+from toolpost.contracts.errors import StoreError
+from toolpost.schema.jsontypes import is_array, is_object
+
+Kept = Client | DeviceGrant | ServerMetadata | TokenSet | Transaction
+Record = TypeVar("Record", Client, DeviceGrant, ServerMetadata, TokenSet, Transaction)
+
+
+def packed(record: Kept) -> bytes:
+    """The record with its secrets in clear: seal it before it is kept."""
+    return json.dumps(_plain(record), separators=(",", ":")).encode()
+
+
+def unpacked(kind: type[Record], data: bytes) -> Record:
+    """The record again; what an older version did not write has its default, what a newer one added is left out."""
+    try:
+        found: Record = _whole(kind, json.loads(data))
+    except (ValueError, TypeError, KeyError):
+        # Their own texts could show what they could not read.
+        raise StoreError(f"A stored {kind.__name__} cannot be read; it was written by something else.") from None
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return value.reveal()
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return value
+
+
+def _whole(kind: type[Any], told: object) -> Any:
+    if not is_object(told):
+        raise TypeError(kind.__name__)
+    types = get_type_hints(kind)
+    return kind(**{name: _value(types[name], value) for name, value in told.items() if name in types})
+
+
+def _value(kind: Any, told: object) -> Any:
+    if told is None:
+        return None
+    inner = next((one for one in get_args(kind) or (kind,) if one is not type(None)), kind)
+    if inner is Secret:
+        return Secret(str(told))
+    if is_dataclass(inner) and isinstance(inner, type):
+        return _whole(inner, told)
+    return tuple(told) if is_array(told) else told

@@ -1,0 +1,125 @@
+"""A new access token without the person, and the end of a grant (RFC 6749 section 6, RFC 7009)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolpost.auth.oauth.dpop import DpopKey
+from toolpost.auth.oauth.endpoint import ask_endpoint
+from toolpost.auth.oauth.refusals import problem_of, refusal_of, secrets_in
+from toolpost.auth.oauth.tokens import TokenSet, TokenWish, read_tokens
+from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
+
+if TYPE_CHECKING:
+    from toolpost.auth.oauth.client import Client
+    from toolpost.auth.oauth.flow import Clock, Flow, Reply
+    from toolpost.auth.oauth.metadata import ServerMetadata
+    from toolpost.wire.headers import Pairs
+
+# GitHub and Slack have words of their own for it.
+_DEAD = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token"})
+
+
+class Refreshed(NamedTuple):
+    """New tokens; the old refresh token may be dead, so these must be kept before they are used."""
+
+    tokens: TokenSet
+
+
+class Revoked(NamedTuple):
+    """The grant is over. Only the person can give a new one."""
+
+    reason: str
+
+
+class Unknown(NamedTuple):
+    """The request may have been served, but its answer was lost, and with it perhaps the next refresh token.
+
+    The old one may be tried once more: if it was used up, the next outcome is Revoked.
+    """
+
+    reason: str
+
+
+RefreshOutcome = Refreshed | Revoked | Unknown
+
+
+def refresh(
+    server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: Clock = time.time
+) -> Flow[RefreshOutcome]:
+    """Renew tokens.
+
+    What is raised had no effect: nothing was sent, or the server refused for a reason that is not the grant's.
+    """
+    if tokens.refresh_token is None:
+        return Revoked("there is no refresh token")
+    if tokens.issuer != server.issuer or client.issuer not in {None, server.issuer}:
+        raise ToolAuthError(
+            f"The tokens belong to {tokens.issuer!r}, not to {server.issuer!r}.", code="oauth_issuer_changed"
+        )
+    form: Pairs = (("grant_type", "refresh_token"), ("refresh_token", tokens.refresh_token.reveal()))
+    if tokens.resource:
+        form = (*form, ("resource", tokens.resource))
+    wish = _wish(server, client, tokens, form, clock())
+    try:
+        reply = yield from ask_endpoint(
+            server.token_endpoint, server, client, form, clock=clock, dpop_key=wish.dpop_key
+        )
+    except (ToolConnectionError, ToolTimeoutError, ToolClientError) as lost:
+        if isinstance(lost, ToolConnectionError) and not lost.sent:
+            raise
+        return Unknown(str(lost))
+    return _outcome(reply, wish, tokens)
+
+
+def revoke(server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: Clock = time.time) -> Flow[bool]:
+    """Tell the server that a grant is over; False where it did not say that it heard.
+
+    The refresh token goes first: where it dies, the access token should die with it.
+    """
+    if server.revocation_endpoint is None:
+        return False
+    heard = True
+    held = (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token))
+    for hint, token in held:
+        if token is None:
+            continue
+        form = (("token", token.reveal()), ("token_type_hint", hint))
+        reply = yield from ask_endpoint(server.revocation_endpoint, server, client, form, clock=clock)
+        # A server need not be able to revoke access tokens, which end by themselves.
+        given_up = hint == "access_token" and problem_of(reply).code == "unsupported_token_type"
+        heard = heard and (reply.status == 200 or given_up)
+    return heard
+
+
+def _wish(server: ServerMetadata, client: Client, tokens: TokenSet, form: Pairs, began: float) -> TokenWish:
+    return TokenWish(
+        issuer=server.issuer,
+        client_id=client.id,
+        resource=tokens.resource,
+        scopes=tokens.scopes,
+        dpop_key=DpopKey(tokens.dpop_key) if tokens.dpop_key else None,
+        began=began,
+        secrets=(*secrets_in(form), *([client.secret.reveal()] if client.secret else [])),
+    )
+
+
+def _outcome(reply: Reply, wish: TokenWish, old: TokenSet) -> RefreshOutcome:
+    problem = problem_of(reply, secrets=wish.secrets)
+    if problem.code in _DEAD:
+        return Revoked(problem.told)
+    if reply.status == 429 or 400 <= reply.status < 500 or problem.code:
+        raise refusal_of(wish.subject, reply, secrets=wish.secrets)
+    try:
+        new = read_tokens(reply, wish)
+    except ToolError as unreadable:
+        return Unknown(str(unreadable))
+    kept = replace(
+        new,
+        refresh_token=new.refresh_token or old.refresh_token,
+        id_token=new.id_token or old.id_token,
+        asked=old.asked,
+    )
+    return Refreshed(kept)

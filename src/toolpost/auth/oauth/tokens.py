@@ -1,0 +1,151 @@
+"""Tokens as an authorization server gives them, read with every mistake that servers make."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from toolpost.auth.oauth.dpop import DpopKey
+from toolpost.auth.oauth.flow import json_object
+from toolpost.auth.oauth.refusals import presentable, problem_of, refusal_of
+from toolpost.auth.secret import Secret, revealed
+from toolpost.contracts.errors import ToolAuthError
+
+if TYPE_CHECKING:
+    from toolpost.auth.oauth.flow import Clock, Reply
+
+TokenType = Literal["Bearer", "DPoP"]
+
+_SKEW_S = 30.0
+_SKEW_SHARE = 0.1
+_LONGEST_LIFE_S = 10 * 365 * 86400.0
+_SENDABLE = re.compile(r"[!-~]{1,65536}")
+# Slack writes whom a token is for where its type belongs.
+_BEARERS = frozenset({"", "bearer", "bot", "user"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSet:
+    """What one grant brought, for one resource at one issuer.
+
+    `scopes` are those granted, `asked` those requested. A DPoP token is of no use without its `dpop_key`.
+    """
+
+    access_token: Secret
+    token_type: TokenType = "Bearer"  # noqa: S105 - a word of RFC 6749
+    refresh_token: Secret | None = None
+    id_token: Secret | None = None
+    scopes: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    expires_at: float | None = None
+    received_at: float = 0.0
+    issuer: str = ""
+    client_id: str = ""
+    resource: str | None = None
+    dpop_key: Secret | None = None
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether it will be good for a while yet; clocks differ, so its last moments are not used."""
+        if self.expires_at is None:
+            return True
+        life = self.expires_at - self.received_at
+        return now < self.expires_at - min(_SKEW_S, life * _SKEW_SHARE)
+
+    @property
+    def secrets(self) -> set[str]:
+        """Everything of it that must not be told."""
+        held = (self.access_token, self.refresh_token, self.id_token, self.dpop_key)
+        return revealed(secret for secret in held if secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenWish:
+    """What was asked of a token endpoint, as far as the answer must be read with it."""
+
+    issuer: str
+    client_id: str
+    resource: str | None = None
+    scopes: tuple[str, ...] = ()
+    dpop_key: DpopKey | None = None
+    began: float = 0.0
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def subject(self) -> str:
+        """How an error names the endpoint."""
+        return f"The token endpoint of {self.issuer!r}"
+
+
+def read_tokens(reply: Reply, wish: TokenWish) -> TokenSet:
+    """The tokens of an answer; a ToolAuthError says what is in their place."""
+    told = json_object(reply)
+    if reply.status not in {200, 201} or told is None or problem_of(reply).code:
+        raise refusal_of(wish.subject, reply, secrets=wish.secrets)
+    token_type = _type(told, wish)
+    scope = told.get("scope")
+    return TokenSet(
+        access_token=_token(told, wish),
+        token_type=token_type,
+        refresh_token=_optional(told, "refresh_token"),
+        id_token=_optional(told, "id_token"),
+        scopes=tuple(dict.fromkeys(scope.split())) if isinstance(scope, str) else wish.scopes,
+        asked=wish.scopes,
+        expires_at=_end(told.get("expires_in"), wish.began),
+        received_at=wish.began,
+        issuer=wish.issuer,
+        client_id=wish.client_id,
+        resource=wish.resource,
+        dpop_key=wish.dpop_key.private if token_type == "DPoP" and wish.dpop_key else None,  # noqa: S105 - as above
+    )
+
+
+def request_headers(
+    tokens: TokenSet, method: str, url: str, *, nonce: str = "", clock: Clock = time.time
+) -> dict[str, str]:
+    """What one request to the protected server travels with: the token, and a fresh proof where a key is bound."""
+    token = tokens.access_token.reveal()
+    headers = {"Authorization": f"{tokens.token_type} {token}"}
+    if tokens.dpop_key is not None:
+        key = DpopKey(tokens.dpop_key)
+        headers["DPoP"] = key.proof(method, url, now=clock(), access_token=token, nonce=nonce)
+    return headers
+
+
+def _token(told: dict[str, Any], wish: TokenWish) -> Secret:
+    value = told.get("access_token")
+    if not isinstance(value, str) or not value:
+        raise ToolAuthError(f"{wish.subject} answered without an access_token.", code="oauth_response")
+    if not _SENDABLE.fullmatch(value):
+        raise ToolAuthError(f"{wish.subject} answered with a token that no header can carry.", code="oauth_response")
+    return Secret(value)
+
+
+def _type(told: dict[str, Any], wish: TokenWish) -> TokenType:
+    """RFC 6749 section 7.1: a token of a type that is not understood must not be used."""
+    written = told.get("token_type", "")
+    kind = written.lower() if isinstance(written, str) else "?"
+    if kind in _BEARERS:
+        return "Bearer"
+    if kind == "dpop" and wish.dpop_key is not None:
+        return "DPoP"
+    named = presentable(str(written))
+    raise ToolAuthError(f"{wish.subject} gave a token of type {named!r}, which cannot be used.", code="oauth_response")
+
+
+def _optional(told: dict[str, Any], name: str) -> Secret | None:
+    value = told.get(name)
+    return Secret(value) if isinstance(value, str) and value else None
+
+
+def _end(value: object, began: float) -> float | None:
+    """When a token ends by our own clock; numbers come as texts too, and anything else says nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        life = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return began + min(max(life, 0.0), _LONGEST_LIFE_S) if math.isfinite(life) else None

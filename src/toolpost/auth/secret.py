@@ -1,0 +1,176 @@
+"""Secrets as values that do not tell themselves, and the places they come from."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NoReturn, final
+
+from toolpost.contracts.errors import ConfigError
+
+_LARGEST_FILE = 64 * 1024
+_VARIABLE = re.compile(r"(?:env:(?P<name>.+)|\$\{(?P<braced>[^}]+)\})", re.DOTALL)
+
+
+@final
+class Secret:
+    """A text that only `reveal` gives: it refuses str, format, JSON and pickle, and its repr shows nothing.
+
+    Compared in constant time, and only with its like. A copy is the same object.
+    """
+
+    __slots__ = ("_value",)
+    _value: str
+
+    def __init__(self, value: str) -> None:
+        object.__setattr__(self, "_value", value)
+
+    def reveal(self) -> str:
+        """The text itself, for the one place that needs it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret()"
+
+    def __str__(self) -> NoReturn:
+        raise TypeError("a secret has no text; call reveal() where it is sent, and nowhere else")
+
+    def __format__(self, spec: str) -> NoReturn:
+        raise TypeError("a secret has no text; call reveal() where it is sent, and nowhere else")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a secret cannot be pickled; keep it in the vault")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a secret cannot be changed; make another")
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(_raw(self._value), _raw(other._value))
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def revealed(secrets: Iterable[Secret]) -> set[str]:
+    """The texts of some secrets, for whoever takes them out of what is told."""
+    return {secret.reveal() for secret in secrets if secret}
+
+
+def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, allow_plain: bool = False) -> Secret:
+    """The secret that a reference leads to; ConfigError says why there is none and what to do.
+
+    `env:NAME` or `${NAME}`, `file:PATH` (a file that only its owner can read) or
+    `keyring:SERVICE/NAME`. Anything else would be the secret itself and is refused
+    unless `allow_plain`; the error does not repeat it.
+    """
+    if found := _VARIABLE.fullmatch(reference):
+        return _from_environment(found["name"] or found["braced"], os.environ if environ is None else environ)
+    kind, _, rest = reference.partition(":")
+    if kind == "file":
+        return Secret(private_text(Path(rest).expanduser()))
+    if kind == "keyring":
+        return _from_keyring(rest)
+    if not allow_plain:
+        raise ConfigError(
+            "a secret stands in clear where a reference to one belongs; write env:NAME, file:PATH or "
+            "keyring:SERVICE/NAME instead",
+            code="secret_in_clear",
+        )
+    return Secret(reference)
+
+
+def private_text(path: Path) -> str:
+    """What a file holds that only its owner, us, can read; a newline at its end is not part of it."""
+    try:
+        # Not blocking, because a named pipe would never open.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            _refuse_shared(path, os.fstat(descriptor))
+            raw = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"the secret file {path} cannot be read: {error.strerror}", code="secret_missing") from error
+    text = _decoded(raw).rstrip("\r\n")
+    if not text or len(raw) > _LARGEST_FILE:
+        found = f"larger than {_LARGEST_FILE} bytes" if text else "empty or not text in UTF-8"
+        raise ConfigError(f"the secret file {path} is {found}; put the secret alone into it", code="secret_unreadable")
+    return text
+
+
+def _decoded(raw: bytes) -> str:
+    """The text, or nothing: the error of a failed decoding would hold the secret."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _refuse_shared(path: Path, status: os.stat_result) -> None:
+    """Asked of the open file, so that it cannot be exchanged between the question and the reading."""
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"the secret file {path} is not a regular file", code="secret_unreadable")
+    if os.name != "posix":
+        return
+    if status.st_uid != os.geteuid():
+        said = f"the secret file {path} belongs to another user; run: chown {os.geteuid()} {path}"
+        raise ConfigError(said, code="secret_exposed")
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise ConfigError(f"the secret file {path} can be read by others; run: chmod 600 {path}", code="secret_exposed")
+
+
+def _from_environment(name: str, environ: Mapping[str, str]) -> Secret:
+    value = environ.get(name)
+    if not value:
+        said = "is not set" if value is None else "is empty"
+        raise ConfigError(f"the environment variable {name!r} {said}; put the secret into it", code="secret_missing")
+    return Secret(value)
+
+
+def _from_keyring(place: str) -> Secret:
+    service, _, name = place.rpartition("/")
+    if not service or not name:
+        said = f"'keyring:{place}' is not of the form keyring:SERVICE/NAME"
+        raise ConfigError(said, code="secret_missing")
+    value = keyring_text(service, name)
+    if not value:
+        said = f"the keyring has no {name!r} for {service!r}; run: keyring set {service} {name}"
+        raise ConfigError(said, code="secret_missing")
+    return Secret(value)
+
+
+def keyring_text(service: str, name: str) -> str | None:
+    """What the keyring of the operating system has under a name."""
+    try:
+        import keyring  # noqa: PLC0415 - optional, and slow to load
+        import keyring.errors  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise no_keyring(error) from error
+    try:
+        return keyring.get_password(service, name)
+    except keyring.errors.KeyringError as error:
+        said = f"the keyring cannot be read for {service!r}: {type(error).__name__}; unlock it, or use file:PATH"
+        raise ConfigError(said, code="keyring_unavailable") from error
+
+
+def no_keyring(error: ImportError) -> ConfigError:
+    """What to say where the package that speaks to keyrings is missing."""
+    said = "secrets from the keyring need the package keyring; run: pip install 'toolpost[keyring]'"
+    return ConfigError(said, code="missing_extra", cause=error)

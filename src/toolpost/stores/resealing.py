@@ -1,0 +1,94 @@
+"""Sealing anew in SQLite: what older keys sealed gets the newest, a few rows at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from functools import partial
+from typing import NamedTuple
+
+from toolpost.contracts.errors import StoreError
+from toolpost.stores.reader import Reader
+from toolpost.stores.sealing import RowSealer
+from toolpost.stores.writer import Writer
+
+# Few enough that other writes do not wait long behind one step.
+ROWS_A_STEP = 200
+
+
+class _Sealed(NamedTuple):
+    """A column that is sealed, and the columns whose values its row is named by."""
+
+    table: str
+    column: str
+    named_by: tuple[str, ...]
+    suffix: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: str, column: str, *named_by: str) -> _Sealed:
+        """A column that is part of the row's name, as nearly all are."""
+        return cls(table, column, named_by, (column,))
+
+
+_SEALED = (
+    _Sealed.of("journal", "call", "tenant", "user", "call_id", "step"),
+    _Sealed.of("journal", "result", "tenant", "user", "call_id", "step"),
+    _Sealed.of("pending", "action", "tenant", "user", "id"),
+    _Sealed.of("pending", "answer", "tenant", "user", "id"),
+    _Sealed.of("pending", "outcome", "tenant", "user", "id"),
+    _Sealed.of("keys", "outcome", "tenant", "user", "key"),
+    _Sealed.of("tokens", "body", "tenant", "user", "issuer", "resource", "client", "version"),
+    _Sealed("state", "body", ("kind", "key", "item"), ()),
+)
+
+
+class Resealer:
+    """Looks for what is sealed with older keys beside the writer, and changes it in small transactions.
+
+    What was done stays done, so a pass that was interrupted just begins again.
+    """
+
+    def __init__(self, writer: Writer, reader: Reader, sealer: RowSealer) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._sealer = sealer
+
+    async def reseal(self) -> dict[str, int]:
+        """How many values of each table were sealed anew, and how many do not open (`unreadable`)."""
+        await self._writer.flush()
+        counts = Counter({"unreadable": 0, **{sealed.table: 0 for sealed in _SEALED}})
+        for sealed in _SEALED:
+            after = -(2**63)
+            while rowids := await self._reader.query(partial(self._older, sealed=sealed, after=after)):
+                counts.update(await self._writer.submit(partial(self._step, sealed=sealed, rowids=rowids)))
+                after = rowids[-1]
+        return dict(counts)
+
+    def _older(self, db: sqlite3.Connection, *, sealed: _Sealed, after: int) -> list[int]:
+        mark = self._sealer.mark()
+        table, column = sealed.table, sealed.column
+        sql = f"""
+            SELECT rowid FROM {table} WHERE rowid > ? AND {column} IS NOT NULL
+            AND substr({column}, 1, ?) <> ? ORDER BY rowid LIMIT {ROWS_A_STEP}
+        """  # noqa: S608 - constants, here and below
+        return [rowid for (rowid,) in db.execute(sql, (after, len(mark), mark))]
+
+    def _step(self, db: sqlite3.Connection, *, sealed: _Sealed, rowids: list[int]) -> dict[str, int]:
+        """Reads again within the transaction: a row may have been changed since it was found."""
+        table, column = sealed.table, sealed.column
+        read = f"SELECT {column}, {', '.join(sealed.named_by)} FROM {table} WHERE rowid = ?"  # noqa: S608
+        write = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
+        done = 0
+        unreadable = 0
+        for rowid in rowids:
+            body, *names = db.execute(read, (rowid,)).fetchone() or (None,)
+            if body is None:
+                continue
+            try:
+                anew = self._sealer.reseal(body, table, *map(str, names), *sealed.suffix)
+            except StoreError:
+                unreadable += 1
+                continue
+            db.execute(write, (anew, rowid))
+            done += 1
+        return {table: done, "unreadable": unreadable}

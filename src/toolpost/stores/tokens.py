@@ -1,0 +1,140 @@
+"""Tokens in SQLite: sealed to their key and version, leased and exchanged by one transaction each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from toolpost.contracts.tokens import TokenKey, TokenRow, TokenStatus
+from toolpost.stores.liveness import Liveness
+from toolpost.stores.reader import Reader
+from toolpost.stores.sealing import RowSealer
+from toolpost.stores.writer import Writer
+
+Rows: TypeAlias = list[TokenRow]  # The store's own `list` hides the builtin one.
+
+_COLUMNS = "tenant, user, issuer, resource, client, version, status, changed_at, body, holder, until"
+_THIS = "tenant = ? AND user = ? AND issuer = ? AND resource = ? AND client = ?"
+_GET = f"SELECT {_COLUMNS} FROM tokens WHERE {_THIS}"  # noqa: S608 - constants, here and below
+_LIST = f"""
+SELECT {_COLUMNS} FROM tokens WHERE (:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)
+ORDER BY tenant, user, issuer, resource, client
+"""  # noqa: S608
+_VERSION = f"SELECT version FROM tokens WHERE {_THIS}"  # noqa: S608
+_WRITE = f"INSERT OR REPLACE INTO tokens ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"  # noqa: S608
+_STAND = f"SELECT version, status, holder, owner, until FROM tokens WHERE {_THIS}"  # noqa: S608
+_LEASE = f"UPDATE tokens SET holder = ?, owner = ?, until = ? WHERE {_THIS}"  # noqa: S608
+_DOUBT = f"UPDATE tokens SET status = 'doubtful' WHERE {_THIS}"  # noqa: S608
+_END = f"UPDATE tokens SET status = ?, holder = '', owner = '', until = 0 WHERE {_THIS}"  # noqa: S608
+_REMOVE = f"DELETE FROM tokens WHERE {_THIS} AND (? IS NULL OR version = ?)"  # noqa: S608
+
+
+class SQLiteTokenRows:
+    """Identities and how rows stand, in columns; tokens, sealed."""
+
+    def __init__(
+        self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness, clock: Callable[[], float]
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._sealer = sealer
+        self._liveness = liveness
+        self._clock = clock
+
+    async def get(self, key: TokenKey) -> TokenRow | None:
+        return await self._reader.query(lambda db: self._find(db, key))
+
+    async def list(self, *, tenant: str | None = None, user: str | None = None) -> Rows:
+        values = {"tenant": tenant, "user": user}
+        return await self._reader.query(lambda db: [self._row(row) for row in db.execute(_LIST, values)])
+
+    async def put(self, key: TokenKey, body: Mapping[str, Any]) -> TokenRow:
+        return await self._writer.submit(lambda db: self._write(db, key, body))
+
+    async def swap(self, key: TokenKey, version: int, body: Mapping[str, Any]) -> TokenRow | None:
+        def work(db: sqlite3.Connection) -> TokenRow | None:
+            found = db.execute(_VERSION, key).fetchone()
+            return self._write(db, key, body) if found == (version,) else None
+
+        return await self._writer.submit(work)
+
+    async def take(self, key: TokenKey, version: int, *, holder: str, lease_s: float) -> TokenRow | None:
+        return await self._writer.submit(partial(self._take, key=key, version=version, holder=holder, lease_s=lease_s))
+
+    async def settle(
+        self,
+        key: TokenKey,
+        version: int,
+        *,
+        holder: str,
+        body: Mapping[str, Any] | None = None,
+        status: TokenStatus = "live",
+    ) -> TokenRow | None:
+        def work(db: sqlite3.Connection) -> TokenRow | None:
+            stand = db.execute(_STAND, key).fetchone()
+            if stand is None or (stand[0], stand[2]) != (version, holder):
+                return None
+            if body is not None or status == "revoked":
+                return self._write(db, key, body or {}, status)
+            db.execute(_END, (status, *key))
+            return self._find(db, key)
+
+        return await self._writer.submit(work)
+
+    async def remove(self, key: TokenKey, *, version: int | None = None) -> bool:
+        values = (*key, version, version)
+        return await self._writer.submit(lambda db: db.execute(_REMOVE, values).rowcount == 1)
+
+    def _take(
+        self, db: sqlite3.Connection, *, key: TokenKey, version: int, holder: str, lease_s: float
+    ) -> TokenRow | None:
+        now = self._clock()
+        stand = db.execute(_STAND, key).fetchone()
+        if stand is not None and stand[:3] == (version, "live", ""):
+            db.execute(_LEASE, (holder, self._liveness.owner_id, now + lease_s, *key))
+        elif stand is not None and stand[:2] == (version, "live") and self._is_lost(stand[3], stand[4], now):
+            db.execute(_DOUBT, key)
+        return self._find(db, key)
+
+    def _is_lost(self, owner: str, until: float, now: float) -> bool:
+        """A process that died is known at once; one that hangs, or runs elsewhere, when its time is over."""
+        return until <= now or not self._liveness.alive(owner)
+
+    def _write(
+        self, db: sqlite3.Connection, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live"
+    ) -> TokenRow:
+        """A new version, above the last one and, by the clock, above those of rows that were removed."""
+        now = self._clock()
+        found = db.execute(_VERSION, key).fetchone()
+        version = next_version(now, found[0] if found else 0)
+        sealed = self._sealer.seal(dict(body), *row_name(key, version))
+        db.execute(_WRITE, (*key, version, status, now, sealed))
+        return TokenRow(key=key, version=version, status=status, body=dict(body), changed_at=now)
+
+    def _find(self, db: sqlite3.Connection, key: TokenKey) -> TokenRow | None:
+        row = db.execute(_GET, key).fetchone()
+        return self._row(row) if row else None
+
+    def _row(self, row: tuple[Any, ...]) -> TokenRow:
+        key, (version, status, changed_at, body, holder, until) = TokenKey(*row[:5]), row[5:]
+        return TokenRow(
+            key=key,
+            version=version,
+            status=status,
+            body=self._sealer.open(body, *row_name(key, version)),
+            changed_at=changed_at,
+            holder=holder,
+            until=until,
+        )
+
+
+def row_name(key: TokenKey, version: int) -> tuple[str, ...]:
+    """The identity that a body is sealed to."""
+    return ("tokens", *key, str(version), "body")
+
+
+def next_version(now: float, last: int) -> int:
+    """Milliseconds, so that a row that was removed and made anew does not begin where the old one did."""
+    return max(int(now * 1000), last + 1)

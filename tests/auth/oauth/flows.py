@@ -1,0 +1,121 @@
+"""Plays flows as lists of requests: each answer is the next one's, and none may be left over."""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from toolpost.auth.oauth.client import Client
+from toolpost.auth.oauth.flow import Ask, Flow, Reply
+from toolpost.auth.oauth.metadata import ServerMetadata
+from toolpost.auth.oauth.tokens import TokenSet
+from toolpost.auth.oauth.trust import Trust
+from toolpost.auth.secret import Secret
+from toolpost.contracts.errors import ToolError
+from toolpost.wire.headers import Headers
+
+T = TypeVar("T")
+
+ISSUER = "https://id.example.org"
+MCP = "https://mcp.example.org/mcp"
+REDIRECT = "http://127.0.0.1:7777/callback"
+NOW = 1_000_000.0
+TRUST = Trust()
+
+DOCUMENT = {
+    "issuer": ISSUER,
+    "authorization_endpoint": f"{ISSUER}/authorize",
+    "token_endpoint": f"{ISSUER}/token",
+    "code_challenge_methods_supported": ["S256"],
+}
+RESOURCE = {"resource": MCP, "authorization_servers": [ISSUER]}
+
+
+class Script:
+    """The answers of the other side, in order; an error is one that the wire raised."""
+
+    def __init__(self, *answers: Reply | ToolError) -> None:
+        self.answers = list(answers)
+        self.asks: list[Ask] = []
+
+    def play(self, flow: Flow[T]) -> T:
+        result = self._play(flow)
+        assert self.answers == [], "more was expected to be asked"
+        return result
+
+    def _play(self, flow: Flow[T]) -> T:
+        try:
+            self.asks.append(next(flow))
+            while True:
+                assert self.answers, f"nobody answers {self.asks[-1].url}"
+                answer = self.answers.pop(0)
+                self.asks.append(flow.throw(answer) if isinstance(answer, ToolError) else flow.send(answer))
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    @property
+    def urls(self) -> list[str]:
+        return [ask.url for ask in self.asks]
+
+    @property
+    def form(self) -> dict[str, str]:
+        """The only form that was sent."""
+        (form,) = [ask.form for ask in self.asks if ask.form is not None]
+        assert len(dict(form)) == len(form), "a field was sent twice"
+        return dict(form)
+
+
+def told(body: Any = None, status: int = 200, **headers: str) -> Reply:
+    """An answer of JSON, or of the bytes given."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Reply(status, Headers(tuple((name.replace("_", "-"), value) for name, value in headers.items())), raw)
+
+
+NOT_FOUND = told({"error": "not found"}, 404)
+
+
+def at(now: float) -> Callable[[], float]:
+    return lambda: now
+
+
+def server(**changes: Any) -> ServerMetadata:
+    known = ServerMetadata(
+        issuer=ISSUER,
+        token_endpoint=f"{ISSUER}/token",
+        authorization_endpoint=f"{ISSUER}/authorize",
+        code_challenge_methods=("S256",),
+        documents=(f"{ISSUER}/.well-known/oauth-authorization-server",),
+    )
+    return replace(known, **changes)
+
+
+def public_client(**changes: Any) -> Client:
+    known = Client(id="app", issuer=ISSUER, auth_method="none", redirect_uris=(REDIRECT,))
+    return replace(known, **changes)
+
+
+def tokens(**changes: Any) -> TokenSet:
+    known = TokenSet(
+        access_token=Secret("access-1"),
+        refresh_token=Secret("refresh-1"),
+        scopes=("read",),
+        asked=("read",),
+        expires_at=NOW + 3600,
+        received_at=NOW,
+        issuer=ISSUER,
+        client_id="app",
+        resource=MCP,
+    )
+    return replace(known, **changes)
+
+
+def claims_of(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the claims of a signed token, unverified."""
+    header, claims, _ = token.split(".")
+    return _decoded(header), _decoded(claims)
+
+
+def _decoded(part: str) -> dict[str, Any]:
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

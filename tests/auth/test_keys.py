@@ -1,0 +1,234 @@
+"""Master keys in their places, and new ones that take over while work goes on."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from importlib import invalidate_caches
+from pathlib import Path
+
+import pytest
+
+from tests.auth.keyrings import DictKeyring, keyring_of_our_own
+from toolpost.auth.key_places import FileKeys, WrappedKeys
+from toolpost.auth.keys import MasterKeys, key_place, keys_from, move_keys
+from toolpost.auth.seal import FileSealer, KeySealer
+from toolpost.contracts.errors import ConfigError, StoreError
+
+ROW = "journal|acme|ann|call_1||call"
+
+# Sealed by the first version with the key 00 01 02 ... 1f.
+FIRST_VERSION = bytes.fromhex(
+    "01f9e56229646910ff79af2d6d4863ad83d839edecf6791f6254cba516914fd3d9a4be57418712be129e3e422e8f3861c9caedc5568b1f8caa"
+)
+
+PLUGIN = """
+class Service:
+    def wrap(self, key):
+        return bytes(byte ^ 0x5A for byte in key)
+
+    def unwrap(self, wrapped):
+        if Service.down:
+            raise OSError("key-canary is out of reach")
+        return bytes(byte ^ 0x5A for byte in wrapped)
+
+    down = False
+
+broken = object()
+"""
+
+
+@pytest.fixture
+def system_keyring() -> Iterator[DictKeyring]:
+    with keyring_of_our_own() as ours:
+        yield ours
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed distribution that offers two key services, one of which is none."""
+    site = tmp_path / "site"
+    metadata = site / "fake_kms-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (site / "fake_kms.py").write_text(PLUGIN)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-kms\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[toolpost.key_wrappers]\nfake = fake_kms:Service\nbroken = fake_kms:broken\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    invalidate_caches()
+    yield
+    sys.modules.pop("fake_kms", None)
+
+
+def test_what_the_first_version_sealed_still_opens_also_after_a_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(bytes(range(32)))
+    path.chmod(0o600)
+    sealer = FileSealer(path)
+
+    assert sealer.open(FIRST_VERSION, row=ROW) == b"kept since the first version"
+    sealer.keys.rotate()
+    assert FileSealer(path).open(FIRST_VERSION, row=ROW) == b"kept since the first version"
+    with pytest.raises(StoreError, match="moved or changed"):
+        sealer.open(FIRST_VERSION, row=ROW.replace("ann", "eve"))
+
+
+def test_after_a_rotation_the_newest_key_seals_and_all_open(tmp_path: Path) -> None:
+    sealer = FileSealer(tmp_path / "key")
+    sealed = [sealer.seal(b"one", row=ROW)]
+    for word in (b"two", b"three"):
+        sealer.keys.rotate()
+        sealed.append(sealer.seal(word, row=ROW))
+
+    assert len({each[1:9] for each in sealed}) == 3
+    assert sealed[-1].startswith(sealer.mark())
+    assert [FileSealer(tmp_path / "key").open(each, row=ROW) for each in sealed] == [b"one", b"two", b"three"]
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_sealer_that_runs_seals_with_the_key_that_another_made(tmp_path: Path) -> None:
+    running, other = FileSealer(tmp_path / "key"), FileSealer(tmp_path / "key")
+    before = running.seal(b"before", row=ROW)
+    other.keys.rotate()
+
+    assert running.seal(b"mine", row=ROW).startswith(other.mark())
+    assert other.open(before, row=ROW) == b"before"
+
+
+def test_a_sealer_that_runs_opens_what_a_key_made_meanwhile_sealed(tmp_path: Path) -> None:
+    running, other = FileSealer(tmp_path / "key"), FileSealer(tmp_path / "key")
+    running.seal(b"before", row=ROW)
+    other.keys.rotate()
+
+    assert running.open(other.seal(b"theirs", row=ROW), row=ROW) == b"theirs"
+
+
+def test_a_key_of_which_someone_changed_the_name_does_not_open(tmp_path: Path) -> None:
+    sealer = FileSealer(tmp_path / "key")
+    old = sealer.seal(b"secret", row=ROW)
+    sealer.keys.rotate()
+
+    with pytest.raises(StoreError, match="does not open"):
+        sealer.open(sealer.mark() + old[9:], row=ROW)
+
+
+def test_what_only_a_retired_key_opens_is_gone(tmp_path: Path) -> None:
+    sealer = FileSealer(tmp_path / "key")
+    old = sealer.seal(b"old", row=ROW)
+    sealer.keys.rotate()
+    new = sealer.seal(b"new", row=ROW)
+
+    assert sealer.keys.retire() == [old[1:9].hex()]
+    assert sealer.keys.retire() == []
+    assert sealer.open(new, row=ROW) == b"new"
+    with pytest.raises(StoreError, match="does not open"):
+        sealer.open(old, row=ROW)
+
+
+def test_a_key_file_that_vanishes_does_not_change_the_keys_of_those_who_run(tmp_path: Path) -> None:
+    sealer = FileSealer(tmp_path / "key")
+    sealed = sealer.seal(b"secret", row=ROW)
+    (tmp_path / "key").unlink()
+
+    with pytest.raises(StoreError, match="does not open"):
+        sealer.open(b"\x02unknown!" + sealed[9:], row=ROW)
+    assert sealer.open(sealed, row=ROW) == b"secret"
+    assert sealer.seal(b"more", row=ROW).startswith(sealed[:9])
+
+
+def test_of_rotations_at_once_none_is_lost(tmp_path: Path) -> None:
+    code = f"from toolpost.auth.keys import *; [print(keys_from('file:{tmp_path / 'key'}', folder=None).rotate())]"
+    children = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    threads = [threading.Thread(target=FileSealer(tmp_path / "key").keys.rotate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    made = {child.communicate()[0].strip() for child in children}
+    for thread in threads:
+        thread.join()
+
+    ids = [key.id.hex() for key in MasterKeys(FileKeys(tmp_path / "key")).all()]
+    assert made <= set(ids)
+    assert len(ids) == len(set(ids)) == 9
+
+
+@pytest.mark.parametrize("reference", ["file", "file:KEYS", "keyring:toolpost/main", "kms:fake"])
+@pytest.mark.usefixtures("plugin", "system_keyring")
+def test_keys_come_from_every_place(tmp_path: Path, reference: str) -> None:
+    reference = reference.replace("KEYS", str(tmp_path / "elsewhere"))
+    sealed = KeySealer(keys_from(reference, folder=tmp_path / "data")).seal(b"secret", row=ROW)
+    keys_from(reference, folder=tmp_path / "data").rotate()
+    again = KeySealer(keys_from(reference, folder=tmp_path / "data"))
+
+    assert again.open(sealed, row=ROW) == b"secret"
+    assert not sealed.startswith(again.mark())
+    assert len(again.keys.all()) == 2
+
+
+def test_a_key_service_is_needed_to_open_the_wrapped_keys(tmp_path: Path, plugin: None) -> None:
+    keys = keys_from("kms:fake", folder=tmp_path)
+    sealed = KeySealer(keys).seal(b"secret", row=ROW)
+    sys.modules["fake_kms"].Service.down = True
+
+    with pytest.raises(StoreError, match=r"key service did not unwrap a key of .*: OSError; look at") as caught:
+        KeySealer(keys_from("kms:fake", folder=tmp_path)).open(sealed, row=ROW)
+    assert "canary" not in str(caught.value)
+    assert KeySealer(keys).open(sealed, row=ROW) == b"secret"
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("kms:none", r"no plug-in offers the key service 'none' \(toolpost.key_wrappers: broken, fake\)"),
+        ("kms:broken", "offers no key service: it needs wrap"),
+        ("keyring:toolpost", "names no key; write file, file:PATH, keyring:SERVICE/NAME or kms:PLUG-IN"),
+        ("vault", "'vault' names no key"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(tmp_path: Path, reference: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        keys_from(reference, folder=tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"wrapped": ["%%"]}', b'{"wrapped": 1}', b"\xff"])
+def test_damaged_wrapped_keys_are_refused(tmp_path: Path, plugin: None, content: bytes) -> None:
+    path = tmp_path / "key.wrapped"
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+    with pytest.raises(StoreError, match=r"wrapped keys .* are damaged"):
+        keys_from("kms:fake", folder=tmp_path).newest()
+
+
+class Shortened:
+    def wrap(self, key: bytes) -> bytes:
+        return key
+
+    def unwrap(self, wrapped: bytes) -> bytes:
+        return wrapped[:16]
+
+
+def test_a_key_service_that_gives_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="gave 16 bytes instead of 32"):
+        MasterKeys(WrappedKeys(tmp_path / "key.wrapped", Shortened())).newest()
+
+
+def test_a_damaged_keyring_entry_is_refused(tmp_path: Path, system_keyring: DictKeyring) -> None:
+    system_keyring.passwords["toolpost", "main"] = "not base64!"
+
+    with pytest.raises(StoreError, match="the key keyring:toolpost/main is damaged"):
+        keys_from("keyring:toolpost/main", folder=tmp_path).newest()
+
+
+@pytest.mark.usefixtures("system_keyring")
+def test_keys_moved_to_another_place_open_what_they_sealed(tmp_path: Path) -> None:
+    old = FileSealer(tmp_path / "key")
+    sealed = old.seal(b"secret", row=ROW)
+    old.keys.rotate()
+    places = [key_place(reference, folder=tmp_path) for reference in ("file", "keyring:toolpost/main")]
+
+    assert [move_keys(*places), move_keys(*places)] == [2, 0]
+    moved = KeySealer(MasterKeys(places[1]))
+    assert moved.open(sealed, row=ROW) == b"secret"
+    assert moved.mark() == old.mark()

@@ -1,0 +1,133 @@
+"""Forgetting a person, on disk and in memory."""
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from tests.stores.children import child, said
+from tests.stores.conftest import AnyStore, open_store
+from tests.stores.samples import ANN, BOB, EVE, artifact, event, intent, key_record, question, whole_run
+from tests.stores.test_state import EVENT
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Answer
+from toolpost.contracts.tokens import TokenKey
+
+NOTHING = {"tokens": 0, "pending": 0, "journal": 0, "keys": 0, "state": 0, "artifacts": 0, "files": 0, "under_way": 0}
+
+
+def token_key(who: Principal, client: str = "client") -> TokenKey:
+    return TokenKey(*who, "https://issuer.example", "https://forgettable.example", client)
+
+
+async def fill(store: AnyStore, who: Principal) -> str:
+    """One of everything that is kept by person; gives the artifact's id."""
+    name = f"{who.tenant}_{who.user}"
+    for each in whole_run(f"run_{name}", who=who):
+        store.events.emit(each)
+    await store.tokens.put(token_key(who), {"access": "token"})
+    await store.pending.add(question(f"ask_{name}", who=who, run_id=f"run_{name}"))
+    await store.journal.begin(intent(f"call_{name}", who=who, run_id=f"run_{name}"))
+    await store.journal.finish(f"call_{name}", "", "result")
+    await store.keys.reserve(who, "k1", key_record())
+    await store.keys.settle(who, "k1", {"status": "completed"})
+    await store.state.save_event(replace(EVENT, run_id=f"run_{name}"))
+    kept = await store.artifacts.put(f"content of {name}".encode(), artifact(who=who, run_id=f"run_{name}"))
+    return kept.id
+
+
+async def left_of(store: AnyStore, who: Principal, artifact_id: str) -> list[str]:
+    name = f"{who.tenant}_{who.user}"
+    held = await store.keys.reserve(who, "k1", key_record())
+    if held is None:
+        await store.keys.release(who, "k1")
+    found = {
+        "tokens": await store.tokens.list(tenant=who.tenant, user=who.user),
+        "pending": await store.pending.get(f"ask_{name}"),
+        "journal": await store.journal.find(f"call_{name}", ""),
+        "keys": held,
+        "state": await store.state.load_history(f"run_{name}"),
+        "artifacts": await store.artifacts.info(artifact_id, tenant=who.tenant),
+    }
+    return [kind for kind, value in found.items() if value]
+
+
+async def test_all_that_is_kept_of_a_person_goes_and_nothing_of_others(store: AnyStore) -> None:
+    people = [ANN, BOB, EVE, Principal("evil", "ann")]
+    ids = {who: await fill(store, who) for who in people}
+    await store.tokens.put(token_key(ANN, "client-2"), {"access": "token"})
+
+    counts = await store.forget(ANN)
+
+    assert counts == {**dict.fromkeys(NOTHING, 1), "tokens": 2, "under_way": 0}
+    assert await left_of(store, ANN, ids[ANN]) == []
+    kinds = ["tokens", "pending", "journal", "keys", "state", "artifacts"]
+    assert [await left_of(store, who, ids[who]) for who in people[1:]] == [kinds] * 3
+    assert await store.artifacts.read(ids[BOB], tenant="acme") == b"content of acme_bob"
+    assert await store.forget(ANN) == NOTHING
+
+
+async def test_the_record_of_events_stays_whole(store: AnyStore) -> None:
+    await fill(store, ANN)
+    await store.forget(ANN)
+
+    assert len(await store.events.read(run_id="run_acme_ann")) == 3
+    assert await store.events.verify("run_acme_ann") == []
+
+
+async def test_content_that_someone_else_has_too_stays(store: AnyStore) -> None:
+    for who in (ANN, BOB):
+        for each in whole_run(f"run_{who.user}", who=who):
+            store.events.emit(each)
+    await store.artifacts.put(b"the same", artifact(who=ANN, run_id="run_ann"))
+    theirs = await store.artifacts.put(b"the same", artifact(who=BOB, run_id="run_bob"))
+
+    counts = await store.forget(ANN)
+
+    assert (counts["artifacts"], counts["files"]) == (1, 0)
+    assert await store.artifacts.read(theirs.id, tenant="acme") == b"the same"
+
+
+async def test_what_is_under_way_is_counted_and_ends_by_itself(store: AnyStore) -> None:
+    await store.journal.begin(intent("call_1"))
+    await store.pending.add(question())
+    await store.pending.claim("ask_1", Answer(decision="approve"), by="acme:boss", at=1500.0)
+    await store.keys.reserve(ANN, "k1", key_record())
+
+    assert await store.forget(ANN) == {**NOTHING, "under_way": 2}
+    await store.journal.finish("call_1", "", "result")
+    await store.pending.settle("ask_1", "answered")
+    await store.keys.settle(ANN, "k1", {"status": "completed"})
+    assert await store.forget(ANN) == {**NOTHING, "journal": 1, "pending": 1, "keys": 1}
+
+
+async def test_what_a_dead_process_left_is_forgotten_too(tmp_path: Path) -> None:
+    with child("leave", tmp_path) as victim:
+        assert said(victim) == "ready"
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+
+    async with open_store(tmp_path) as store:
+        counts = await store.forget(ANN)
+
+    assert counts == {**NOTHING, "journal": 2, "pending": 1}
+
+
+async def test_a_run_that_was_told_of_a_moment_ago_counts(store: AnyStore) -> None:
+    kept = await store.artifacts.put(b"content", artifact(run_id="run_new"))
+    store.events.emit(event(call=whole_run("run_new")[0].call))
+
+    assert (await store.forget(ANN))["artifacts"] == 1
+    assert await store.artifacts.info(kept.id, tenant="acme") is None
+
+
+async def test_nothing_of_it_is_left_in_the_file(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await fill(store, ANN)
+    assert b"forgettable.example" in (tmp_path / "toolpost.db").read_bytes()
+
+    async with open_store(tmp_path) as store:
+        await store.forget(ANN)
+
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "key"]
+    assert not [path for path in files if b"forgettable.example" in path.read_bytes()]
+    assert [path.name for path in files] == ["toolpost.db"]

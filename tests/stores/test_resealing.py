@@ -1,0 +1,152 @@
+"""Sealing anew with the newest key, while the store is in use."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.stores.conftest import AnyStore
+from tests.stores.samples import ANN, intent, key_record, question
+from toolpost.auth.seal import FileSealer
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.questions import Answer
+from toolpost.contracts.tokens import TokenKey
+from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
+
+KEY = TokenKey("acme", "ann", "https://issuer.example", "", "client")
+COLUMNS = [
+    ("journal", "call"),
+    ("journal", "result"),
+    ("pending", "action"),
+    ("pending", "answer"),
+    ("pending", "outcome"),
+    ("keys", "outcome"),
+    ("tokens", "body"),
+    ("state", "body"),
+]
+
+
+def opened(folder: Path) -> tuple[SQLiteStore, FileSealer]:
+    sealer = FileSealer(folder / "key")
+    return open_sqlite_store(folder, sealer=sealer), sealer
+
+
+async def fill(store: SQLiteStore, count: int = 1) -> None:
+    await asyncio.gather(*(store.journal.begin(intent(f"call_{number}")) for number in range(count)))
+    await asyncio.gather(*(store.journal.finish(f"call_{number}", "", "the result") for number in range(count)))
+    await store.pending.add(question())
+    await store.pending.claim("ask_1", Answer(decision="approve"), by="acme:boss", at=1500.0)
+    await store.pending.settle("ask_1", "answered", outcome={"status": "completed"})
+    await store.keys.reserve(ANN, "k|1", key_record())
+    await store.keys.settle(ANN, "k|1", {"status": "completed"})
+    await store.tokens.put(KEY, {"access": "token"})
+    await store.state.save_planner_state("the-token", {"step": 1})
+
+
+async def read_all(store: SQLiteStore) -> list[object]:
+    entry, action = await store.journal.find("call_0", ""), await store.pending.get("ask_1")
+    held, row = await store.keys.reserve(ANN, "k|1", key_record()), await store.tokens.get(KEY)
+    assert entry
+    assert action
+    assert held
+    assert row
+    return [entry.call, entry.result, action, held.outcome, row, await store.state.load_planner_state("the-token")]
+
+
+def marks(folder: Path) -> dict[tuple[str, str], set[bytes]]:
+    """How what is sealed begins, by table and column."""
+    with closing(sqlite3.connect(folder / "toolpost.db")) as db:
+        return {
+            (table, column): {bytes(body[:9]) for (body,) in db.execute(f"SELECT {column} FROM {table}")}
+            for table, column in COLUMNS
+        }
+
+
+async def test_every_sealed_value_gets_the_newest_key_and_says_the_same(tmp_path: Path) -> None:
+    store, sealer = opened(tmp_path)
+    async with store:
+        await fill(store)
+        before = await read_all(store)
+        sealer.keys.rotate()
+        counts = await store.reseal()
+        assert await store.reseal() == dict.fromkeys(counts, 0)
+        sealer.keys.retire()
+        assert await read_all(store) == before
+
+    assert counts == {"journal": 2, "pending": 3, "keys": 1, "tokens": 1, "state": 1, "unreadable": 0}
+    assert marks(tmp_path) == {column: {sealer.mark()} for column in COLUMNS}
+
+
+async def test_no_sealed_column_of_the_schema_is_left_out(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    async with store:
+        pass
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        blobs = [
+            (table, name)
+            for table in tables
+            for _, name, kind, *_ in db.execute(f"PRAGMA table_info({table})")
+            if kind == "BLOB" and "hash" not in name
+        ]
+
+    assert sorted(blobs) == sorted(COLUMNS)
+
+
+async def test_a_pass_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    store, sealer = opened(tmp_path)
+    async with store:
+        await fill(store, 700)
+        sealer.keys.rotate()
+        passing = asyncio.ensure_future(store.reseal())
+        while len(marks(tmp_path)["journal", "call"]) == 1 and not passing.done():
+            await asyncio.sleep(0)
+        passing.cancel()
+        await asyncio.gather(passing, return_exceptions=True)
+        halfway = marks(tmp_path)["journal", "call"]
+        counts = await store.reseal()
+
+    assert len(halfway) == 2
+    assert 0 < counts["journal"] < 1400
+    assert marks(tmp_path)["journal", "call"] == {sealer.mark()}
+
+
+async def test_readers_and_writers_of_another_process_go_on(tmp_path: Path) -> None:
+    (rotating, sealer), (running, _) = opened(tmp_path), opened(tmp_path)
+    async with rotating, running:
+        await fill(running, 400)
+        row = await running.tokens.get(KEY)
+        sealer.keys.rotate()
+        passing = asyncio.ensure_future(rotating.reseal())
+        written = 0
+        while not passing.done():
+            assert row is not None
+            row = await running.tokens.swap(KEY, row.version, {"access": f"token-{written}"})
+            written += 1
+            assert await running.journal.find(f"call_{written % 400}", "") is not None
+        assert (await passing)["unreadable"] == 0
+        assert row is not None
+        assert await rotating.tokens.get(KEY) == row
+
+    assert written > 1
+    assert marks(tmp_path) == {column: {sealer.mark()} for column in COLUMNS}
+
+
+async def test_what_does_not_open_is_counted_and_left(tmp_path: Path) -> None:
+    store, sealer = opened(tmp_path)
+    async with store:
+        await fill(store, 3)
+        with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+            db.execute("UPDATE journal SET user = 'eve' WHERE call_id = 'call_1'")
+        sealer.keys.rotate()
+        counts = await store.reseal()
+
+        assert (counts["journal"], counts["unreadable"]) == (4, 2)
+        with pytest.raises(StoreError, match="does not open"):
+            await store.journal.find("call_1", "")
+
+
+async def test_every_store_has_it(store: AnyStore) -> None:
+    assert not any((await store.reseal()).values())
