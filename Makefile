@@ -4,6 +4,7 @@
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
 # make conformance   the official MCP suite against our client
+# make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make docs    the examples in the documents only
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 TYPED := $(wildcard src tests tools bench conformance)
 PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(wildcard tools/parts/*.txt))
 
-.PHONY: setup demo test check bench conformance docs clean
+.PHONY: setup demo test check bench conformance test-n8n docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS)
@@ -57,6 +58,9 @@ bench: setup
 
 conformance: setup
 	$(BIN)/python -m conformance
+
+test-n8n: setup
+	$(BIN)/python -m tools.n8n
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import JSON, NO_META, ToolOutput
+from toolpost.contracts.calls import JSON, ToolOutput
 from toolpost.contracts.errors import PauseSignal, ToolError, ToolExecutionError
 from toolpost.contracts.makers import maker
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import NO_META, ToolResult
 from toolpost.contracts.spec import (
     JsonSchema,
     ReplayClass,

@@ -6,8 +6,9 @@ NamedTuples, because five of them are built for every call.
 from __future__ import annotations
 
 import json
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.contracts.outcomes import NO_META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 NO_ANSWERS: Mapping[str, Answer] = {}
-NO_META: Mapping[str, Any] = MappingProxyType({})
 
 
 class RequestedCall(NamedTuple):

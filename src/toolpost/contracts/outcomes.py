@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-
-from toolpost.contracts.calls import NO_META
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import Question
+
+
+NO_META: Mapping[str, Any] = MappingProxyType({})
 
 
 class Completed(NamedTuple):

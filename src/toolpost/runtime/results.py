@@ -6,10 +6,10 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.calls import NO_META
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.makers import maker
+from toolpost.contracts.outcomes import NO_META
 from toolpost.contracts.storage import ArtifactRef
 
 if TYPE_CHECKING:

@@ -47,170 +47,197 @@ class Exchange:
     """
 
     __slots__ = (
-        "_ahead",
         "_failure",
-        "_head_bytes",
-        "_held",
-        "_interim",
+        "_inbox",
         "_line",
         "_outgoing",
-        "_over",
-        "_pairs",
-        "_parser",
-        "_pieces",
-        "_until_close",
-        "_waiter",
+        "_reading",
         "headed",
         "headers",
         "sent_all",
         "status",
+        "whole",
     )
 
     def __init__(self, outgoing: Outgoing, line: Line) -> None:
         self.status = 0
         self.headers = Headers(())
         self.headed = False
+        self.whole = False
         self.sent_all = False
         self._outgoing = outgoing
         self._line = line
-        self._parser = HttpResponseParser(self)
-        self._pairs: list[tuple[str, str]] = []
-        self._pieces: list[bytes] = []
-        self._ahead = 0
-        self._head_bytes = 0
-        self._held = False
-        self._interim = False
-        self._until_close = False
-        self._over = False
+        self._inbox = _Inbox(line)
+        self._reading = _Reading(self, outgoing.method)
         self._failure: ToolError | None = None
-        self._waiter: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         return f"Exchange({self.status})"
-
-    @property
-    def whole(self) -> bool:
-        """Whether the answer came to its end."""
-        return self._over
-
-    # What was asked for.
 
     async def head(self) -> None:
         """Wait until status and fields are there."""
         while not self.headed:
             if self._failure is not None:
                 raise self._failure
-            await self._news()
+            await self._inbox.news()
 
     def take(self) -> bytes | None:
-        return self._taken() if self._over else None
+        return self._inbox.taken() if self.whole else None
 
     async def chunk(self) -> bytes:
-        while not self._pieces:
-            if self._over:
+        while not self._inbox.pieces:
+            if self.whole:
                 return b""
             if self._failure is not None:
                 raise self._failure
-            await self._news()
-        return self._taken()
+            await self._inbox.news()
+        return self._inbox.taken()
 
     async def close(self) -> None:
-        if not self._over:
+        if not self.whole:
             self._line.abort()
-
-    # What the connection tells.
 
     def feed(self, data: bytes) -> None:
         """Bytes came."""
-        if not self.headed:
+        self._reading.feed(data)
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        if self.whole:
+            return
+        if self._reading.until_close and error is None:
+            self.finish(reusable=False)
+            return
+        self.fail(f"the connection broke ({_reason(error)})" if error else "the connection ended too early")
+
+    def begin(self, status: int, headers: Headers) -> None:
+        """The head is there."""
+        if self._failure is None:
+            self.status, self.headers, self.headed = status, headers, True
+            self._inbox.wake()
+
+    def add(self, data: bytes) -> None:
+        """Some of the body is there."""
+        self._inbox.put(data)
+
+    def finish(self, *, reusable: bool) -> None:
+        """The answer came to its end."""
+        self.whole = True
+        self._line.done(self, reusable=reusable and self.sent_all)
+        self._inbox.wake()
+
+    def fail(self, reason: str) -> None:
+        """Nothing more will come; whatever was written may have been read and acted upon."""
+        if self._failure is None and not self.whole:
+            self._failure = ToolConnectionError(f"{self._outgoing.subject}: {reason}", sent=True)
+            self._line.abort()
+            self._inbox.wake()
+
+    def spoil(self) -> None:
+        """More came than was asked for."""
+        self._line.abort()
+
+
+class _Reading:
+    """What the parser tells, under names of its own, until the answer is whole."""
+
+    __slots__ = ("_exchange", "_head_bytes", "_interim", "_method", "_pairs", "_parser", "until_close")
+
+    def __init__(self, exchange: Exchange, method: str) -> None:
+        self.until_close = False
+        self._exchange = exchange
+        self._method = method
+        self._parser = HttpResponseParser(self)
+        self._pairs: list[tuple[str, str]] = []
+        self._head_bytes = 0
+        self._interim = False
+
+    def feed(self, data: bytes) -> None:
+        """Read bytes."""
+        exchange = self._exchange
+        if not exchange.headed:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
-            self._fail("the server switched to another protocol, unasked")
+            exchange.fail("the server switched to another protocol, unasked")
         except HttpParserError as error:
-            self._fail(f"the answer is not HTTP ({error})")
-        if not self.headed and self._head_bytes > _LONGEST_HEAD:
-            self._fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
-
-    def lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
-        if self._over:
-            return
-        if self._until_close and error is None:
-            self._finish(reusable=False)
-            return
-        self._fail(f"the connection broke ({_reason(error)})" if error else "the connection ended too early")
-
-    # What the parser tells; the names are its own.
+            exchange.fail(f"the answer is not HTTP ({error})")
+        if not exchange.headed and self._head_bytes > _LONGEST_HEAD:
+            exchange.fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
 
     def on_message_begin(self) -> None:
-        if self._over:  # more than was asked for
-            self._line.abort()
+        if self._exchange.whole:
+            self._exchange.spoil()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
         if len(self._pairs) > _MOST_FIELDS:
-            self._fail(f"the answer has more than {_MOST_FIELDS:,} header fields")
+            self._exchange.fail(f"the answer has more than {_MOST_FIELDS:,} header fields")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if self._failure is not None:
-            return
         if 100 <= status < 200:
             self._interim, self._pairs = True, []
             return
-        self.status, self.headers = status, Headers(tuple(self._pairs))
-        self.headed = True
-        self._until_close = not ("content-length" in self.headers or "transfer-encoding" in self.headers)
-        if self._outgoing.method == "HEAD":
-            self._finish(reusable=self._parser.should_keep_alive())
-        self._wake()
+        headers = Headers(tuple(self._pairs))
+        self.until_close = not ("content-length" in headers or "transfer-encoding" in headers)
+        self._exchange.begin(status, headers)
+        if self._method == "HEAD":
+            self._exchange.finish(reusable=self._parser.should_keep_alive())
 
     def on_body(self, data: bytes) -> None:
-        if self._over:
-            self._line.abort()
-            return
-        self._pieces.append(data)
-        self._ahead += len(data)
-        if self._ahead > _READ_AHEAD and not self._held:
-            self._held = True
-            self._line.hold()
-        self._wake()
+        if self._exchange.whole:
+            self._exchange.spoil()
+        else:
+            self._exchange.add(data)
 
     def on_message_complete(self) -> None:
         if self._interim:
             self._interim = False
-        elif not self._over:
-            self._finish(reusable=self._parser.should_keep_alive())
+        elif not self._exchange.whole:
+            self._exchange.finish(reusable=self._parser.should_keep_alive())
 
-    def _finish(self, *, reusable: bool) -> None:
-        self._over = True
-        self._line.done(self, reusable=reusable and self.sent_all)
-        self._wake()
 
-    def _fail(self, reason: str) -> None:
-        if self._failure is None and not self._over:
-            # Whatever was written may have been read and acted upon.
-            self._failure = ToolConnectionError(f"{self._outgoing.subject}: {reason}", sent=True)
-            self._line.abort()
-            self._wake()
+class _Inbox:
+    """Pieces of a body that nobody has taken yet; one reader waits at a time, and one that is slow holds the line."""
 
-    def _taken(self) -> bytes:
-        pieces, self._pieces, self._ahead = self._pieces, [], 0
+    __slots__ = ("_ahead", "_held", "_line", "_waiter", "pieces")
+
+    def __init__(self, line: Line) -> None:
+        self.pieces: list[bytes] = []
+        self._line = line
+        self._ahead = 0
+        self._held = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, data: bytes) -> None:
+        """Keep a piece."""
+        self.pieces.append(data)
+        self._ahead += len(data)
+        if self._ahead > _READ_AHEAD and not self._held:
+            self._held = True
+            self._line.hold()
+        self.wake()
+
+    def taken(self) -> bytes:
+        """All that is there."""
+        pieces, self.pieces, self._ahead = self.pieces, [], 0
         if self._held:
             self._held = False
             self._line.go_on()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _news(self) -> None:
+    async def news(self) -> None:
+        """Wait until anything happens."""
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Something happened."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -1,0 +1,146 @@
+"""The webhooks of n8n's workflows as tools, with schemas from the configuration, from notes or from samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.catalog.declared import declared_spec
+from toolpost.contracts.options import WebhookTool
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.webhook.hook import Found, Hook, address_of
+from toolpost.sources.webhook.naming import Named, names_of
+from toolpost.sources.webhook.notes import read_note
+from toolpost.sources.webhook.plain import keyed
+from toolpost.sources.webhook.samples import schema_of
+from toolpost.sources.webhook.triggers import Triggers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.sources.webhook.triggers import Trigger
+
+KIND = "n8n"
+_LONGEST_WORDS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """Makes tools of workflows; `tools` are what the operator says of them, by the names of the tools."""
+
+    source: str
+    base: str
+    tools: Mapping[str, WebhookTool]
+
+    def made(self, workflows: Sequence[dict[str, Any]]) -> tuple[list[Found], list[str]]:
+        """The tools, and what was left out or renamed and why."""
+        triggers = Triggers()
+        for workflow in workflows:
+            triggers.read(workflow)
+        found = triggers.found
+        names = names_of([Named(one.workflow, one.workflow_id, one.node, one.path, one.method) for one in found])
+        problems = [*triggers.problems, *_shared(found, names)]
+        made: list[Found] = []
+        for name, trigger in zip(names, found, strict=True):
+            one, troubles = self._tool(name, trigger)
+            made.append(one)
+            problems += troubles
+        problems += self._unmatched(set(names))
+        return made, problems
+
+    def _tool(self, name: str, trigger: Trigger) -> tuple[Found, list[str]]:
+        written = self.tools.get(name)
+        told = _told(trigger)
+        tool = keyed(_described(trigger, written, told))
+        address, query = address_of(self.base, f"webhook/{trigger.path}")
+        extra = {"method": trigger.method, "workflow_id": trigger.workflow_id, "workflow": trigger.workflow}
+        spec = declared_spec(self.source, name, tool=tool, kind=KIND, extra=extra)
+        hook = Hook(
+            method=trigger.method,
+            address=address,
+            query=query,
+            slots=trigger.slots,
+            key_header=tool.idempotency_header,
+            timeout_s=tool.timeout_s,
+            is_n8n=True,
+            workflow=trigger.workflow,
+            mode=trigger.mode,
+            login=trigger.login,
+        )
+        return Found(name=name, spec=spec, hook=hook), [f"tool {name!r}: {problem}" for problem in told.problems]
+
+    def _unmatched(self, names: set[str]) -> Iterator[str]:
+        for name in self.tools:
+            if name not in names:
+                known = ", ".join(sorted(names)[:20]) or "none"
+                yield f"webhook.tools.{name} fits no active workflow; there are: {known}"
+
+
+class _Told(NamedTuple):
+    """What is known of a webhook without the operator's help."""
+
+    words: str = ""
+    input_schema: JsonSchema | None = None
+    output_schema: JsonSchema | None = None
+    problems: tuple[str, ...] = ()
+
+
+def _told(trigger: Trigger) -> _Told:
+    """What notes and samples say; the first that says something of a thing counts."""
+    notes = [read_note(text) for text in trigger.notes]
+    problems = [problem for note in notes for problem in note.problems]
+    asked = next((note.input_schema for note in notes if note.input_schema is not None), None)
+    if asked is not None and asked.get("type", "object") != "object":
+        problems.append("the input schema in its notes is not that of an object, so that it was not used")
+        asked = None
+    if asked is None and is_object(trigger.sample):
+        asked = schema_of(trigger.sample)
+    given = next((note.output_schema for note in notes if note.output_schema is not None), None)
+    words = next((note.words for note in notes if note.words), "")
+    return _Told(words, asked, given, tuple(problems))
+
+
+def _described(trigger: Trigger, written: WebhookTool | None, told: _Told) -> WebhookTool:
+    """What the operator says, and where that is silent, what the workflow says."""
+    tool = WebhookTool() if written is None else written
+    said = tool.model_fields_set
+    schema = tool.input_schema if "input_schema" in said or told.input_schema is None else told.input_schema
+    return tool.model_copy(
+        update={
+            "description": tool.description or _words(trigger, told.words),
+            "input_schema": _with_slots(schema, trigger.slots),
+            "output_schema": tool.output_schema if "output_schema" in said else told.output_schema,
+        }
+    )
+
+
+def _words(trigger: Trigger, words: str) -> str:
+    clean = "".join(char if char.isprintable() or char == "\n" else " " for char in words)[:_LONGEST_WORDS]
+    told = clean or f"Run the n8n workflow {trigger.workflow!r}."
+    if trigger.mode == "onReceived":
+        told = f"{told}\n\nIt answers at once, before the workflow is done, and not with its result."
+    return told
+
+
+def _with_slots(schema: JsonSchema, slots: tuple[str, ...]) -> JsonSchema:
+    """The schema with the arguments that stand in the path, which nobody can leave out."""
+    if not slots:
+        return schema
+    properties = schema.get("properties")
+    known: dict[str, Any] = properties if is_object(properties) else {}
+    named: dict[str, Any] = {slot: known.get(slot, {"type": ["string", "number"]}) for slot in slots}
+    required = schema.get("required")
+    asked = [*dict.fromkeys([*(required if is_array(required) else ()), *slots])]
+    return {**schema, "type": "object", "properties": {**known, **named}, "required": asked}
+
+
+def _shared(found: Sequence[Trigger], names: Sequence[str]) -> Iterator[str]:
+    """What is said of different workflows that have one name."""
+    by_name: dict[str, dict[str, list[str]]] = {}
+    for trigger, name in zip(found, names, strict=True):
+        by_name.setdefault(trigger.workflow, {}).setdefault(trigger.workflow_id, []).append(name)
+    for workflow, ids in by_name.items():
+        if len(ids) > 1:
+            tools = ", ".join(name for several in ids.values() for name in several)
+            yield f"{len(ids)} workflows are named {workflow!r}, so that their tools are named by their paths: {tools}"

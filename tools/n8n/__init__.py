@@ -1,0 +1,1 @@
+"""A real n8n: installed, started with workflows of every kind, tested against, and its answers recorded."""
