@@ -33,6 +33,11 @@ def python_of_mcp1() -> Path:
     return found(".parts/mcp1/bin/python")
 
 
+def python_of_utcp() -> Path:
+    """The interpreter beside the packages of UTCP itself."""
+    return found(".parts/utcp/bin/python")
+
+
 def conformance() -> list[str]:
     """The command of the official conformance suite."""
     return [str(node24()), str(found("node_modules/@modelcontextprotocol/conformance/dist/index.js"))]

@@ -28,7 +28,7 @@ def settings(tmp_path: Path, *sources: dict[str, Any]) -> Settings:
     ("source", "said"),
     [
         ({"transport": "python", "connection": "no.such.module"}, "cannot be imported"),
-        ({"transport": "graphql", "connection": "x"}, "no source here speaks transport 'graphql'"),
+        ({"transport": "workflow", "connection": "x"}, "no source here speaks transport 'workflow'"),
     ],
 )
 async def test_a_broken_source_is_told_of_and_the_others_work(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.calls import NO_CREDENTIAL
+from toolpost.contracts.sources import RenewingProvider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolpost.contracts.calls import Credential, PermittedCall
+    from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import CredentialProvider
 
@@ -24,6 +26,14 @@ class Authorizer:
         self._shared: dict[str, Credential] = {}
         self._providers = dict(providers or {})
 
+    def provide(self, source: str, provider: CredentialProvider) -> None:
+        """Let each call of a source travel with its caller's own."""
+        self._providers[source] = provider
+
+    def provides(self, source: str) -> bool:
+        """Whether somebody lends credentials for a source."""
+        return source in self._providers
+
     def share(self, source: str, credential: Credential) -> None:
         """Let every call of a source travel with this credential."""
         self._shared[source] = credential
@@ -34,3 +44,8 @@ class Authorizer:
         if source in self._providers:
             return await self._providers[source].credential(call)
         return self._shared.get(source, NO_CREDENTIAL)
+
+    async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
+        """What may help after the other side refused a call's credential; None when nothing does."""
+        provider = self._providers.get(call.tool.spec.source)
+        return await provider.renewed(call, refused) if isinstance(provider, RenewingProvider) else None

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
-from toolpost.contracts.config import AuthType
+from toolpost.contracts.config import AuthType, TransportType
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.schema.secrets import is_secret_name
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
 
+_FILLED = ("connection", "env", "cwd", "headers", "auth_config")
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _log = logging.getLogger("toolpost.auth")
 
@@ -30,6 +31,16 @@ def static_credential(config: ExternalToolConfig) -> Credential:
     if not headers:
         return NO_CREDENTIAL
     return Credential(f"static:{fingerprint(headers)}", headers)
+
+
+def discovery_credential(config: ExternalToolConfig) -> Credential:
+    """What a source for people's own accounts lists its tools with: `auth_config.discovery`, else nothing."""
+    given = config.auth_config.get("discovery")
+    if not given:
+        return NO_CREDENTIAL
+    token = given.get("token") if isinstance(given, dict) else given
+    headers = {"Authorization": f"Bearer {token}"}
+    return Credential(f"discovery:{fingerprint(headers)}", headers)
 
 
 def fingerprint(headers: Mapping[str, str]) -> str:
@@ -57,11 +68,20 @@ def _headers(config: ExternalToolConfig) -> dict[str, str]:
 def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | None = None) -> ExternalToolConfig:
     """The configuration with every `${VAR}` filled in; ToolAuthError names the first one that is not set."""
     known = os.environ if environ is None else environ
-    filled = {
-        key: _filled(getattr(config, key), config.name, known)
-        for key in ("connection", "env", "cwd", "headers", "auth_config")
-    }
+    names = ("env", "cwd", "headers", "auth_config") if is_inline(config) else _FILLED
+    filled = {key: _filled(getattr(config, key), config.name, known) for key in names}
+    variables = _filled(config.utcp.variables, config.name, known)
+    filled["utcp"] = config.utcp.model_copy(update={"variables": variables})
+    signature = config.webhook.signature
+    if signature is not None:
+        signed = signature.model_copy(update={"secret": _filled(signature.secret, config.name, known)})
+        filled["webhook"] = config.webhook.model_copy(update={"signature": signed})
     return config.model_copy(update=filled)
+
+
+def is_inline(config: ExternalToolConfig) -> bool:
+    """Whether the connection is a whole UTCP manual, whose `${VAR}` are the manual's own."""
+    return config.transport is TransportType.UTCP and config.connection.lstrip()[:1] in ("{", "[")
 
 
 def _filled(value: Any, source: str, environ: Mapping[str, str]) -> Any:
@@ -85,6 +105,9 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
     given = {**config.env, **config.headers}
     named = {value for name, value in given.items() if is_secret_name(name)}
     named |= {value for value in config.auth_config.values() if isinstance(value, str)}
+    named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
+    if config.webhook.signature is not None:
+        named.add(config.webhook.signature.secret)
     sent = {
         part
         for credential in (static_credential(config), *credentials)
@@ -108,5 +131,8 @@ def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: 
     """The values that took the place of variables."""
     if before is after:
         return set()
-    text = json.dumps([before.connection, before.env, before.headers, before.auth_config], default=str)
+    kept = [] if is_inline(before) else [before.connection]
+    signature = before.webhook.signature
+    kept += [] if signature is None else [signature.secret]
+    text = json.dumps([*kept, before.env, before.headers, before.auth_config, before.utcp.variables], default=str)
     return {environ[name] for name in _VARIABLE.findall(text) if environ.get(name)}

@@ -148,7 +148,7 @@ def _database(folder: Path) -> Iterator[Check]:
 
 
 def _keys(folder: Path) -> Iterator[Check]:
-    from toolpost.toolbox.wiring import KEY_FILE
+    from toolpost.auth.keys import KEY_FILE
 
     key = folder / KEY_FILE
     if not key.exists():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolpost.cli.connect import connect
+from toolpost.cli.export import export_tools
 from toolpost.cli.options import Config, Json, User, read_json
 from toolpost.cli.outcome import show_outcome
 from toolpost.cli.output import Output, pretty
@@ -101,6 +102,7 @@ def call_tool(
 
 
 app.command("connect")(connect)
+app.command("export")(export_tools)
 
 
 def _show_spec(spec: ToolSpec, output: Output) -> None:

@@ -58,10 +58,14 @@ class PermittedCall(NamedTuple):
 
 
 class Credential(NamedTuple):
-    """What a source presents to the other side; `key` tells sessions of different credentials apart."""
+    """What a source presents to the other side; `key` tells sessions of different credentials apart.
+
+    `proof` makes what else one request must carry, of its method, its URL and the nonce that the server wants in it.
+    """
 
     key: str = "none"
     headers: Mapping[str, str] = {}
+    proof: Callable[[str, str, str], Mapping[str, str]] | None = None
 
     def __repr__(self) -> str:
         return f"Credential(key={self.key!r})"

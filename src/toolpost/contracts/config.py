@@ -109,6 +109,9 @@ class McpOptions(ConfigModel):
     sampling: bool = Field(default=False, description="Whether the server may ask the configured chat model")
     roots: list[str] | None = None
     trust_annotations: bool = True
+    declared_tools: list[dict[str, Any]] = Field(
+        default_factory=list[dict[str, Any]], description="Tools as the server would list them, before anybody signs in"
+    )
 
 
 class ExternalToolConfig(ConfigModel):

@@ -77,6 +77,7 @@ class ToolError(Exception):
 
     category: ErrorCategory = ErrorCategory.UNKNOWN
     error_code: str = "tool_error"
+    challenges: tuple[str, ...] = ()  # what the other side says would let a caller in (RFC 9110 section 11.6.1)
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, ToolOutput
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Question
     from toolpost.contracts.tool import Tool
@@ -80,6 +81,15 @@ class HoldingSource(ToolSource, Protocol):
         ...
 
 
+@runtime_checkable
+class PersonalSource(ToolSource, Protocol):
+    """A source that may list more for a person who has signed in than for a stranger."""
+
+    async def list_for(self, credential: Credential) -> None:
+        """List with a person's own credential, and tell the catalog what there is."""
+        ...
+
+
 class CredentialProvider(Protocol):
     """Lends each person's credential for one source."""
 
@@ -88,6 +98,15 @@ class CredentialProvider(Protocol):
 
         Its `key` must differ between people and stay the same when the token is renewed.
         """
+        ...
+
+
+@runtime_checkable
+class RenewingProvider(CredentialProvider, Protocol):
+    """One that can do something about a credential that was refused."""
+
+    async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
+        """Another credential, the question that gets one, or None when nothing helps."""
         ...
 
 

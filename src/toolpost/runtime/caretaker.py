@@ -13,7 +13,7 @@ from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.contracts.questions import PendingStatus
     from toolpost.contracts.storage import JournalEntry, Store
@@ -30,11 +30,19 @@ _UNKNOWN_TTL_S = 365 * 24 * 3600.0
 class Caretaker:
     """One quiet task beside the calls; `sweep` can also be asked for at once."""
 
-    def __init__(self, router: ToolRouter, desk: PendingDesk, *, retention: Retention) -> None:
+    def __init__(
+        self,
+        router: ToolRouter,
+        desk: PendingDesk,
+        *,
+        retention: Retention,
+        also: Callable[[PendingDesk], Awaitable[None]] | None = None,
+    ) -> None:
         self._router = router
         self._desk = desk
         self._store: Store = router.store
         self._retention = retention
+        self._also = also
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -80,6 +88,8 @@ class Caretaker:
             await self._continue(action)
         for run in await self._store.events.adopt_orphans():
             self._desk.endings.interrupted(run)
+        if self._also is not None:
+            await self._also(self._desk)
 
     async def prune(self) -> dict[str, int]:
         """Remove what is no longer kept; says how many of each."""

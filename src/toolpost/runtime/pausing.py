@@ -68,6 +68,7 @@ class Pausing:
             asked_by=request.principal,
             created_at=now,
             expires_at=now + (question.expires_in_s or self._ttl_s),
+            answerers=(str(request.principal),) if question.kind == "consent" else None,
             answers=request.answers,
             started=attempt.started,
             idempotency_key=request.idempotency_key,

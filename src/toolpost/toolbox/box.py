@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from toolpost.catalog.registry import ToolRegistry
+from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
+    from toolpost.auth.consents import Connected
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
+    from toolpost.toolbox.account_desk import AccountDesk
 
 
 _PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "report", "problems"})
@@ -98,14 +101,14 @@ class Toolbox:
             await self._exit.aclose()
             raise
         self.store, self.router, self.desk = parts.store, parts.router, parts.desk
-        self.caretaker, self.sources = parts.caretaker, parts.sources
+        self.caretaker, self.sources, self._accounts = parts.caretaker, parts.sources, parts.accounts
         self.report = Live(lambda: parts.sources.states)
         self.problems = Live(lambda: [*parts.problems, *parts.sources.problems])
         return self
 
     def __getattr__(self, name: str) -> Any:
         """Explain what is missing on a Toolbox that is not open."""
-        if name in _PARTS:
+        if name in _PARTS or name == "_accounts":
             raise RuntimeError(f"open the Toolbox first: `async with` gives it its {name}")
         raise AttributeError(name)
 
@@ -166,6 +169,17 @@ class Toolbox:
     ) -> Outcome:
         """Answer a question that a tool asked, or tell what became of an interrupted call."""
         return await self.desk.answer(pending_id, value, by=by, decision=decision, reason=reason)
+
+    @property
+    def accounts(self) -> AccountDesk:
+        """Where people connect accounts of their own; ConfigError when no source needs any."""
+        if self._accounts is None:
+            raise ConfigError("no source here is for people's own accounts; give one auth_type: oauth2_user")
+        return self._accounts
+
+    async def connected(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
+        """Take what a browser brought back from a sign-in; the calls that waited for it go on."""
+        return await self.accounts.finish(parameters, desk=self.desk, browser=browser)
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
         """Cancel a call or a whole run, wherever it runs; False when there is nothing of that name."""

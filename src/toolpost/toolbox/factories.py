@@ -35,6 +35,7 @@ class Lent:
     servers: Mapping[str, Any] | None = None
     network: NetworkPolicy = field(default_factory=NetworkPolicy)
     cache_dir: Path | None = None
+    listings: Path | None = None
     artifacts: ArtifactStore | None = None
 
 
@@ -76,6 +77,7 @@ def _mcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
         roots=loan.lent.roots,
         chat_model=loan.lent.chat_model,
         network=loan.lent.network,
+        listing_file=None if loan.lent.listings is None else loan.lent.listings / f"{config.name}.json",
     )
 
 

@@ -198,6 +198,15 @@ class NetworkSettings(ConfigModel):
         return hosts
 
 
+class AccountSettings(ConfigModel):
+    """Where people connect accounts of their own; `public_url` is where browsers reach this program."""
+
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
+    redirect_uri: str | None = Field(default=None, pattern=r"^https?://[^\s#]+$")
+    document_url: str | None = Field(default=None, pattern=r"^https://[^\s#]+$")
+    key: str = Field(default="file", description="Where the sealing key lies: file, keyring:SERVICE/NAME or kms:NAME")
+
+
 class LimitSettings(ConfigModel):
     """How much may be on the way at a time, and for how long."""
 
@@ -230,6 +239,7 @@ class Settings(ConfigModel):
     agent: AgentSettings = Field(default_factory=AgentSettings)
     tools: ToolsSettings = Field(default_factory=ToolsSettings, validate_default=True)
     network: NetworkSettings = Field(default_factory=NetworkSettings)
+    accounts: AccountSettings = Field(default_factory=AccountSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     collections: dict[str, list[str]] = Field(

@@ -7,7 +7,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.static import secrets_of, static_credential, substituted, with_environment
+from toolpost.auth.static import (
+    discovery_credential,
+    secrets_of,
+    static_credential,
+    substituted,
+    with_environment,
+)
+from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource
@@ -20,11 +27,13 @@ if TYPE_CHECKING:
 
     from toolpost.auth.authorizer import Authorizer
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
-    from toolpost.contracts.sources import SourceHealth, ToolSource
+    from toolpost.contracts.sources import CredentialProvider, SourceHealth, ToolSource
     from toolpost.contracts.tool import Tool
     from toolpost.toolbox.factories import Factory
 
+    Lend = Callable[[ExternalToolConfig], CredentialProvider]
     Tell = Callable[[str, EventCode, Mapping[str, Any]], None]
 
 
@@ -64,7 +73,8 @@ class _Member:
 class Sources:
     """The sources of one Toolbox; it hears from those that change and exchanges their tools without a gap.
 
-    With `resolve`, `${VAR}` in a configuration is filled in; one that came from a file has that behind it.
+    With `resolve`, `${VAR}` in a configuration is filled in; one that came from a file has that behind it. `lend`
+    makes who lends people's own tokens for a source.
     """
 
     def __init__(
@@ -78,6 +88,7 @@ class Sources:
         resolve: bool = True,
         redactor: Redactor | None = None,
         tell: Tell = lambda _name, _code, _facts: None,
+        lend: Lend | None = None,
     ) -> None:
         self._registry = registry
         self._authorizer = authorizer
@@ -87,6 +98,7 @@ class Sources:
         self._resolve = resolve
         self._redactor = redactor or Redactor()
         self._tell = tell
+        self._lend = lend
         self._members: dict[str, _Member] = {}
 
     @property
@@ -144,8 +156,7 @@ class Sources:
             given, config = member.config, with_environment(member.config) if self._resolve else member.config
             member.config = config
             self._redactor.learn(secrets_of(config) | substituted(given, config, os.environ))
-            credential = static_credential(config)
-            self._authorizer.share(config.name, credential)
+            credential = self._credential(config)
             member.source = make_source(config, credential, self._lent, self._factories)
             found = await member.source.discover()
         except ToolError:
@@ -153,6 +164,16 @@ class Sources:
         except (Exception, SystemExit) as raised:
             raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
         member.shelf.fill(member.source, found, getattr(member.source, "problems", ()))
+
+    def _credential(self, config: ExternalToolConfig) -> Credential:
+        """What a source lists its tools with; calls for people with accounts of their own travel with those."""
+        if config.auth_type is AuthType.OAUTH2_USER:
+            if self._lend is not None and not self._authorizer.provides(config.name):
+                self._authorizer.provide(config.name, self._lend(config))
+            return discovery_credential(config)
+        credential = static_credential(config)
+        self._authorizer.share(config.name, credential)
+        return credential
 
     def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """A source says what it offers from now on."""

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.authorizer import Authorizer
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import keys_from
+from toolpost.auth.seal import KeySealer
 from toolpost.builtin.artifacts import artifact_tools
+from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolError
 from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy, Rule
@@ -31,11 +33,12 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
+    from toolpost.toolbox.account_desk import AccountDesk
     from toolpost.toolbox.plugins import Plugins
     from toolpost.toolbox.settings import Settings
 
-KEY_FILE = "key"
 CACHE_DIR = "documents"
+LISTINGS_DIR = "listings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,7 @@ class Parts:
     desk: PendingDesk
     caretaker: Caretaker
     sources: Sources
+    accounts: AccountDesk | None
     problems: list[str]
 
 
@@ -74,10 +78,15 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     plugins = load_plugins()
     authorizer = Authorizer(given.credentials)
     router = _make_router(given, store, authorizer)
-    sources = _make_sources(given, plugins, authorizer, router, store)
+    network = _network(settings)
+    accounts = _make_accounts(settings, router, network, closing)
+    sources = _make_sources(given, plugins, authorizer, accounts, router, network)
     closing.push_async_callback(sources.close)
+    if accounts is not None:
+        accounts.find_sources(sources.source)
     desk = PendingDesk(router, registry)
-    caretaker = Caretaker(router, desk, retention=settings.retention.to_retention())
+    also = None if accounts is None else accounts.sweep
+    caretaker = Caretaker(router, desk, retention=settings.retention.to_retention(), also=also)
     for tool in [*_builtins(settings, store), *given.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
     problems = [*plugins.problems, *_add_offered(registry, plugins.tools)]
@@ -88,21 +97,55 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     closing.push_async_callback(router.close)
     closing.push_async_callback(caretaker.stop)
     await caretaker.start()
-    return Parts(store=store, router=router, desk=desk, caretaker=caretaker, sources=sources, problems=problems)
+    return Parts(
+        store=store,
+        router=router,
+        desk=desk,
+        caretaker=caretaker,
+        sources=sources,
+        accounts=accounts,
+        problems=problems,
+    )
 
 
-def _make_sources(given: Given, plugins: Plugins, authorizer: Authorizer, router: ToolRouter, store: Store) -> Sources:
+def _make_accounts(
+    settings: Settings, router: ToolRouter, network: NetworkPolicy, closing: AsyncExitStack
+) -> AccountDesk | None:
+    """The desk for people's own accounts, where a source needs them."""
+    if all(source.auth_type is not AuthType.OAUTH2_USER for source in settings.all_sources()):
+        return None
+    from toolpost.toolbox.account_desk import AccountDesk  # noqa: PLC0415 - OAuth is long to import, for few
+
+    accounts = AccountDesk(router, settings.accounts, network)
+    closing.push_async_callback(accounts.close)
+    return accounts
+
+
+def _network(settings: Settings) -> NetworkPolicy:
+    network = settings.network
+    return NetworkPolicy(
+        allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private, proxy=network.proxy
+    )
+
+
+def _make_sources(
+    given: Given,
+    plugins: Plugins,
+    authorizer: Authorizer,
+    accounts: AccountDesk | None,
+    router: ToolRouter,
+    network: NetworkPolicy,
+) -> Sources:
     settings = given.settings
-    paths, network = settings.tools.allowed_paths, settings.network
+    paths, home = settings.tools.allowed_paths, settings.data_dir
     lent = Lent(
         roots=None if paths is None else tuple(map(str, paths)),
         chat_model=given.chat_model,
         servers=given.servers,
-        network=NetworkPolicy(
-            allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private, proxy=network.proxy
-        ),
-        cache_dir=None if settings.data_dir is None else settings.data_dir / CACHE_DIR,
-        artifacts=store.artifacts,
+        network=network,
+        cache_dir=None if home is None else home / CACHE_DIR,
+        listings=None if home is None else home / LISTINGS_DIR,
+        artifacts=router.store.artifacts,
     )
     return Sources(
         given.registry,
@@ -113,6 +156,7 @@ def _make_sources(given: Given, plugins: Plugins, authorizer: Authorizer, router
         tell=router.teller.source,
         resolve=not given.resolved,
         redactor=router.teller.redactor,
+        lend=None if accounts is None else accounts.lender,
     )
 
 
@@ -149,7 +193,7 @@ def _add_offered(registry: ToolRegistry, tools: Sequence[Tool]) -> list[str]:
 def _open_store(settings: Settings) -> Store:
     if settings.data_dir is None:
         return MemoryStore(max_events=settings.limits.event_queue)
-    sealer = FileSealer(settings.data_dir / KEY_FILE)
+    sealer = KeySealer(keys_from(settings.accounts.key, folder=settings.data_dir))
     return open_sqlite_store(settings.data_dir, sealer=sealer, queue_limit=settings.limits.event_queue)
 
 

@@ -81,10 +81,11 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """Tokens; the client is to be kept for its issuer."""
+    """Tokens; the server and our client there are to be kept with them."""
 
     tokens: TokenSet
     client: Client
+    server: ServerMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ def sign_in(
     key = _dpop_key(found, demand, tokens)
     if plan.grant != "code":
         granted = yield from _unattended(plan.grant, found, client, scopes, key, clock)
-        return Granted(tokens=granted, client=client)
+        return Granted(tokens=granted, client=client, server=server)
     request = begin_authorization(
         server, client, caller, resource=found.resource, scopes=scopes, dpop_key=key, clock=clock
     )
@@ -154,7 +155,7 @@ async def authorize(step: Granted | Consent, *, client: HttpClient, visit: Visit
     parameters = await visit(step.url)
     browser = step.transaction.caller.browser
     finished = finish_authorization(step.transaction, parameters, browser=browser, clock=clock)
-    return Granted(tokens=await run_flow(finished, client), client=step.client)
+    return Granted(tokens=await run_flow(finished, client), client=step.client, server=step.transaction.server)
 
 
 def _unannounced(plan: SignIn) -> Flow[ServerMetadata]:

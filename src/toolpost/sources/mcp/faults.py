@@ -41,7 +41,8 @@ def fault_of(raised: BaseException) -> ToolError:
         return fault_of(inner[0])
     if isinstance(raised, httpx2.HTTPStatusError):
         status = raised.response.status_code
-        return _of_status({"status": status}, f"the server answered HTTP {status}", raised)
+        told = {"status": status, "challenge": raised.response.headers.get("www-authenticate")}
+        return _of_status(told, f"the server answered HTTP {status}", raised)
     if isinstance(raised, httpx2.HTTPError):
         sent = not isinstance(raised, _NOT_SENT)
         return ToolConnectionError(f"MCP connection failed: {_text(raised)}", sent=sent, cause=raised)
@@ -72,6 +73,7 @@ def _of_rpc(raised: MCPError) -> ToolError:
 def _of_status(told: Mapping[str, Any], text: str, cause: BaseException) -> ToolError:
     error = from_status(told["status"], f"MCP server: {text}", cause)
     error.retry_after_s = told.get("retry_after_s")
+    error.challenges = (told["challenge"],) if told.get("challenge") else ()
     return error
 
 

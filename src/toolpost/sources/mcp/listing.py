@@ -24,6 +24,7 @@ class Listing(NamedTuple):
     tools: list[ServerTool]
     problems: list[str]
     ttl_s: float | None
+    raw: list[Any]
 
 
 async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> Listing:
@@ -38,7 +39,7 @@ async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer,
     kept = [tool for tool in tools if _carries_headers(link, tool, config, problems)]
     names = {tool.spec.name for tool in kept}
     offered = utility_tools(capabilities, config, server, remote=remote)
-    return Listing([*kept, *(tool for tool in offered if tool.spec.name not in names)], problems, _ttl(pages))
+    return Listing([*kept, *(tool for tool in offered if tool.spec.name not in names)], problems, _ttl(pages), raw)
 
 
 def _carries_headers(link: Link, tool: ServerTool, config: ExternalToolConfig, problems: list[str]) -> bool:

@@ -155,10 +155,22 @@ class _Presented(httpx2.Auth):
 
     def __init__(self, way: Way) -> None:
         self._way = way
+        self._nonce = ""
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        request.headers.update(self._way.credential.headers)
-        yield request
+        credential = self._way.credential
+        request.headers.update(credential.headers)
+        if credential.proof is None:
+            yield request
+            return
+        request.headers.update(credential.proof(request.method, str(request.url), self._nonce))
+        response = yield request
+        nonce = response.headers.get("dpop-nonce", "")
+        if nonce and nonce != self._nonce:  # RFC 9449 section 9: the server wants this in the proofs from now on
+            self._nonce = nonce
+            if response.status_code == httpx2.codes.UNAUTHORIZED:
+                request.headers.update(credential.proof(request.method, str(request.url), nonce))
+                yield request
 
 
 class _OverStreams(ClientTransport):

@@ -13,7 +13,8 @@ from toolpost.contracts.calls import (
     ToolOutput,
     ValidatedCall,
 )
-from toolpost.contracts.errors import PauseSignal, ToolConnectionError, ToolTimeoutError
+from toolpost.contracts.config import AuthType
+from toolpost.contracts.errors import PauseSignal, ToolAuthError, ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.validator import compile_validator
@@ -26,13 +27,16 @@ from toolpost.sources.mcp.library import Library
 from toolpost.sources.mcp.link import Link
 from toolpost.sources.mcp.links import Links
 from toolpost.sources.mcp.listing import Listing, list_tools
+from toolpost.sources.mcp.memory import ListingMemory
 from toolpost.sources.mcp.opening import Way
+from toolpost.sources.mcp.tools import sift
 from toolpost.sources.mcp.utilities import UtilityTool, run_utility
 from toolpost.wire.logs import discreet
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -48,7 +52,7 @@ class McpSource:
     `credential` is the one that tools are listed with. `server` is an object to talk to
     in this process. `roots` are the folders that the server may be told of. `library`
     holds its resources and prompts. `network` is what the configuration lets through besides
-    public addresses and the server's own.
+    public addresses and the server's own; `listing_file` is where its last listing is kept.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class McpSource:
         roots: Sequence[str] | None = None,
         chat_model: ChatModel | None = None,
         network: NetworkPolicy | None = None,
+        listing_file: Path | None = None,
     ) -> None:
         discreet()
         self.config = config
@@ -75,6 +80,8 @@ class McpSource:
         self._links = Links(self._new_link, config.name, lasting=credential)
         self._keeping = Keeping(self._hearing, self._connect, self._list, poll_s=config.mcp.poll_s)
         self._closed = False
+        self._signed_out = False
+        self._memory = ListingMemory(listing_file)
         self.library = Library(self._connect, timeout_s=config.timeout_s)
         self.problems: Sequence[str] = ()
 
@@ -88,6 +95,8 @@ class McpSource:
         """How it is doing now."""
         if self._closed:
             return SourceHealth("closed")
+        if self._signed_out:
+            return SourceHealth("up", "its tools are those that were listed last; a call asks its caller to sign in")
         if self._links.live(self._credential) is not None:
             return SourceHealth("up")
         return self._keeping.health
@@ -113,19 +122,37 @@ class McpSource:
             seconds = f"{self.config.connect_timeout_s:g} s"
             raise ToolTimeoutError(f"{self.name!r} did not list its tools within {seconds}", cause=error) from error
         self.problems = listing.problems
+        self._memory.keep(listing.raw)
         return listing
 
     async def discover(self) -> Sequence[ServerTool]:
-        """Connect and list; what was left out stands in `problems`."""
-        link = await self._connect()
-        listing = await self._list(link)
+        """Connect and list; what was left out stands in `problems`.
+
+        Where a server lists nothing for strangers and people have accounts there, its tools are those last known.
+        """
+        try:
+            link = await self._connect()
+            listing = await self._list(link)
+        except ToolAuthError:
+            known = self._memory.recall() or self.config.mcp.declared_tools
+            if self.config.auth_type is not AuthType.OAUTH2_USER or not known:
+                raise
+            self._signed_out = True
+            found, self.problems = sift(known, self.config, self, remote=isinstance(self._endpoint, UrlEndpoint))
+            return found
         self._keeping.listed(link, listing)
         return listing.tools
+
+    async def list_for(self, credential: Credential) -> None:
+        """List with a person's own credential, and tell the catalog what there is."""
+        listing = await self._list(await self._links.get(credential))
+        self._hearing.found(listing.tools, listing.problems)
 
     def watch(self, listener: SourceListener) -> None:
         """Keep the session up and the tools current from now on."""
         self._hearing.listener = listener
-        self._keeping.start()
+        if not self._signed_out:
+            self._keeping.start()
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call on its credential's session; one that turns out to be over is opened again first."""

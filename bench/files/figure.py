@@ -1,0 +1,178 @@
+"""The figure of the file tools, each beside the program or function that does no more than that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.envs import HERE
+from bench.files.material import NEEDLE, FileScale, make_large, make_tree
+from toolpost.builtin.files import file_tools
+from toolpost.cli.bench.figures import Column, Figure, Row, Target
+from toolpost.cli.bench.harness import Tick
+from toolpost.contracts.context import ToolContext
+from toolpost.wire.commands import Commands
+
+OF_RIPGREP, OF_GREP, OF_WALK = 1.3, 3.0, 2.0
+MIDDLE_S, MIDDLE_MB = 1.0, 50.0
+PATTERN = NEEDLE + "[0-9]+"
+COLUMNS = (
+    Column("name", "work"),
+    Column("ours_s", "Toolpost s", 3),
+    Column("floor", "beside"),
+    Column("floor_s", "its s", 3),
+    Column("ratio", "x", 2),
+)
+NOTES = ("Medians of rounds in turns, the machine's cache warm. The floor prints or counts what it finds.",)
+
+Work = Callable[[], Awaitable[object]]
+
+
+class Pair:
+    """A tool and its floor, taken in turns."""
+
+    def __init__(self, name: str, ours: Work, floor_name: str, floor: Work, limit: float) -> None:
+        self.name, self.floor_name, self.limit = name, floor_name, limit
+        self._works = (ours, floor)
+        self._taken: list[tuple[float, float]] = []
+
+    async def turn(self) -> None:
+        self._taken.append((await _timed(self._works[0]), await _timed(self._works[1])))
+
+    def forget(self) -> None:
+        self._taken.clear()
+
+    @property
+    def row(self) -> Row:
+        ours, floor = (median(column) for column in zip(*self._taken, strict=True))
+        ratio = median(ours / floor for ours, floor in self._taken)
+        return {"name": self.name, "ours_s": ours, "floor": self.floor_name, "floor_s": floor, "ratio": ratio}
+
+    @property
+    def target(self) -> Target:
+        return Target(f"{self.name} / {self.floor_name}", self.row["ratio"], "at most", self.limit, "x")
+
+
+def count(scale: FileScale) -> int:
+    """How many ticks the figure makes."""
+    return 2 * scale.rounds + 2
+
+
+def measure(scale: FileScale, tick: Tick) -> Figure:
+    """Make what is needed in a folder that is removed again, and measure."""
+    with tempfile.TemporaryDirectory(prefix="toolpost-bench-") as made:
+        folder = Path(made)
+        make_tree(folder / "tree", scale.files)
+        tick("tree")
+        make_large(folder / "large", scale)
+        tick("large file")
+        pairs = asyncio.run(_taken(folder / "tree", scale, tick))
+        middle = [_middle(folder / "large", scale, tick) for _ in range(scale.rounds)]
+    return _figure(pairs, middle, scale)
+
+
+async def _taken(tree: Path, scale: FileScale, tick: Tick) -> list[Pair]:
+    async with Commands() as commands:
+        pairs = _pairs(tree, commands)
+        for pair in pairs:
+            await pair.turn()  # warms the cache
+            pair.forget()
+        for _ in range(scale.rounds):
+            for pair in pairs:
+                await pair.turn()
+            tick("pairs")
+    return pairs
+
+
+def _pairs(tree: Path, commands: Commands) -> list[Pair]:
+    grep = {"pattern": PATTERN, "path": str(tree)}
+    own = {tool.spec.name: tool for tool in file_tools(ripgrep=None, commands=commands)}
+    pairs = [
+        Pair(
+            "grep_files without ripgrep",
+            _asked(own["grep_files"], grep),
+            "grep -r",
+            _program("grep", "-rnE", PATTERN, tree),
+            OF_GREP,
+        ),
+        Pair(
+            "list_files",
+            _asked(own["list_files"], {"path": str(tree), "recursive": True}),
+            "os.walk",
+            _walk(tree),
+            OF_WALK,
+        ),
+    ]
+    if ripgrep := shutil.which("rg"):
+        with_it = {tool.spec.name: tool for tool in file_tools(commands=commands)}["grep_files"]
+        floor = _program(ripgrep, "--no-ignore", "--hidden", "-n", PATTERN, tree)
+        pairs.insert(0, Pair("grep_files with ripgrep", _asked(with_it, grep), "rg", floor, OF_RIPGREP))
+    return pairs
+
+
+def _asked(tool: Any, arguments: dict[str, Any]) -> Work:
+    async def ask() -> None:
+        result = await tool.execute(arguments, ToolContext())
+        if not result.success:
+            raise RuntimeError(result.error)
+
+    return ask
+
+
+def _program(*argv: object) -> Work:
+    async def run() -> None:
+        process = await asyncio.create_subprocess_exec(*map(str, argv), stdout=subprocess.PIPE)
+        await process.communicate()
+
+    return run
+
+
+def _walk(tree: Path) -> Work:
+    async def walk() -> int:
+        return sum(len(folders) + len(files) for _, folders, files in os.walk(tree))
+
+    return walk
+
+
+async def _timed(work: Work) -> float:
+    began = time.perf_counter()
+    await work()
+    return time.perf_counter() - began
+
+
+def _middle(path: Path, scale: FileScale, tick: Tick) -> dict[str, float]:
+    argv = [sys.executable, "-m", "bench.files.middle", str(path), str(scale.lines // 2)]
+    answer = subprocess.run(argv, cwd=HERE.parent, check=True, capture_output=True, text=True)
+    tick("middle")
+    return json.loads(answer.stdout)
+
+
+def _figure(pairs: list[Pair], middle: list[dict[str, float]], scale: FileScale) -> Figure:
+    seconds = median(taken["seconds"] for taken in middle)
+    grown = max(taken["grown_mb"] for taken in middle)
+    name = f"read_file, middle of {scale.gigabytes:g} GB"
+    return Figure(
+        key="files",
+        title=f"Tools on files ({scale.files} files)",
+        columns=COLUMNS,
+        rows=[
+            *(pair.row for pair in pairs),
+            {"name": name, "ours_s": seconds, "floor": "", "floor_s": "", "ratio": ""},
+        ],
+        targets=[
+            *(pair.target for pair in pairs),
+            Target(name, seconds, "at most", MIDDLE_S, "s"),
+            Target(f"{name}, memory", grown, "at most", MIDDLE_MB, "MB"),
+        ],
+        notes=NOTES,
+    )

@@ -1,0 +1,14 @@
+"""The figure of the file tools as a part of a run."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.files import figure
+from bench.files.material import FileScale
+from toolpost.cli.bench.main import Part
+
+
+def parts(scale: FileScale) -> list[Part]:
+    """All there are."""
+    return [Part("files", figure.count(scale), partial(figure.measure, scale))]

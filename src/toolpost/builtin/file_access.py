@@ -1,0 +1,221 @@
+"""Where a call may reach in the file system: every path is opened from the handle of an allowed folder.
+
+Links are resolved first. What they lead to is then walked folder by folder without following any link, so that
+one that is swapped in meanwhile ends the walk instead of leading outside.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from pydantic import Field
+
+from toolpost.builtin.file_failures import failure_of, shown, told_failures
+from toolpost.builtin.kernel_files import is_kernel_device
+from toolpost.contracts.errors import ToolClientError, ToolPermissionError
+from toolpost.policy.paths import is_path_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+FilePath = Annotated[str, Field(min_length=1, description="A path, absolute or from the working folder")]
+
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _CLOEXEC
+# A FIFO that nobody writes to would hold up whoever opens it without O_NONBLOCK.
+_READ = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_LIST = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_DIRECTORY", 0)
+_HAS_HANDLES = os.open in os.supports_dir_fd
+
+
+class Place(NamedTuple):
+    """A name in an open folder; `given` is the path as the caller wrote it, `real` where it leads.
+
+    Where the system has no handles of folders (Windows), `folder` is None and `name` is the whole path.
+    """
+
+    folder: int | None
+    name: str
+    given: str
+    real: str
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is an allowed folder itself."""
+        return self.name == "."
+
+    def status(self) -> os.stat_result:
+        """What lies there, a link counted as such."""
+        return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+
+    def status_or_none(self) -> os.stat_result | None:
+        """What lies there; None when nothing does."""
+        try:
+            return self.status()
+        except FileNotFoundError:
+            return None
+
+
+class Opened(NamedTuple):
+    """An open file or folder."""
+
+    fd: int
+    status: os.stat_result
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAccess:
+    """What one call of a tool may reach; `allowed_paths=None` is everything but the kernel's own files."""
+
+    tool_name: str
+    allowed_paths: Sequence[str] | None
+
+    @contextmanager
+    def place(self, path: str, *, follow: bool = True, make: bool = False) -> Generator[Place]:
+        """The place of a path, with its folder held open.
+
+        With `follow=False` a link at the end of the path is the place itself. `make` makes the folders above it.
+        """
+        real = self._resolved(path, follow=follow)
+        root = self._root_of(real, path)
+        with told_failures(path, tool_name=self.tool_name):
+            folder, name = _descend(root, real, make=make)
+            try:
+                yield Place(folder, name, path, real)
+            finally:
+                if folder is not None:
+                    os.close(folder)
+
+    @contextmanager
+    def open_file(self, path: str) -> Generator[Opened]:
+        """A regular file, open for reading; folders, devices, FIFOs and the kernel's own files are refused."""
+        with self.place(path) as place:
+            self.check_regular(place, place.status())
+            fd = os.open(place.name, _READ, dir_fd=place.folder)
+            try:
+                status = os.fstat(fd)
+                self.check_regular(place, status)  # it may be another by now
+                yield Opened(fd, status, place)
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def open_folder(self, path: str) -> Generator[Opened]:
+        """A folder, open for listing."""
+        with self.place(path) as place:
+            status = place.status()
+            if not stat.S_ISDIR(status.st_mode):
+                raise self.refusal(f"{shown(path)!r} is no folder; name the folder that it lies in", "not_a_folder")
+            self._check_kernel(status, path)
+            fd = os.open(place.name, _LIST, dir_fd=place.folder)
+            try:
+                yield Opened(fd, status, place)
+            finally:
+                os.close(fd)
+
+    def check_regular(self, place: Place, status: os.stat_result) -> None:
+        """Refuse what is no plain file."""
+        if stat.S_ISDIR(status.st_mode):
+            raise failure_of(IsADirectoryError(errno.EISDIR, ""), place.given, tool_name=self.tool_name)
+        self._check_kernel(status, place.given)
+        if not stat.S_ISREG(status.st_mode):
+            kind = _kind_of(status.st_mode)
+            raise self.refusal(f"{shown(place.given)!r} is {kind}, not a plain file", "not_a_file")
+
+    def start_folder(self, path: str | None) -> str:
+        """The folder to begin in: the one given, else the working folder, or where that is closed the first allowed."""
+        if path is not None:
+            return path
+        if self.allowed_paths and not is_path_allowed(".", self.allowed_paths):
+            return self.allowed_paths[0]
+        return "."
+
+    def refusal(self, message: str, code: str) -> ToolClientError:
+        """The caller's mistake, told as this tool's."""
+        return ToolClientError(message, tool_name=self.tool_name, code=code)
+
+    def _resolved(self, path: str, *, follow: bool) -> str:
+        try:
+            os.fsencode(path)
+            if follow:
+                return _checked(os.path.realpath(path))
+            above, name = os.path.split(path.rstrip(os.sep) or path)
+            if name in ("", os.curdir, os.pardir):
+                raise self.refusal(
+                    f"{shown(path)!r} does not name a file; write the path to its last name", "path_refused"
+                )
+            return _checked(f"{os.path.realpath(above or os.curdir).rstrip(os.sep)}{os.sep}{name}")
+        except ValueError:
+            message = f"the path {shown(path)!r} holds a character that no file name can have, such as NUL"
+            raise self.refusal(message, "path_refused") from None
+
+    def _root_of(self, real: str, path: str) -> str:
+        """The allowed folder that holds a path."""
+        if self.allowed_paths is None:
+            return os.path.splitdrive(real)[0] + os.sep
+        for folder in map(os.path.realpath, self.allowed_paths):
+            if real == folder or real.startswith(folder.rstrip(os.sep) + os.sep):
+                return folder
+        allowed = ", ".join(self.allowed_paths) or "none"
+        message = f"Path {shown(path)!r} not in allowed paths ({allowed}); add its folder to tools.allowedPaths"
+        raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
+
+    def _check_kernel(self, status: os.stat_result, path: str) -> None:
+        """The kernel's files tell of processes, their environments included, and steer the machine."""
+        if is_kernel_device(status.st_dev):
+            message = f"{shown(path)!r} is a file of the kernel's, not one on a disk; such files are never opened"
+            raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
+
+
+def _checked(real: str) -> str:
+    if "\0" in real:
+        raise ValueError(real)
+    return real
+
+
+def _descend(root: str, real: str, *, make: bool) -> tuple[int | None, str]:
+    """Open the folder above `real`, beginning at `root`, without following a link on the way."""
+    if make and real != root:
+        Path(root).mkdir(parents=True, exist_ok=True)
+    if not _HAS_HANDLES:  # No test covers it: Windows has no handles of folders, so the path was only checked.
+        if make:
+            Path(real).parent.mkdir(parents=True, exist_ok=True)
+        return None, real
+    *above, name = Path(real).relative_to(root).parts or (os.curdir,)
+    folder = os.open(root, _FOLDER)
+    try:
+        for part in above:
+            folder = _step(folder, part, make=make)
+    except OSError:
+        os.close(folder)
+        raise
+    return folder, name
+
+
+def _step(folder: int, part: str, *, make: bool) -> int:
+    """The folder below; the one above is closed once it is open."""
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(part, dir_fd=folder)
+    below = os.open(part, _FOLDER | _NOFOLLOW, dir_fd=folder)
+    os.close(folder)
+    return below
+
+
+def _kind_of(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a FIFO"
+    if stat.S_ISSOCK(mode):
+        return "a socket"
+    if stat.S_ISLNK(mode):
+        return "a link that was put there just now"
+    return "a device" if sys.platform != "win32" else "something special"

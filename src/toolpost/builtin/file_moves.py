@@ -1,0 +1,191 @@
+"""Tools that move and delete files: the bytes themselves are never looked at."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from functools import partial
+from io import FileIO
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolpost.builtin.atomic_files import replace_file, sync_folder
+from toolpost.builtin.file_access import FileAccess, FilePath, Place
+from toolpost.builtin.file_failures import failure_of, shown
+from toolpost.builtin.workers import in_worker
+from toolpost.catalog.function import FunctionTool, tool
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.spec import ToolCategory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BLOCK = 1 << 20
+# Systems that have no hard links, or do not let us make one.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
+
+Moved = TypedDict("Moved", {"success": bool, "from": str, "to": str})
+
+
+class Deleted(TypedDict):
+    """Whether there was anything to delete."""
+
+    path: str
+    deleted: bool
+
+
+def moving_tools() -> list[FunctionTool]:
+    """The tools of this module."""
+    return [delete_file, move_file]
+
+
+@tool(
+    side_effects="write",
+    destructive=True,
+    idempotent=True,
+    file=True,
+    category=ToolCategory.FILE,
+    tags=["builtin", "file"],
+    timeout_s=60,
+)
+async def delete_file(
+    path: FilePath,
+    ctx: ToolContext,
+    *,
+    recursive: Annotated[bool, Field(description="Delete a folder with everything in it")] = False,
+) -> Deleted:
+    """Delete a file; a link is deleted itself, not what it leads to. `deleted` is false when nothing was there."""
+    access = FileAccess(tool_name="delete_file", allowed_paths=ctx.allowed_paths)
+    deleted = await in_worker(partial(_delete, access, path, recursive=recursive))
+    return {"path": path, "deleted": deleted}
+
+
+@tool(
+    side_effects="write",
+    destructive=True,
+    file=True,
+    category=ToolCategory.FILE,
+    tags=["builtin", "file"],
+    timeout_s=120,
+)
+async def move_file(
+    source: Annotated[str, Field(min_length=1, alias="from", description="The file or folder to move")],
+    to: Annotated[str, Field(min_length=1, description="Its new path, with the new name")],
+    ctx: ToolContext,
+    *,
+    overwrite: Annotated[bool, Field(description="Replace a file that is there already")] = False,
+) -> Moved:
+    """Move or rename a file or folder; missing folders of the new path are made."""
+    access = FileAccess(tool_name="move_file", allowed_paths=ctx.allowed_paths)
+    await in_worker(partial(_move, access, source, to, overwrite=overwrite))
+    return {"success": True, "from": source, "to": to}
+
+
+def _delete(access: FileAccess, path: str, goes_on: Callable[[], None], *, recursive: bool) -> bool:
+    goes_on()
+    try:
+        with access.place(path, follow=False) as place:
+            status = place.status()
+            _check_ours(access, place, status)
+            _remove(access, place, status, recursive=recursive)
+            sync_folder(place)
+    except ToolClientError as refused:
+        if refused.error_code == "file_not_found":
+            return False
+        raise
+    return True
+
+
+def _remove(access: FileAccess, place: Place, status: os.stat_result, *, recursive: bool) -> None:
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(place.name, dir_fd=place.folder)
+        return
+    if not recursive:
+        message = f"{shown(place.given)!r} is a folder; say recursive to delete it with everything in it"
+        raise access.refusal(message, "is_a_folder")
+    shutil.rmtree(place.name, dir_fd=place.folder)
+
+
+def _check_ours(access: FileAccess, place: Place, status: os.stat_result) -> None:
+    """Refuse an allowed folder itself, and what is no file, folder or link."""
+    if place.is_root:
+        message = f"{shown(place.given)!r} is an allowed folder itself; only what lies in it can be moved or deleted"
+        raise access.refusal(message, "path_refused")
+    if not (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        access.check_regular(place, status)
+
+
+def _move(access: FileAccess, source: str, to: str, goes_on: Callable[[], None], *, overwrite: bool) -> None:
+    goes_on()
+    with access.place(source, follow=False) as old:
+        status = old.status()
+        _check_ours(access, old, status)
+        with access.place(to, follow=False, make=True) as new:
+            _check_free(access, new, overwrite=overwrite)
+            _rename(access, old, new, status, overwrite=overwrite)
+            sync_folder(new)
+            sync_folder(old)
+
+
+def _check_free(access: FileAccess, new: Place, *, overwrite: bool) -> None:
+    there = new.status_or_none()
+    if new.is_root or (there is not None and stat.S_ISDIR(there.st_mode)):
+        message = f"{shown(new.given)!r} is a folder; write the new name as well, or another path"
+        raise access.refusal(message, "is_a_folder")
+    if there is not None and not overwrite:
+        raise failure_of(FileExistsError(errno.EEXIST, ""), new.given, tool_name=access.tool_name)
+
+
+def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, *, overwrite: bool) -> None:
+    try:
+        if overwrite or stat.S_ISDIR(status.st_mode) or not _link(old, new):
+            os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
+    except OSError as refused:
+        if refused.errno != errno.EXDEV:
+            raise
+        if stat.S_ISDIR(status.st_mode):
+            message = f"{shown(old.given)!r} is a folder, which cannot be moved to another file system; move its files"
+            raise access.refusal(message, "other_file_system") from refused
+        _copy_over(access, old, new, overwrite=overwrite)
+
+
+def _link(old: Place, new: Place) -> bool:
+    """Give the file its new name first: unlike a rename, that fails when the name is taken in the last moment."""
+    try:
+        os.link(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder, follow_symlinks=False)
+    except OSError as refused:
+        if refused.errno in _NO_LINKS:
+            return False
+        raise
+    os.unlink(old.name, dir_fd=old.folder)
+    return True
+
+
+def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -> None:
+    """Move a file to another file system: copied whole beside its new name, then put there, then deleted here."""
+    with access.open_file(old.given) as opened:
+        if opened.place.real != old.real:
+            message = f"{shown(old.given)!r} is a link, and links are not moved to another file system"
+            raise access.refusal(message, "other_file_system")
+        put = None if overwrite else _put_new
+        replace_file(new, _blocks(opened.fd), old=opened.status, put=put)
+        with_times = (opened.status.st_atime_ns, opened.status.st_mtime_ns)
+        os.utime(new.name, ns=with_times, dir_fd=new.folder, follow_symlinks=False)
+        os.unlink(old.name, dir_fd=old.folder)
+
+
+def _put_new(place: Place, name: str) -> None:
+    made = Place(place.folder, name, place.given, place.real)
+    if not _link(made, place):
+        os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+
+
+def _blocks(fd: int) -> Iterator[bytes]:
+    with FileIO(fd, closefd=False) as file:
+        while block := file.read(_BLOCK):
+            yield block

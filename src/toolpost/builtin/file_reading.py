@@ -1,0 +1,193 @@
+"""Tools that look at one file: read_file and get_file_info."""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import partial
+from io import FileIO
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolpost.builtin.file_access import FileAccess, FilePath, Opened
+from toolpost.builtin.file_failures import changed, shown
+from toolpost.builtin.line_ranges import LineRange, Wanted, read_decoded_lines, read_lines
+from toolpost.builtin.spelling import either, with_camel_case
+from toolpost.builtin.text_encodings import UTF8, Encoding, decoded, encoding_named, encoding_of, marked_like
+from toolpost.builtin.workers import in_worker
+from toolpost.catalog.function import FunctionTool, tool
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.spec import ToolCategory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LINES = 2000
+CONTENT_BYTES = 1_000_000
+_HEAD = 8192
+_ABSENT = ("file_not_found", "not_a_folder")
+
+
+class FileContent(TypedDict):
+    """Lines of a file; `total_lines` is null where counting them all would take too long."""
+
+    path: str
+    content: str
+    size: int
+    encoding: str
+    total_lines: int | None
+    offset: int
+    limit: int
+    truncated: bool
+    next_offset: int | None
+    line_cut: bool
+
+
+class FileFacts(TypedDict):
+    """What is known of a path; null for what does not exist. `modified` is in milliseconds since 1970."""
+
+    path: str
+    exists: bool
+    size: int | None
+    modified: int | None
+    is_file: bool
+    is_directory: bool
+
+
+def reading_tools() -> list[FunctionTool]:
+    """The tools of this module."""
+    return [with_camel_case(made) for made in (read_file, get_file_info)]
+
+
+@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+async def read_file(
+    path: FilePath,
+    ctx: ToolContext,
+    *,
+    encoding: Annotated[str | None, Field(description="Left out: by the file's first bytes, else UTF-8")] = None,
+    offset: Annotated[int, Field(ge=0, description="The first line to read, from 0")] = 0,
+    limit: Annotated[int, Field(ge=1, le=100_000, description="The most lines to read")] = LINES,
+    line_numbers: Annotated[
+        bool,
+        Field(
+            description="Begin each line with its number, from 1, and a tab", validation_alias=either("line_numbers")
+        ),
+    ] = False,
+) -> FileContent:
+    """Read a text file, or some of its lines; `next_offset` is where to go on, null at the end.
+
+    At most 1 MB is read at once. A file of any size can be read in parts.
+    """
+    access = FileAccess(tool_name="read_file", allowed_paths=ctx.allowed_paths)
+    reading = _Reading(access, path, Wanted(offset, limit, CONTENT_BYTES), encoding)
+    content = await in_worker(reading.run)
+    if line_numbers:
+        content["content"] = _numbered(content["content"], offset)
+    return content
+
+
+@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=10)
+async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
+    """Tell whether a file or folder exists, how large it is, and when it was last changed."""
+    access = FileAccess(tool_name="get_file_info", allowed_paths=ctx.allowed_paths)
+    return await in_worker(partial(_facts, access, path))
+
+
+class _Reading:
+    """One read of some lines."""
+
+    def __init__(self, access: FileAccess, path: str, wanted: Wanted, encoding: str | None) -> None:
+        self._access = access
+        self._path = path
+        self._wanted = wanted
+        self._asked = None if encoding is None else encoding_named(encoding, tool_name=access.tool_name)
+
+    def run(self, goes_on: Callable[[], None]) -> FileContent:
+        with self._access.open_file(self._path) as opened, FileIO(opened.fd, closefd=False) as file:
+            encoding = self._encoding(file.read(_HEAD) or b"")
+            lines = self._lines(file, opened.status.st_size, encoding, goes_on)
+            self._check_unchanged(opened)
+        return self._content(lines, encoding, opened.status.st_size)
+
+    def _encoding(self, head: bytes) -> Encoding:
+        if self._asked is not None:
+            return marked_like(self._asked, head)
+        found = encoding_of(head)
+        if found is None:
+            message = f"{shown(self._path)!r} is a binary file; if there is text in it, name its `encoding`"
+            raise self._access.refusal(message, "binary_file")
+        return found
+
+    def _lines(self, file: FileIO, size: int, encoding: Encoding, goes_on: Callable[[], None]) -> LineRange:
+        if encoding.ends_lines_with_a_byte:
+            return read_lines(file, size, self._wanted, goes_on=goes_on)
+        try:
+            return read_decoded_lines(file, size, self._wanted, encoding, goes_on=goes_on)
+        except UnicodeDecodeError as wrong:
+            message = f"{shown(self._path)!r} is not {encoding.told}: {wrong.reason}; name another `encoding`"
+            raise self._access.refusal(message, "encoding_wrong") from None
+
+    def _check_unchanged(self, opened: Opened) -> None:
+        """Refuse what may be half old and half new; a file that only grew, as logs do, was read as it was."""
+        before, after = opened.status, os.fstat(opened.fd)
+        touched = before.st_mtime_ns != after.st_mtime_ns
+        if after.st_size < before.st_size or (touched and after.st_size == before.st_size):
+            raise changed(self._path, tool_name=self._access.tool_name)
+
+    def _content(self, lines: LineRange, encoding: Encoding, size: int) -> FileContent:
+        stored = encoding if encoding.ends_lines_with_a_byte else UTF8
+        text, read_as = _text_of(lines, stored, path=shown(self._path), tool_name=self._access.tool_name)
+        return {
+            "path": self._path,
+            "content": text,
+            "size": size,
+            "encoding": read_as.told if stored is encoding else encoding.told,
+            "total_lines": lines.total,
+            "offset": self._wanted.first,
+            "limit": self._wanted.lines,
+            "truncated": lines.end is not None or lines.cut,
+            "next_offset": lines.end,
+            "line_cut": lines.cut,
+        }
+
+
+def _text_of(lines: LineRange, encoding: Encoding, *, path: str, tool_name: str) -> tuple[str, Encoding]:
+    """The text of some lines; a line that was cut may have lost half a character."""
+    if not lines.cut:
+        return decoded(lines.data, encoding, path=path, tool_name=tool_name)
+    for less in range(4):
+        try:
+            return encoding.decode(lines.data[: len(lines.data) - less]), encoding
+        except UnicodeDecodeError:
+            continue
+    return decoded(lines.data, encoding, path=path, tool_name=tool_name)
+
+
+def _numbered(text: str, offset: int) -> str:
+    lines = text.split("\n")
+    last = [] if lines[-1] else [lines.pop()]
+    return "\n".join([*(f"{offset + number}\t{line}" for number, line in enumerate(lines, 1)), *last])
+
+
+def _facts(access: FileAccess, path: str, goes_on: Callable[[], None]) -> FileFacts:
+    goes_on()
+    try:
+        with access.place(path) as place:
+            status = place.status_or_none()
+    except ToolClientError as refused:
+        if refused.error_code not in _ABSENT:
+            raise
+        status = None
+    if status is None:
+        return {"path": path, "exists": False, "size": None, "modified": None, "is_file": False, "is_directory": False}
+    return {
+        "path": path,
+        "exists": True,
+        "size": status.st_size,
+        "modified": status.st_mtime_ns // 1_000_000,
+        "is_file": stat.S_ISREG(status.st_mode),
+        "is_directory": stat.S_ISDIR(status.st_mode),
+    }

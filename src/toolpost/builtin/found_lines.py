@@ -1,0 +1,130 @@
+"""The text of lines that a search found, read anew from the handle of the folder it began in."""
+
+from __future__ import annotations
+
+import os
+import stat
+from io import BytesIO, FileIO
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
+    from toolpost.builtin.search_hits import Hit
+
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _FLAGS
+_LOOK = 8192
+_AROUND = 64 << 10
+_LONGEST = 500
+_LEAD = 200
+_LARGEST_CODED = 64 << 20
+_UTF8_MARK = b"\xef\xbb\xbf"
+_CODED = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+
+
+class FoundLine(NamedTuple):
+    """A line, cut where it is very long, with those around it."""
+
+    number: int
+    line: str
+    before: list[str]
+    after: list[str]
+
+
+class FoundLines:
+    """Reads lines until there are enough."""
+
+    def __init__(self, folder: int, *, max_results: int, context: int) -> None:
+        self.max_results = max_results
+        self._folder = folder
+        self._context = context
+        self._read = 0
+
+    def read(self, folder: str, name: str, hits: Sequence[Hit], *, wanted: int) -> list[FoundLine] | None:
+        """As many of the lines as there is room for; None for what is no text file."""
+        try:
+            fd = self._open(folder, name)
+        except OSError:
+            return None
+        with FileIO(fd) as file:
+            head = file.read(_LOOK) or b""
+            text = _as_utf8(file, head)
+            if text is None:
+                return None
+            base = len(_UTF8_MARK) if head.startswith(_UTF8_MARK) else 0
+            room = min(wanted, self.max_results - self._read)
+            found = [_line(text, hit, base, self._context) for hit in hits[: max(room, 0)]]
+        whole = [line for line in found if line is not None]
+        self._read += len(whole)
+        return whole
+
+    def _open(self, folder: str, name: str) -> int:
+        above = os.open(".", _FOLDER, dir_fd=self._folder)
+        try:
+            for part in folder.split("/")[:-1]:
+                below = os.open(part, _FOLDER, dir_fd=above)
+                os.close(above)
+                above = below
+            fd = os.open(name, os.O_RDONLY | _FLAGS, dir_fd=above)
+        finally:
+            os.close(above)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+        raise OSError("no plain file")
+
+
+def _as_utf8(file: FileIO, head: bytes) -> BinaryIO | FileIO | None:
+    """The file, or what it is in UTF-8; None for binary files."""
+    for mark, codec in _CODED:
+        if head.startswith(mark):
+            if os.fstat(file.fileno()).st_size > _LARGEST_CODED:
+                return None
+            file.seek(len(mark))
+            return BytesIO((file.read() or b"").decode(codec, "replace").encode())
+    return None if b"\0" in head else file
+
+
+def _line(file: BinaryIO | FileIO, hit: Hit, base: int, context: int) -> FoundLine | None:
+    """The line of a hit; None when no line begins there any more."""
+    begin = base + hit.offset
+    above = _piece(file, max(base, begin - _AROUND), begin)
+    if begin > base and not above.endswith(b"\n"):
+        return None
+    skipped = max(0, hit.column - 1 - _LEAD) if hit.column > _LONGEST - _LEAD else 0
+    line, ended, _ = _piece(file, begin + skipped, begin + skipped + 4 * _LONGEST).partition(b"\n")
+    shown = ("..." if skipped else "") + _shown(line)
+    if not context:
+        return FoundLine(hit.line, shown, [], [])
+    before = above.split(b"\n")[:-1][-context:]
+    end = begin + skipped + len(line) + 1 if ended else None
+    after = [] if end is None else _lines_after(file, end, context)
+    return FoundLine(hit.line, shown, [*map(_shown, before)], [*map(_shown, after)])
+
+
+def _lines_after(file: BinaryIO | FileIO, begin: int, count: int) -> list[bytes]:
+    piece = _piece(file, begin, begin + _AROUND)
+    lines = piece.split(b"\n")
+    return (lines if lines[-1] else lines[:-1])[:count]
+
+
+def _piece(file: BinaryIO | FileIO, begin: int, end: int) -> bytes:
+    file.seek(begin)
+    return file.read(end - begin) or b""
+
+
+def _shown(line: bytes) -> str:
+    line = line.removesuffix(b"\r")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as wrong:
+        cut = len(line) - wrong.start < 4 and len(line) >= 4 * _LONGEST  # the last character may be a half
+        text = line[: wrong.start].decode() if cut else _otherwise(line)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _otherwise(line: bytes) -> str:
+    """A piece out of a long line may begin in the middle of a character; what else is no UTF-8 is read as latin-1."""
+    return line.decode("utf-8", "ignore") if line[0] & 0xC0 == 0x80 else line.decode("latin-1")

@@ -1,0 +1,209 @@
+"""Tools that look for files by name: list_files and glob_files."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolpost.builtin.file_access import FileAccess
+from toolpost.builtin.file_failures import shown
+from toolpost.builtin.globs import Glob, GlobError
+from toolpost.builtin.spelling import either, with_camel_case
+from toolpost.builtin.tree import Listed, is_generated, is_kernels, walk
+from toolpost.builtin.workers import in_worker
+from toolpost.catalog.function import FunctionTool, tool
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.spec import ToolCategory
+from toolpost.schema.patterns import repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolpost.builtin.tree import Skip
+
+_REGEX = "re:"
+# Names have at most 255 characters, so that this many repeats cannot take longer than a moment.
+_MOST_REPEATS = 2
+
+Folder = Annotated[
+    str | None,
+    Field(min_length=1, description="The folder; left out, the working folder or the first allowed one"),
+]
+
+AllFolders = Annotated[
+    bool,
+    Field(validation_alias=either("all_folders"), description="Look into .git, node_modules, build and the like, too"),
+]
+
+
+class FileInfo(TypedDict):
+    """One entry: `name` is below the folder that was listed, `path` what other tools take, `modified` milliseconds."""
+
+    name: str
+    path: str
+    is_dir: bool
+    is_link: bool
+    size: int
+    modified: int
+
+
+class FileList(TypedDict):
+    """Entries; `total` counts also those that were left out."""
+
+    path: str
+    files: list[FileInfo]
+    total: int
+    truncated: bool
+
+
+def listing_tools() -> list[FunctionTool]:
+    """The tools of this module."""
+    return [with_camel_case(made) for made in (list_files, glob_files)]
+
+
+@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+async def list_files(
+    ctx: ToolContext,
+    *,
+    path: Folder = None,
+    recursive: Annotated[bool, Field(description="List the folders below, too")] = False,
+    pattern: Annotated[
+        str | None,
+        Field(min_length=1, description="Only names like *.py, {a,b}*, src/**/*.ts, or re: and a regular expression"),
+    ] = None,
+    include_dirs: Annotated[
+        bool, Field(validation_alias=either("include_dirs"), description="List folders, too, not only files")
+    ] = True,
+    limit: Annotated[int, Field(ge=1, le=10_000, description="The most entries to return")] = 1000,
+) -> FileList:
+    """List what is in a folder. Links are listed, but not followed."""
+    access = FileAccess(tool_name="list_files", allowed_paths=ctx.allowed_paths)
+    names = None if pattern is None else _names(access, pattern, anywhere=True)
+    listing = _Listing(access=access, names=names, with_folders=include_dirs, limit=limit)
+    return await in_worker(partial(listing.run, access.start_folder(path), deep=recursive))
+
+
+@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+async def glob_files(
+    pattern: Annotated[str, Field(min_length=1, description="Such as **/*.py or src/**/test_*.{js,ts}")],
+    ctx: ToolContext,
+    *,
+    path: Folder = None,
+    max_results: Annotated[int, Field(ge=1, le=10_000, validation_alias=either("max_results"))] = 100,
+    all_folders: AllFolders = False,
+) -> FileList:
+    """Find files by a pattern of their path, those changed last first."""
+    access = FileAccess(tool_name="glob_files", allowed_paths=ctx.allowed_paths)
+    names = _names(access, pattern, anywhere=False)
+    globbing = _Listing(
+        access=access, names=names, with_folders=False, limit=max_results, newest=True, all_folders=all_folders
+    )
+    return await in_worker(partial(globbing.run, access.start_folder(path), deep=True))
+
+
+class _Names(Protocol):
+    def matches(self, folder: str, name: str) -> bool:
+        """Whether an entry is wanted."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Listing:
+    """One walk that collects entries."""
+
+    access: FileAccess
+    names: _Names | None
+    with_folders: bool
+    limit: int
+    newest: bool = False
+    all_folders: bool = True
+    total: int = 0
+    files: list[FileInfo] = field(default_factory=list[FileInfo])
+
+    def run(self, path: str, goes_on: Callable[[], None], *, deep: bool) -> FileList:
+        with self.access.open_folder(path) as opened:
+            for listed in walk(opened.fd, deep=deep, skip=self._skip(opened.place.real)):
+                goes_on()
+                self._take(listed, path.rstrip("/") + "/")
+        files = self._newest() if self.newest else self.files
+        return {"path": path, "files": files, "total": self.total, "truncated": self.total > len(files)}
+
+    def _skip(self, real: str) -> Skip | None:
+        if real == os.sep:
+            return is_kernels
+        return None if self.all_folders else is_generated
+
+    def _take(self, listed: Listed, above: str) -> None:
+        entries = listed.entries
+        if not self.with_folders:
+            entries = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
+        if self.names is not None:
+            matches, folder = self.names.matches, listed.folder
+            entries = [entry for entry in entries if matches(folder, entry.name)]
+        self.total += len(entries)
+        room = len(entries) if self.newest else self.limit - len(self.files)
+        if room > 0:
+            # Only what is handed on is looked at closely: that costs more than finding it.
+            chosen = heapq.nsmallest(room, entries, key=_name) if room < len(entries) else sorted(entries, key=_name)
+            found = [_info(entry, listed.folder, above) for entry in chosen]
+            self.files += [info for info in found if info is not None]
+
+    def _newest(self) -> list[FileInfo]:
+        self.files.sort(key=itemgetter("name"))
+        self.files.sort(key=itemgetter("modified"), reverse=True)
+        return self.files[: self.limit]
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name
+
+
+def _info(entry: os.DirEntry[str], folder: str, above: str) -> FileInfo | None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:  # gone since
+        return None
+    name = shown_name(f"{folder}{entry.name}")
+    return {
+        "name": name,
+        "path": f"{above}{name}" if above != "./" else name,
+        "is_dir": entry.is_dir(follow_symlinks=False),
+        "is_link": entry.is_symlink(),
+        "size": status.st_size,
+        "modified": status.st_mtime_ns // 1_000_000,
+    }
+
+
+def shown_name(name: str) -> str:
+    """A name that JSON can carry; bytes that are not UTF-8 are written as escapes."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+class _ByRegex:
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+
+    def matches(self, folder: str, name: str) -> bool:
+        return self._pattern.search(name) is not None
+
+
+def _names(access: FileAccess, pattern: str, *, anywhere: bool) -> _Names:
+    try:
+        if not (anywhere and pattern.startswith(_REGEX)):
+            return Glob(pattern, anywhere=anywhere)
+        expression = re.compile(pattern.removeprefix(_REGEX))
+    except (GlobError, re.error, RecursionError, OverflowError) as wrong:
+        raise access.refusal(f"Invalid pattern {shown(pattern)!r}: {wrong}", "pattern_invalid") from None
+    count = repeats(expression.pattern)
+    if count is None or count > _MOST_REPEATS:
+        message = f"the pattern {shown(pattern)!r} repeats too much to be safe; use at most two of * + {{}}, not nested"
+        raise access.refusal(message, "pattern_invalid")
+    return _ByRegex(expression)

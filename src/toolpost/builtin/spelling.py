@@ -1,0 +1,65 @@
+"""The camelCase spelling of arguments: taken like snake_case, and not shown to a model a second time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import AliasChoices
+
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from toolpost.catalog.function import FunctionTool
+    from toolpost.contracts.spec import JsonSchema
+
+
+def either(name: str, *others: str) -> AliasChoices:
+    """The names that an argument answers to: its own, the same in camelCase, and others."""
+    return AliasChoices(name, *dict.fromkeys([camel(name), *others]))
+
+
+def camel(name: str) -> str:
+    """`max_results` as `maxResults`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def with_camel_case(made: FunctionTool) -> FunctionTool:
+    """The same tool, validated by a schema that takes both spellings; a model is shown the one it had.
+
+    The function's parameters say `Field(validation_alias=either("max_results"))`, so that pydantic reads both.
+    """
+    shown = made.spec.input_schema
+    accepted = _widened(shown)
+    return made if accepted == shown else made.renamed(replace(made.spec, input_schema=accepted, model_schema=shown))
+
+
+def _widened(schema: Any) -> Any:
+    if is_array(schema):
+        return [_widened(part) for part in schema]
+    if not is_object(schema):
+        return schema
+    inner = {key: _widened(part) for key, part in schema.items()}
+    properties = inner.get("properties")
+    return _with_both(inner, properties) if is_object(properties) else inner
+
+
+def _with_both(schema: JsonSchema, properties: JsonSchema) -> JsonSchema:
+    twofold = [name for name in properties if camel(name) not in properties]
+    if not twofold:
+        return schema
+    added = {camel(name): properties[name] for name in twofold}
+    both: JsonSchema = {**schema, "properties": {**properties, **added}}
+    required: list[str] = both.pop("required", [])
+    plain = [name for name in required if name not in twofold]
+    if plain:
+        both["required"] = plain
+    return {**both, "allOf": [_one_of_two(name, required=name in required) for name in twofold]}
+
+
+def _one_of_two(name: str, *, required: bool) -> JsonSchema:
+    """Either spelling, and not both, of which nobody knows which is meant."""
+    if required:
+        return {"oneOf": [{"required": [name]}, {"required": [camel(name)]}]}
+    return {"not": {"required": [name, camel(name)]}}

@@ -1,0 +1,143 @@
+"""What a folder of a tool must hold: `tool.md`, `schema.json` and tests; this only looks, and runs nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from toolpost.contracts.errors import ToolError
+from toolpost.schema.bounds import check_schema
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DOCUMENT = "tool.md"
+SCHEMA = "schema.json"
+CASES = "tests.json"
+SECTIONS = ("Purpose", "Inputs", "Outputs", "Examples")
+_FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_HEADING = re.compile(r"^## (.+?)[ \t]*$", re.MULTILINE)
+_LARGEST = 1 << 20
+
+
+def check_folder(folder: Path) -> list[str]:
+    """What is missing or wrong in a tool's folder, each with what to do; an empty list when nothing is."""
+    if not folder.is_dir():
+        return [f"{folder} is no folder; name the folder of one tool"]
+    return [*_in_document(folder), *_in_schema(folder), *_in_tests(folder)]
+
+
+def front_matter(folder: Path) -> dict[str, Any]:
+    """The facts at the top of a tool's document; empty when there are none that can be read."""
+    try:
+        found = _FRONT.match(_read(folder / DOCUMENT))
+        facts: Any = yaml.safe_load(found[1]) if found else None
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return facts if is_object(facts) else {}
+
+
+def _in_document(folder: Path) -> Iterator[str]:
+    try:
+        text = _read(folder / DOCUMENT)
+    except (OSError, ValueError) as wrong:
+        yield f"{DOCUMENT} cannot be read ({_reason(wrong)}); write one with the sections {', '.join(SECTIONS)}"
+        return
+    facts = front_matter(folder)
+    if not facts:
+        yield f"{DOCUMENT} has no facts between two lines of ---; write `name` and `budgets` there"
+    else:
+        yield from _in_facts(facts, folder)
+    sections = _sections(text)
+    for name in SECTIONS:
+        if not sections.get(name, "").strip():
+            yield f"{DOCUMENT} says nothing under `## {name}`"
+
+
+def _in_facts(facts: dict[str, Any], folder: Path) -> Iterator[str]:
+    if facts.get("name") != folder.resolve().name:
+        yield f"{DOCUMENT}: `name` is {facts.get('name')!r}, and the folder is called {folder.resolve().name!r}"
+    budgets = facts.get("budgets")
+    timeout: Any = budgets.get("timeout_s") if is_object(budgets) else None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+        yield f"{DOCUMENT}: `budgets.timeout_s` must be a number of seconds above 0"
+
+
+def _sections(text: str) -> dict[str, str]:
+    parts = _HEADING.split(_FRONT.sub("", text))
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _in_schema(folder: Path) -> Iterator[str]:
+    found = _json(folder / SCHEMA)
+    if isinstance(found, str):
+        yield f"{SCHEMA} {found}; write an object with `input_schema` and, if the tool promises one, `output_schema`"
+        return
+    schemas: dict[str, Any] = found if is_object(found) else {}
+    if "input_schema" not in schemas:
+        yield f"{SCHEMA} has no `input_schema`"
+    for key in ("input_schema", "output_schema"):
+        schema: Any = schemas.get(key)
+        if schema is not None:
+            yield from (f"{SCHEMA}: {key}: {problem}" for problem in _problems(schema))
+
+
+def _problems(schema: Any) -> Iterator[str]:
+    if not is_object(schema):
+        yield "must be an object"
+        return
+    try:
+        check_schema(schema, tool_name="")
+    except ToolError as wrong:
+        yield str(wrong)
+
+
+def _in_tests(folder: Path) -> Iterator[str]:
+    """Tests are programs for pytest, or cases with arguments and what comes of them."""
+    programs = [*folder.glob("test_*.py"), *folder.glob("tests/test_*.py")]
+    if not (folder / CASES).exists():
+        if not programs:
+            yield f"there are no tests; write {CASES}, or test_*.py for pytest"
+        return
+    cases = _json(folder / CASES)
+    if isinstance(cases, str):
+        yield f"{CASES} {cases}"
+    elif not is_array(cases) or not cases:
+        yield f"{CASES} must be a list with at least one case"
+    else:
+        yield from (f"{CASES}: case {number}: {CASE}" for number, case in enumerate(cases, 1) if not _is_case(case))
+
+
+CASE = "must have a `name`, `arguments`, and either `result` (what it must hold) or `error` (what it must say)"
+
+
+def _is_case(case: Any) -> bool:
+    return (
+        is_object(case)
+        and isinstance(case.get("name"), str)
+        and is_object(case.get("arguments"))
+        and (is_object(case.get("result")) != isinstance(case.get("error"), str))
+    )
+
+
+def _json(path: Path) -> Any:
+    """The document, or as text what is wrong with it."""
+    try:
+        return json.loads(_read(path))
+    except (OSError, ValueError, RecursionError) as wrong:
+        return f"cannot be read ({_reason(wrong)})"
+
+
+def _read(path: Path) -> str:
+    if path.stat().st_size > _LARGEST:
+        raise ValueError("it has more than 1 MB")
+    return path.read_text(encoding="utf-8")
+
+
+def _reason(wrong: Exception) -> str:
+    return (wrong.strerror or "") if isinstance(wrong, OSError) else str(wrong)

@@ -1,0 +1,54 @@
+"""`toolpost tools export`: the catalog as a manual for other people's clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolpost.cli.options import Config, Json, User
+from toolpost.cli.output import Output
+from toolpost.cli.session import run_with_box
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+
+_USUAL_FILE = Path("toolpost.yaml")
+
+Utcp = Annotated[bool, typer.Option("--utcp", help="Write a UTCP manual.")]
+Source = Annotated[str | None, typer.Option("--source", help="Only the tools of this source.")]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", metavar="URL", help="Tools are called by a POST below this URL, not by command."),
+]
+
+
+def export_tools(
+    utcp: Utcp = False,
+    source: Source = None,
+    address: Address = None,
+    config: Config = None,
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """Print the tools as a manual; by itself each is called through this program, under its policy."""
+    if not utcp:
+        raise typer.BadParameter("say in which format: --utcp", param_hint="--utcp")
+    written = _written(config)
+
+    async def work(box: Toolbox, output: Output) -> int:
+        from toolpost.sources.utcp.export import by_address, by_command, exported_manual, manual_text
+
+        specs = [spec for spec in box.registry.specs() if source is None or spec.source == source]
+        route = by_address(address) if address else by_command(config=written)
+        output.text(manual_text(exported_manual(specs, route)))
+        return 0
+
+    run_with_box(work, config=config, as_json=json)
+
+
+def _written(config: Path | None) -> str | None:
+    """The configuration as others find it, whatever folder they run in."""
+    path = config or _USUAL_FILE
+    return str(path.absolute()) if path.exists() else None

@@ -1,0 +1,134 @@
+"""The bridge to other people's protocols: what we do not speak goes through the `utcp` packages, if they are there."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.adapt import adapt_exception
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.sources.utcp.manuals import manual_name, manual_of
+from toolpost.sources.utcp.spec import tool_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.tool import Tool
+    from toolpost.sources.utcp.manuals import ManualTool
+
+_INSTALL = "pip install 'toolpost[utcp]'"
+
+
+class BridgedTool:
+    """A tool that a UtcpClient calls."""
+
+    def __init__(self, spec: ToolSpec, full_name: str, client: Any) -> None:
+        self.spec = spec
+        self._full_name = full_name
+        self._client = client
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it; what fails is raised."""
+        output = await self.run(params)
+        return ToolResult(success=True, result=output.content, content_text=output.text)
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Run one call; other people's errors become ours."""
+        try:
+            return ToolOutput(await self._client.call_tool(self._full_name, dict(arguments)))
+        except Exception as error:  # foreign code runs here, and may raise anything
+            raise adapt_exception(error, "utcp") from error
+
+
+class Bridge:
+    """One UtcpClient for all tools of a source that need it."""
+
+    def __init__(self, config: ExternalToolConfig) -> None:
+        self._config = config
+        self._client: Any = None
+
+    async def tools(self, manual: str, tools: Sequence[ManualTool]) -> list[Tool]:
+        """Tools of one manual, whose templates the installed packages know."""
+        client = await self._opened()
+        described = {"tools": [_described(tool) for tool in tools]}
+        try:
+            read = _module("utcp.data.utcp_manual").UtcpManualSerializer().validate_dict(described)
+            first = read.tools[0].tool_call_template.model_copy(update={"name": manual})
+            first.allowed_communication_protocols = sorted({tool.kind for tool in tools})
+            await client.config.tool_repository.save_manual(first, read)
+        except Exception as error:  # foreign code runs here, and may raise anything
+            kinds = ", ".join(sorted({tool.kind for tool in tools}))
+            msg = f"the utcp packages here cannot call {kinds}; install the plugin for it"
+            raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error
+        return [self._tool(tool, client) for tool in tools]
+
+    async def manual(self, template: Mapping[str, Any]) -> list[Tool]:
+        """All tools of a manual that the installed packages find."""
+        client, kind = await self._opened(), str(template.get("call_template_type"))
+        name = manual_name(str(template.get("name") or self._config.name))
+        try:
+            read = _module("utcp.data.call_template").CallTemplateSerializer().validate_dict({**template, "name": name})
+            result = await client.register_manual(read)
+        except Exception as error:  # foreign code runs here, and may raise anything
+            msg = f"the utcp packages here cannot find a manual by {kind}; install the plugin for it"
+            raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error
+        if not result.success:
+            raise ConfigError(f"source {self._config.name!r}: no manual by {kind}: {'; '.join(result.errors)[:500]}")
+        found = manual_of(result.manual.model_dump(by_alias=True), name=name, kind=kind)
+        return [self._tool(tool, client) for tool in found.tools if self._config.includes(tool.name)]
+
+    async def close(self) -> None:
+        """Close what the client opened."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+
+    def _tool(self, tool: ManualTool, client: Any) -> Tool:
+        return BridgedTool(tool_spec(tool, None, source=self._config.name), tool.full_name, client)
+
+    async def _opened(self) -> Any:
+        if self._client is None:
+            config = self._config
+            own = {**config.auth_config, **config.env, **config.utcp.variables}
+            variables = {key: value for key, value in own.items() if isinstance(value, str)}
+            with _own_logging():
+                kind = _module("utcp.utcp_client").UtcpClient
+                self._client = await kind.create(config={"variables": variables})
+        return self._client
+
+
+def _described(tool: ManualTool) -> dict[str, Any]:
+    return {
+        "name": tool.full_name,
+        "description": tool.description,
+        "inputs": tool.inputs,
+        "outputs": tool.outputs or {},
+        "tags": list(tool.tags),
+        "tool_call_template": dict(tool.template),
+    }
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"utcp.bridge needs the utcp packages ({error.name} is missing): {_INSTALL}") from error
+
+
+@contextmanager
+def _own_logging() -> Generator[None]:
+    """The packages set up the root logger when they are imported; that is the program's to do."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers

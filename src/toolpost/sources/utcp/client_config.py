@@ -1,0 +1,49 @@
+"""A client's configuration as the format's own client reads it: manuals to find, and variables for them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.utcp.content_calls import located, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_SETTING = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
+
+
+class ClientConfig(NamedTuple):
+    """The templates of manuals, and what their variables may be, the first that has one first."""
+
+    templates: list[dict[str, Any]]
+    variables: tuple[Mapping[str, Any], ...]
+
+    def __repr__(self) -> str:
+        return f"ClientConfig({len(self.templates)} manuals)"
+
+
+async def client_config(data: Mapping[str, Any], folder: Path | None, shown: str) -> ClientConfig:
+    """Read a configuration; files of variables are found from its own folder."""
+    templates = data.get("manual_call_templates")
+    if not is_array(templates) or not templates or not all(map(_is_template, templates)):
+        raise ConfigError(f"{shown}: manual_call_templates is a list of call templates, each with call_template_type")
+    given = data.get("variables")
+    loaders = data.get("load_variables_from")
+    loaded = [await _loaded(loader, folder, shown) for loader in (loaders if is_array(loaders) else ())]
+    return ClientConfig(templates, (given if is_object(given) else {}, *loaded))
+
+
+def _is_template(item: Any) -> bool:
+    return is_object(item) and isinstance(item.get("call_template_type"), str)
+
+
+async def _loaded(loader: Any, folder: Path | None, shown: str) -> dict[str, str]:
+    if not is_object(loader) or loader.get("variable_loader_type") != "dotenv":
+        raise ConfigError(f"{shown}: load_variables_from knows variable_loader_type dotenv and no other")
+    text = await read_text(located(str(loader.get("env_file_path") or ".env"), folder))
+    found = [match for line in text.splitlines() if (match := _SETTING.match(line)) is not None]
+    return {match[1]: match[2].strip("\"'") for match in found}

@@ -1,0 +1,100 @@
+"""Parts of a manual that another transport speaks: API documents, MCP servers, GraphQL endpoints."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.contracts.config import McpTransport, TransportType, UtcpMode
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.utcp.auth_objects import static_headers
+from toolpost.sources.utcp.templates import HttpTemplate, template_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from toolpost.contracts.config import ExternalToolConfig
+
+
+class Delegate(NamedTuple):
+    """A source to make, under the same name; `only` are the tools of it that the manual means, None for all."""
+
+    config: ExternalToolConfig
+    only: frozenset[str] | None = None
+
+
+def api_delegate(
+    config: ExternalToolConfig, location: str, template: Mapping[str, Any] | None = None
+) -> tuple[Delegate, list[str]]:
+    """The source of an API's document, and what of the template it cannot be given."""
+    given = template or {}
+    problems: list[str] = []
+    headers = dict(config.headers)
+    if given.get("auth_tools"):
+        added = _headers_of(given["auth_tools"])
+        headers.update(added or {})
+        if added is None:
+            problems.append("its auth_tools are not plain headers; set auth_config.schemes of the source instead")
+    base_url = config.base_url or given.get("base_url")
+    update = {
+        "transport": TransportType.HTTP,
+        "utcp_mode": UtcpMode.MANUAL_URL,
+        "connection": location,
+        "headers": headers,
+        "base_url": base_url,
+    }
+    return Delegate(config.model_copy(update=update)), problems
+
+
+def graphql_delegate(config: ExternalToolConfig, template: Mapping[str, Any]) -> Delegate:
+    """The source of a GraphQL endpoint."""
+    headers = {**config.headers, **_texts(template.get("headers")), **(_headers_of(template.get("auth")) or {})}
+    update: dict[str, Any] = {
+        "transport": TransportType.GRAPHQL,
+        "connection": str(template.get("url")),
+        "headers": headers,
+    }
+    return Delegate(config.model_copy(update={**update, "utcp_mode": UtcpMode.AUTO}))
+
+
+def mcp_delegates(
+    config: ExternalToolConfig, template: Mapping[str, Any], only: frozenset[str] | None = None
+) -> Iterator[Delegate]:
+    """The sources of the MCP servers that a template lists."""
+    given = template.get("config")
+    servers = given.get("mcpServers") if is_object(given) else None
+    if not is_object(servers) or not servers:
+        raise ConfigError("an mcp call template needs config: {mcpServers: {...}}")
+    for name, server in servers.items():
+        if not is_object(server):
+            raise ConfigError(f"the MCP server {name!r} of the call template is not a table")
+        yield Delegate(_mcp_config(config, name, server), only)
+
+
+def _mcp_config(config: ExternalToolConfig, name: str, server: dict[str, Any]) -> ExternalToolConfig:
+    update: dict[str, Any] = {"transport": TransportType.MCP, "utcp_mode": UtcpMode.AUTO}
+    if isinstance(server.get("command"), str):
+        args = server.get("args")
+        words = [server["command"], *(map(str, args) if is_array(args) else ())]
+        update |= {"connection": shlex.join(words), "env": {**config.env, **_texts(server.get("env"))}}
+        update |= {"cwd": server.get("cwd") or config.cwd}
+    elif isinstance(server.get("url"), str):
+        update |= {"connection": server["url"], "headers": {**config.headers, **_texts(server.get("headers"))}}
+        if str(server.get("transport") or server.get("type")) == "sse":
+            update |= {"mcp": config.mcp.model_copy(update={"transport": McpTransport.SSE})}
+    else:
+        raise ConfigError(f"the MCP server {name!r} of the call template has neither a command nor a url")
+    return config.model_copy(update=update)
+
+
+def _headers_of(auth: Any) -> dict[str, str] | None:
+    """An auth object as headers that stay the same."""
+    if not is_object(auth):
+        return {}
+    read = template_of({"call_template_type": "http", "url": "x", "auth": auth})
+    return static_headers(read.auth) if isinstance(read, HttpTemplate) and read.auth is not None else {}
+
+
+def _texts(given: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in given.items()} if is_object(given) else {}

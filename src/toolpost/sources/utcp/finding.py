@@ -1,0 +1,252 @@
+"""From a connection to manuals: by address, from a file, from a text, by a command, or made of a bare address."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.contracts.config import UtcpMode
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError
+from toolpost.sources.utcp.base_manual import base_manual
+from toolpost.sources.utcp.client_config import client_config
+from toolpost.sources.utcp.content_calls import located, read_text
+from toolpost.sources.utcp.delegates import api_delegate, graphql_delegate, mcp_delegates
+from toolpost.sources.utcp.documents import Document, document_of
+from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, manual_of
+from toolpost.sources.utcp.preparing import CALLS, prepare
+from toolpost.sources.utcp.templates import HttpTemplate, template_of
+from toolpost.sources.utcp.variables import Variables
+from toolpost.sources.utcp.wires import Asked, hosts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.contracts.calls import Credential
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.sources.utcp.delegates import Delegate
+    from toolpost.sources.utcp.reach import Reach
+
+_MANUAL_ENDINGS = (".json", "/utcp", "/.well-known/utcp")
+_FILE_ENDINGS = (".json", ".yaml", ".yml")
+_BY_REQUEST = frozenset({"http", "sse", "streamable_http"})
+_BY_QUESTION = frozenset({"websocket", "tcp", "udp"})
+_QUESTION = {"type": "utcp"}
+
+
+class Found(NamedTuple):
+    """What a connection leads to; `unknown` are manuals of kinds that only others speak."""
+
+    manuals: Sequence[Manual] = ()
+    delegates: Sequence[Delegate] = ()
+    problems: Sequence[str] = ()
+    unknown: Sequence[Mapping[str, Any]] = ()
+
+
+class _Place(NamedTuple):
+    """Where a document came from: the template that led there, its folder, and its address if it is not ours."""
+
+    template: Mapping[str, Any]
+    name: str
+    shown: str
+    folder: Path | None = None
+    remote: str | None = None
+    written: str = ""
+    variables: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return str(self.template.get("call_template_type"))
+
+
+def resolved_mode(connection: str, mode: UtcpMode) -> UtcpMode:
+    """How a connection is to be read; by itself the address of a manual tells by its end that it is one."""
+    if mode is not UtcpMode.AUTO:
+        return mode
+    path = connection.partition("?")[0].partition("#")[0]
+    return UtcpMode.MANUAL_URL if path.endswith(_MANUAL_ENDINGS) else UtcpMode.BASE_URL
+
+
+class Finder:
+    """Finds the manuals of one source."""
+
+    def __init__(self, config: ExternalToolConfig, credential: Credential, reach: Reach, scratch: Path) -> None:
+        self._config = config
+        self._credential = credential
+        self._reach = reach
+        self._scratch = scratch
+        self._name = manual_name(config.name)
+
+    async def find(self) -> Found:
+        """What the connection leads to; a ConfigError says what was found where that is no manual."""
+        connection = self._config.connection.strip()
+        if connection[:1] in ("{", "[") or "\n" in connection:
+            place = _Place({"call_template_type": "text"}, self._name, "the manual in `connection`", Path.cwd())
+            return await self._document(document_of(connection, place.shown), place)
+        if connection.startswith(("http://", "https://")):
+            return await self._at_address(connection)
+        if connection.startswith(("ws://", "wss://")):
+            return await self._by_template({"call_template_type": "websocket", "url": connection}, self._own_place())
+        return await self._on_this_machine(connection)
+
+    def _own_place(self) -> _Place:
+        return _Place({}, self._name, "the connection", Path.cwd())
+
+    async def _at_address(self, url: str) -> Found:
+        """The manual at an address; where a bare address answers with something else, it is itself the tool."""
+        mode = self._config.utcp_mode
+        if mode is UtcpMode.BASE_URL:
+            return Found([base_manual(self._config)])
+        template = {"call_template_type": "http", "url": url, "http_method": "GET"}
+        try:
+            return await self._by_template(template, self._own_place())
+        except ToolError as error:
+            if resolved_mode(url, mode) is UtcpMode.MANUAL_URL or not _is_no_manual(error):
+                raise
+            note = f"no manual was found ({error}), so that one tool sends to the address itself"
+            return Found([base_manual(self._config)], problems=[note])
+
+    async def _on_this_machine(self, connection: str) -> Found:
+        mode = self._config.utcp_mode
+        if mode is not UtcpMode.BASE_URL and _is_file(connection):
+            return await self._by_template({"call_template_type": "file", "file_path": connection}, self._own_place())
+        if mode is UtcpMode.MANUAL_URL:
+            template = {"call_template_type": "cli", "commands": [{"command": connection}]}
+            return await self._by_template(template, self._own_place())
+        return Found([base_manual(self._config)])
+
+    async def _by_template(self, template: Mapping[str, Any], place: _Place) -> Found:
+        """What the template of a manual leads to."""
+        place = place._replace(template=template)
+        kind = place.kind
+        if kind == "mcp":
+            return Found(delegates=list(mcp_delegates(self._config, template)))
+        if kind == "graphql":
+            return Found(delegates=[graphql_delegate(self._config, template)])
+        if kind in _BY_REQUEST:
+            return await self._fetched(template, place)
+        if kind == "text":
+            place = place._replace(shown=f"the content of manual {place.name!r}")
+            return await self._document(document_of(str(template.get("content")), place.shown), place)
+        if kind == "file":
+            return await self._from_file(str(template.get("file_path")), place)
+        if kind == "cli" or kind in _BY_QUESTION:
+            return await self._asked(template, place)
+        return Found(unknown=[template])
+
+    async def _fetched(self, template: Mapping[str, Any], place: _Place) -> Found:
+        read = template_of({**template, "call_template_type": "http"})
+        if not isinstance(read, HttpTemplate):
+            raise ConfigError(f"{place.shown} is not an address")
+        raw, url = await self._reach.fetch(read)
+        place = place._replace(shown=read.url.partition("?")[0], remote=url, written=read.url)
+        return await self._document(document_of(raw, place.shown), place)
+
+    async def _from_file(self, written: str, place: _Place) -> Found:
+        path = located(written, place.folder)
+        place = place._replace(shown=str(path), folder=path.absolute().parent)
+        return await self._document(document_of(await read_text(path), place.shown), place)
+
+    async def _asked(self, template: Mapping[str, Any], place: _Place) -> Found:
+        """A manual that is the answer to a question, or the output of a command."""
+        tool = ManualTool(full_name=f"{place.name}.utcp", outputs={"type": "object"}, template=template)
+        variables = Variables(place.name, (), {})
+        prepared = prepare(tool, variables, timeout_s=self._config.connect_timeout_s)
+        hosts = hosts_of(prepared.template)
+        wires = self._reach.own(hosts.values(), place.folder)
+        arguments = {} if place.kind == "cli" else _QUESTION
+        output = await CALLS[place.kind](prepared, Asked(arguments, self._credential, ToolContext), wires)
+        remote = next(iter(hosts.values()), None)
+        place = place._replace(shown=prepared.shown, remote=remote, written=remote or "")
+        return await self._document(document_of(_text(output.content), place.shown), place)
+
+    async def _document(self, document: Document, place: _Place) -> Found:
+        match document.kind:
+            case "manual":
+                return Found([self._manual(document.data, place)])
+            case "openapi":
+                return self._api(document.text, place)
+            case "client" | "template" if place.remote is not None:
+                msg = f"{place.shown} is not a UTCP manual but a client's configuration"
+                raise ConfigError(f"{msg}, which is only taken from this machine; save it to a file")
+            case "template":
+                return await self._by_client({"manual_call_templates": [document.data]}, place)
+            case "client":
+                return await self._by_client(document.data, place)
+
+    def _manual(self, data: Mapping[str, Any], place: _Place) -> Manual:
+        given = place.template.get("allowed_communication_protocols")
+        allowed = self._config.utcp.allowed_communication_protocols or given
+        return manual_of(
+            data,
+            name=place.name,
+            kind=place.kind,
+            remote=place.remote,
+            written=place.written,
+            folder=place.folder,
+            allowed=frozenset(map(str, allowed)) if allowed else None,
+            template=place.template,
+            variables=place.variables,
+        )
+
+    def _api(self, text: str, place: _Place) -> Found:
+        location = place.template.get("url") if place.remote else place.shown if place.kind == "file" else None
+        if location is None:  # a text has no address that others could read it from
+            path = self._scratch / f"{place.name}.yaml"
+            path.write_text(text, encoding="utf-8")
+            location = str(path)
+        delegate, problems = api_delegate(self._config, str(location), place.template)
+        return Found(delegates=[delegate], problems=problems)
+
+    async def _by_client(self, data: Mapping[str, Any], place: _Place) -> Found:
+        """All manuals that a client's configuration names; one that fails is told of, unless none is left."""
+        given = await client_config(data, place.folder, place.shown)
+        found: list[Found] = []
+        failures: list[ToolError] = []
+        for number, template in enumerate(given.templates):
+            name = manual_name(str(template.get("name") or f"{self._name}_{number}"))
+            try:
+                found.append(await self._by_client_template(template, name, place._replace(variables=given.variables)))
+            except ToolError as error:
+                failures.append(error)
+        if not found:
+            raise failures[0]
+        told = [f"a manual is left out: {failure}" for failure in failures]
+        return Found(
+            manuals=[manual for one in found for manual in one.manuals],
+            delegates=[delegate for one in found for delegate in one.delegates],
+            problems=[*told, *(problem for one in found for problem in one.problems)],
+            unknown=[template for one in found for template in one.unknown],
+        )
+
+    async def _by_client_template(self, template: Mapping[str, Any], name: str, place: _Place) -> Found:
+        variables = Variables(name, self.variables(place.variables), os.environ)
+        filled = variables.filled(template)
+        if filled.missing:
+            raise ConfigError(f"manual {name!r}: its variables are not set: {', '.join(filled.missing)}")
+        return await self._by_template({**filled.template, "name": name}, place._replace(name=name))
+
+    def variables(self, more: tuple[Mapping[str, Any], ...] = ()) -> tuple[Mapping[str, Any], ...]:
+        """What the operator set, the first that has a variable first."""
+        config = self._config
+        return (config.utcp.variables, *more, config.env, config.auth_config)
+
+
+def _is_file(connection: str) -> bool:
+    """Whether a connection is a file, which must then be there; else it is a command."""
+    if Path(connection).expanduser().is_file():
+        return True
+    if len(connection.split()) == 1 and connection.lower().endswith(_FILE_ENDINGS):
+        raise ConfigError(f"there is no file {connection!r}; give a manual's address, file or text")
+    return False
+
+
+def _is_no_manual(error: ToolError) -> bool:
+    """Whether something answered, but not with a manual; who was not let in does not know what is there."""
+    return isinstance(error, ConfigError) or (isinstance(error, ToolClientError) and error.status_code is not None)
+
+
+def _text(content: Any) -> str | bytes:
+    return content if isinstance(content, (str, bytes)) else json.dumps(content)

@@ -1,0 +1,136 @@
+"""Calls that are one HTTP request and its answer: http and graphql templates; a token that was refused is renewed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.errors import ToolClientError, ToolOutputError
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.utcp.auth_objects import present
+from toolpost.sources.utcp.http_requests import headers_of, request_of
+from toolpost.web.contents import UnreadableError, content_of, decoded
+from toolpost.web.encoding import UnsendableError, compact_json
+from toolpost.web.failures import failure_of, phrase_of, presentable
+from toolpost.web.planned import PlannedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.sources.utcp.templates import GraphqlTemplate, HttpTemplate
+    from toolpost.sources.utcp.wires import Asked, Prepared, Wires
+    from toolpost.web.presentation import Presentation
+    from toolpost.web.sending import Reply
+
+_NO_BODY = frozenset({204, 205})
+_LONGEST_LOOK = 4096
+_LONGEST_QUOTE = 120
+_MOST_ERRORS = 3
+REMEDY = "Check the credential of the source and the variables of its manual."
+
+
+async def call_http(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
+    """Call an http template."""
+    template = cast("HttpTemplate", prepared.template)
+    reply, presented = await exchange(request_of(template, asked.arguments), prepared, asked, wires)
+    return output_of(prepared, reply, (*presented.secrets, *prepared.secrets, *wires.header_secrets))
+
+
+async def call_graphql(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
+    """Call a graphql template: a POST of the query with the arguments as its variables."""
+    template = cast("GraphqlTemplate", prepared.template)
+    variables = {name: value for name, value in asked.arguments.items() if value is not None}
+    headers = headers_of(template, variables)
+    query = template.query or _query(template, prepared.full_name, variables)
+    sent: dict[str, Any] = {"query": query, "variables": variables}
+    if template.operation_name:
+        sent["operationName"] = template.operation_name
+    planned = PlannedRequest(
+        method="POST",
+        address=template.url,
+        headers=(*headers, ("Content-Type", "application/json"), ("Accept", "application/json")),
+        body=compact_json(sent).encode(),
+    )
+    reply, presented = await exchange(planned, prepared, asked, wires)
+    secrets = (*presented.secrets, *prepared.secrets, *wires.header_secrets)
+    return _graphql_output(prepared, output_of(prepared, reply, secrets).content, secrets)
+
+
+async def exchange(
+    planned: PlannedRequest, prepared: Prepared, asked: Asked, wires: Wires
+) -> tuple[Reply, Presentation]:
+    """Send a request with all that it takes to be let in; tells what was presented, too."""
+    auth = getattr(prepared.template, "auth", None)
+    planned = planned.with_headers(wires.headers)
+    presented = await present(auth, asked.credential, wires.tokens)
+    reply = await wires.send(planned.presenting(presented))
+    if reply.status == 401 and presented.tokens:
+        # A request that was not let in had no effect, so that it may go again, whatever its method.
+        for token in presented.tokens:
+            wires.tokens.forget(token)
+        presented = await present(auth, asked.credential, wires.tokens)
+        reply = await wires.send(planned.presenting(presented))
+    return reply, presented
+
+
+def output_of(prepared: Prepared, reply: Reply, secrets: Sequence[str]) -> ToolOutput:
+    """The output that an answer stands for, or a ToolError raised."""
+    status, headers = reply.status, reply.headers
+    if not 200 <= status < 300:
+        raise failure_of(prepared.shown, status, headers, reply.body, remedy=REMEDY, secrets=secrets)
+    location = headers.get("location")
+    if status in _NO_BODY or not reply.body:
+        return ToolOutput(None, f"{status} {phrase_of(status)}: {location}" if location else None)
+    try:
+        content = content_of(reply.body, headers.get("content-type") or "", declared=_promised(prepared))
+    except UnreadableError as error:
+        begins = presentable(decoded(reply.body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
+        head = f"{prepared.shown} answered {status}, but the answer is unusable"
+        raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
+    notes = [content.note, "The stream went on; this is what came until then." if reply.cut else ""]
+    note = " ".join(filter(None, notes))
+    text = f"{compact_json(content.value)}\n\n{note}" if note else None
+    return ToolOutput(content.value, text, content.media_type)
+
+
+def _promised(prepared: Prepared) -> tuple[str, ...]:
+    """JSON, where the manual says that an object or a list comes."""
+    said = (prepared.outputs or {}).get("type")
+    return ("application/json",) if said in ("object", "array") else ()
+
+
+def _query(template: GraphqlTemplate, full_name: str, variables: Mapping[str, Any]) -> str:
+    """A query of one field without a selection, which is all that a manual without one can mean."""
+    types = template.variable_types
+    declared = ", ".join(f"${name}: {types.get(name, 'String')}" for name in variables)
+    passed = ", ".join(f"{name}: ${name}" for name in variables)
+    field = full_name.rpartition(".")[2]
+    if not all(name.isidentifier() for name in (field, *variables)):
+        raise ToolClientError(f"{full_name!r} or one of its arguments is no GraphQL name; its manual needs a `query`")
+    if not variables:
+        return f"{template.operation_type} {{ {field} }}"
+    return f"{template.operation_type} ({declared}) {{ {field}({passed}) }}"
+
+
+def _graphql_output(prepared: Prepared, answer: Any, secrets: Sequence[str]) -> ToolOutput:
+    """What stands under `data`; errors beside it are told with it, errors without it are the failure."""
+    if not is_object(answer) or not ("data" in answer or "errors" in answer):
+        raise ToolOutputError(f"{prepared.shown} answered with something that is no GraphQL answer")
+    errors = answer.get("errors")
+    found = errors if is_array(errors) else []
+    told = presentable("; ".join(map(_message, found[:_MOST_ERRORS])), secrets)
+    data = answer.get("data")
+    if data is None and found:
+        raise ToolClientError(f"{prepared.shown} answered with errors: {told}", code="graphql_errors")
+    return ToolOutput(data, f"{_shown(data)}\n\nThe server told of errors beside this: {told}" if found else None)
+
+
+def _message(error: Any) -> str:
+    return str(error.get("message", "")) if is_object(error) else str(error)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return compact_json(value)
+    except UnsendableError:
+        return ""

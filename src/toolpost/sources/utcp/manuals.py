@@ -1,0 +1,155 @@
+"""A manual: its tools and how each is called, read from a document; what cannot be used is told tool by tool."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from toolpost.contracts.spec import JsonSchema
+
+LOCAL_KINDS = frozenset({"text", "file", "cli"})
+# Kinds that are discovered by a question and answered over the same way have tools that go that way, too.
+_LEND_THEIR_TEMPLATE = frozenset({"tcp", "udp", "websocket"})
+_NOT_IN_NAME = re.compile(r"\W")
+_SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_VALUES = frozenset({"enum", "examples", "default", "const"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManualTool:
+    """One tool as its manual describes it; `template` is not filled in yet."""
+
+    full_name: str
+    description: str = ""
+    inputs: JsonSchema = field(default_factory=lambda: {"type": "object"})
+    outputs: JsonSchema | None = None
+    tags: tuple[str, ...] = ()
+    template: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The last part of its name, by which it is filtered and called here."""
+        return self.full_name.rpartition(".")[2]
+
+    @property
+    def kind(self) -> str:
+        """The kind of its call template."""
+        return str(self.template.get("call_template_type"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manual:
+    """Tools with where they came from.
+
+    `remote` is the address of a manual that is not this machine's own, `written` the one that an operator gave for
+    it; `allowed` are the kinds of call templates
+    that an operator lets it use, None for those that it may use anyway; `variables` are the operator's.
+    """
+
+    name: str
+    kind: str
+    tools: tuple[ManualTool, ...]
+    problems: tuple[str, ...] = ()
+    remote: str | None = None
+    written: str = ""
+    folder: Path | None = None
+    allowed: frozenset[str] | None = None
+    variables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+    def allows(self, kind: str) -> bool:
+        """Whether its tools may be of this kind: those of a manual from elsewhere only of its own."""
+        if self.allowed:
+            return kind in self.allowed
+        return self.remote is None or kind == self.kind
+
+
+def manual_name(written: str) -> str:
+    """The name under which a manual's tools and variables are found."""
+    return _NOT_IN_NAME.sub("_", written)
+
+
+def manual_of(
+    data: Mapping[str, Any],
+    *,
+    name: str,
+    kind: str,
+    remote: str | None = None,
+    written: str = "",
+    folder: Path | None = None,
+    allowed: frozenset[str] | None = None,
+    template: Mapping[str, Any] | None = None,
+    variables: tuple[Mapping[str, Any], ...] = (),
+) -> Manual:
+    """Read a manual; a tool that is broken is left out and told of. `template` is how the manual itself was got."""
+    tools: dict[str, ManualTool] = {}
+    problems: list[str] = []
+    lent = template if kind in _LEND_THEIR_TEMPLATE else None
+    for number, item in enumerate(data["tools"]):
+        try:
+            tool = _tool(item, name, number, lent)
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        if tool.full_name in tools:
+            problems.append(f"tool {tool.full_name!r} is there twice; the second is left out")
+        tools.setdefault(tool.full_name, tool)
+    return Manual(
+        name=name,
+        kind=kind,
+        tools=tuple(tools.values()),
+        problems=tuple(problems),
+        remote=remote,
+        written=written,
+        folder=folder,
+        allowed=allowed,
+        variables=variables,
+    )
+
+
+def _tool(item: Any, manual: str, number: int, lent: Mapping[str, Any] | None) -> ManualTool:
+    if not is_object(item) or not isinstance(item.get("name"), str) or not item["name"].strip("."):
+        raise ConfigError(f"tool number {number + 1} is left out: it has no name")
+    name = item["name"]
+    template = item.get("tool_call_template") or lent
+    if not is_object(template) or not isinstance(template.get("call_template_type"), str):
+        raise ConfigError(f"tool {name!r} is left out: it has no tool_call_template with a call_template_type")
+    inputs, outputs = item.get("inputs"), item.get("outputs")
+    tags = item.get("tags")
+    return ManualTool(
+        full_name=name if name.startswith(f"{manual}.") else f"{manual}.{name}",
+        description=str(item.get("description") or ""),
+        inputs=_of_object(inputs if is_object(inputs) else {}),
+        outputs=pruned(outputs) or None if is_object(outputs) else None,
+        tags=tuple(map(str, tags)) if is_array(tags) else (),
+        template=template,
+    )
+
+
+def _of_object(inputs: dict[str, Any]) -> JsonSchema:
+    schema = pruned(inputs)
+    return schema if "type" in schema else {"type": "object", **schema}
+
+
+def pruned(schema: Mapping[str, Any]) -> JsonSchema:
+    """A schema without keywords that are null: programs write those for what they left out, and none may be."""
+    return {key: _pruned(key, value) for key, value in schema.items() if value is not None}
+
+
+def _pruned(key: str, value: Any) -> Any:
+    if key in _VALUES:
+        return value
+    if is_object(value):
+        if key in _SCHEMA_MAPS:
+            return {name: pruned(part) if is_object(part) else part for name, part in value.items()}
+        return pruned(value)
+    if is_array(value):
+        return [pruned(part) if is_object(part) else part for part in value]
+    return value

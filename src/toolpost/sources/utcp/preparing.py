@@ -1,0 +1,102 @@
+"""From a manual's tool to one that can be called: allowed, filled in, its addresses read; else the reason why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolpost.contracts.errors import ConfigError, ToolPermissionError
+from toolpost.sources.utcp.command_calls import call_command
+from toolpost.sources.utcp.content_calls import call_file, call_text
+from toolpost.sources.utcp.http_calls import call_graphql, call_http
+from toolpost.sources.utcp.message_calls import call_tcp, call_udp, call_websocket
+from toolpost.sources.utcp.stream_calls import call_sse, call_stream
+from toolpost.sources.utcp.templates import KINDS, WebSocketTemplate, WebTemplate, template_of
+from toolpost.sources.utcp.wires import Prepared, hosts_of
+from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from toolpost.contracts.calls import ToolOutput
+    from toolpost.sources.utcp.manuals import Manual, ManualTool
+    from toolpost.sources.utcp.templates import CallTemplate
+    from toolpost.sources.utcp.variables import Variables
+    from toolpost.sources.utcp.wires import Asked, Wires
+
+    Call: TypeAlias = Callable[[Prepared, Asked, Wires], Awaitable[ToolOutput]]
+
+CALLS: dict[str, Call] = {
+    "http": call_http,
+    "sse": call_sse,
+    "streamable_http": call_stream,
+    "graphql": call_graphql,
+    "websocket": call_websocket,
+    "cli": call_command,
+    "text": call_text,
+    "file": call_file,
+    "tcp": call_tcp,
+    "udp": call_udp,
+}
+
+
+def check_allowed(tool: ManualTool, manual: Manual) -> None:
+    """Refuse a tool of a kind that its manual may not have; ConfigError says what would let it."""
+    if manual.allows(tool.kind):
+        return
+    has = sorted(manual.allowed or {manual.kind})
+    wanted = ", ".join(dict.fromkeys([*has, tool.kind]))
+    raise ConfigError(
+        f"tool {tool.full_name!r} is left out: it is called by {tool.kind}, and the manual may only use "
+        f"{', '.join(has)}; write utcp: {{allowed_communication_protocols: [{wanted}]}} to let it"
+    )
+
+
+def prepare(tool: ManualTool, variables: Variables, *, timeout_s: float) -> Prepared:
+    """A tool that can be called; ConfigError says why this one cannot."""
+    if tool.kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise ConfigError(
+            f"tool {tool.full_name!r} is left out: its call template is of the kind {tool.kind!r}; known are "
+            f"{known} and mcp, and others with utcp: {{bridge: true}}"
+        )
+    filled = variables.filled(tool.template)
+    if filled.missing:
+        names = ", ".join(filled.missing)
+        raise ConfigError(
+            f"tool {tool.full_name!r} is left out: its variables are not set: {names}. Write them into utcp.variables "
+            f"of the source, or set the environment variable {variables.key(filled.missing[0])}"
+        )
+    try:
+        template = template_of(filled.template)
+        check_addresses(template)
+    except (ConfigError, ToolPermissionError) as error:
+        raise ConfigError(f"tool {tool.full_name!r} is left out: {error}") from None
+    return Prepared(
+        full_name=tool.full_name,
+        template=template,
+        shown=_shown(tool, template),
+        timeout_s=timeout_s,
+        secrets=filled.values,
+        outputs=tool.outputs,
+    )
+
+
+def check_addresses(template: CallTemplate) -> None:
+    """Read every address as strictly as it will be read when it is called; a host is never an argument."""
+    for host, url in hosts_of(template).items():
+        if "{" in split_url(url)[0]:
+            raise ConfigError(f"the host {host!r} of its address has a place for an argument; a host must be written")
+        is_socket = isinstance(template, WebSocketTemplate) and url == template.url
+        parse_target(url if "{" not in url else split_url(url)[0], schemes=_WS if is_socket else HTTP_SCHEMES)
+
+
+_WS = WEBSOCKET_SCHEMES
+
+
+def _shown(tool: ManualTool, template: CallTemplate) -> str:
+    """What errors call it: an address as the manual writes it, since a variable in it may be a secret."""
+    if not isinstance(template, WebTemplate):
+        return f"tool {tool.full_name!r}"
+    method: Any = getattr(template, "http_method", "")
+    written = str(tool.template.get("url")).partition("?")[0]
+    return f"{method} {written}".strip()

@@ -1,0 +1,118 @@
+"""The connections of one source: the wires of each manual, bound by where that manual came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.context import ToolContext
+from toolpost.schema.jsontypes import is_object
+from toolpost.schema.secrets import is_secret_name
+from toolpost.sources.utcp.http_requests import request_of
+from toolpost.sources.utcp.stream_calls import opened
+from toolpost.sources.utcp.wires import MAX_BYTES, Asked, Prepared, Wires, host_of
+from toolpost.web.sending import sender
+from toolpost.web.tokens import ClientTokens
+from toolpost.wire.client import HttpClient
+from toolpost.wire.commands import Commands
+from toolpost.wire.http import default_transport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from toolpost.contracts.calls import Credential
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.sources.utcp.templates import HttpTemplate
+    from toolpost.wire.network import NetworkPolicy
+    from toolpost.wire.transports import HttpTransport
+
+_DOCUMENT_S = 60.0
+
+
+class Reach:
+    """Makes wires, all over the same connections, and closes them together."""
+
+    def __init__(self, config: ExternalToolConfig, credential: Credential, network: NetworkPolicy) -> None:
+        self._config = config
+        self._credential = credential
+        self._network = network
+        self._transport: HttpTransport | None = None
+        self._made: list[Wires] = []
+        self._commands = Commands()
+
+    def own(self, urls: Iterable[str], folder: Path | None = None) -> Wires:
+        """For what an operator wrote down: each of these hosts may be reached."""
+        return self._wires(HttpClient(self._network.for_source(*urls), transport=self._shared()), None, folder)
+
+    def remote(self, url: str, written: str, variables: Iterable[Mapping[str, Any]]) -> Wires:
+        """For what a manual from this URL says: public addresses and its own host.
+
+        `written` is the address that the operator gave for it; credentials go to that host, and to those of
+        the addresses that the operator wrote beside it.
+        """
+        beside = [address for values in (self._config.auth_config, *variables) for address in _addresses(values)]
+        operators = [written, *([self._config.base_url] if self._config.base_url else []), *beside]
+        policy = self._network.for_source(*operators).for_document(url)
+        hosts = frozenset(map(host_of, operators))
+        return self._wires(HttpClient(policy, transport=self._shared()), hosts, None)
+
+    async def fetch(self, template: HttpTemplate) -> tuple[bytes, str]:
+        """A document that an operator wrote the address of, and the address that it came from in the end."""
+        wires = self.own([template.url, *token_urls(template)])
+        prepared = Prepared("manual", template, f"GET {template.url.partition('?')[0]}", _DOCUMENT_S)
+        asked = Asked({}, self._credential, ToolContext)
+        async with await opened(request_of(template, {}), prepared, asked, wires, follow="safe") as response:
+            return await response.read(), response.url
+
+    async def close(self) -> None:
+        """Close every connection and end every command; safe to call twice."""
+        made, self._made = self._made, []
+        for wires in made:
+            await wires.tokens.close()
+            await wires.client.close()
+        await self._commands.close()
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    def _shared(self) -> HttpTransport:
+        if self._transport is None:
+            self._transport = default_transport()
+        return self._transport
+
+    def _wires(self, client: HttpClient, written: frozenset[str] | None, folder: Path | None) -> Wires:
+        config = self._config
+        client.timeout_s, client.max_bytes = config.timeout_s, MAX_BYTES
+        send = sender(client)
+        headers = tuple(config.headers.items())
+        wires = Wires(
+            source=config.name,
+            client=client,
+            send=send,
+            tokens=ClientTokens(send),
+            commands=self._commands,
+            timeout_s=config.timeout_s,
+            headers=headers,
+            header_secrets=tuple(value for name, value in headers if is_secret_name(name)),
+            env=config.env,
+            folder=folder,
+            written=written,
+        )
+        self._made.append(wires)
+        return wires
+
+
+def token_urls(template: Any) -> list[str]:
+    """Where a template gets its tokens."""
+    auth = getattr(template, "auth", None)
+    url = getattr(auth, "token_url", None)
+    return [url] if isinstance(url, str) else []
+
+
+def _addresses(values: Mapping[str, Any]) -> Iterator[str]:
+    """The addresses among values that an operator wrote."""
+    for value in values.values():
+        if isinstance(value, str) and value.startswith(("http://", "https://")) and host_of(value):
+            yield value
+        elif is_object(value):
+            yield from _addresses(value)

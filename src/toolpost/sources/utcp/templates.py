@@ -1,0 +1,178 @@
+"""Call templates as manuals write them: how one tool is called, for each kind that we speak ourselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.sources.utcp.auth_objects import AuthObject
+
+Method = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
+_MOST_COMPLAINTS = 3
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _named(value: Any) -> Any:
+    """A null where a mapping or a list may stand, as programs write what they left out."""
+    return {} if value is None else value
+
+
+def _listed(value: Any) -> Any:
+    return [] if value is None else value
+
+
+Pairs = Annotated[dict[str, str], BeforeValidator(_named)]
+Words = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class CallTemplate(BaseModel):
+    """What all kinds have; fields that only others know are ignored, as the format wants."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class WebTemplate(CallTemplate):
+    """What all kinds have that begin with an HTTP request."""
+
+    url: str = Field(min_length=1)
+    auth: AuthObject | None = None
+    headers: Pairs = Field(default_factory=dict[str, str], repr=False)
+    header_fields: Words = Field(default_factory=list[str])
+
+
+class HttpTemplate(WebTemplate):
+    """One request, one answer."""
+
+    http_method: Annotated[Method, BeforeValidator(_upper)] = "GET"
+    content_type: str = "application/json"
+    body_field: str | None = "body"
+
+
+class SseTemplate(WebTemplate):
+    """A stream of events; a POST where the call has a body, else a GET."""
+
+    event_type: str | None = None
+    body_field: str | None = None
+
+
+class StreamTemplate(WebTemplate):
+    """An answer that comes in pieces; `timeout` is in milliseconds."""
+
+    http_method: Annotated[Literal["GET", "POST"], BeforeValidator(_upper)] = "GET"
+    content_type: str = "application/octet-stream"
+    body_field: str | None = None
+    timeout: float | None = Field(default=None, gt=0)
+
+
+class GraphqlTemplate(WebTemplate):
+    """A GraphQL operation; without a `query` one is made of the tool's name and its arguments."""
+
+    operation_type: Literal["query", "mutation"] = "query"
+    operation_name: str | None = None
+    query: str | None = None
+    variable_types: Pairs = Field(default_factory=dict[str, str])
+
+
+class WebSocketTemplate(WebTemplate):
+    """One message and the answer to it; `timeout` is in seconds."""
+
+    message: str | dict[str, Any] | list[Any] | None = None
+    protocol: str | None = None
+    response_format: Literal["json", "text", "raw"] | None = None
+    timeout: float | None = Field(default=None, gt=0)
+
+
+class CommandStep(CallTemplate):
+    """One command of a script."""
+
+    command: str = Field(min_length=1)
+    append_to_final_output: bool | None = None
+
+
+class CliTemplate(CallTemplate):
+    """A script; without `inherit_env_vars` it sees the few variables that every program needs."""
+
+    commands: list[CommandStep] = Field(min_length=1)
+    env_vars: Pairs = Field(default_factory=dict[str, str], repr=False)
+    inherit_env_vars: list[str] | None = None
+    working_dir: str | None = None
+
+
+class TextTemplate(CallTemplate):
+    """A text that is the answer."""
+
+    content: str
+
+
+class FileTemplate(CallTemplate):
+    """A file whose content is the answer."""
+
+    file_path: str = Field(min_length=1)
+
+
+class SocketTemplate(CallTemplate):
+    """What TCP and UDP have in common; `timeout` is in milliseconds."""
+
+    host: str = Field(min_length=1)
+    port: int = Field(ge=1, le=65535)
+    request_data_format: Literal["json", "text"] = "json"
+    request_data_template: str | None = None
+    response_byte_format: str | None = "utf-8"
+    timeout: float = Field(default=30_000, gt=0)
+
+
+class TcpTemplate(SocketTemplate):
+    """A message over a connection of its own; the framing says where the answer ends."""
+
+    framing_strategy: Literal["length_prefix", "delimiter", "fixed_length", "stream"] = "stream"
+    length_prefix_bytes: Literal[1, 2, 4, 8] = 4
+    length_prefix_endian: Literal["big", "little"] = "big"
+    message_delimiter: str = "\0"
+    interpret_escape_sequences: bool = True
+    fixed_message_length: int | None = Field(default=None, ge=1)
+    max_response_size: int = Field(default=65_536, ge=1)
+
+    @model_validator(mode="after")
+    def _has_a_length(self) -> Self:
+        if self.framing_strategy == "fixed_length" and self.fixed_message_length is None:
+            msg = "framing_strategy fixed_length needs fixed_message_length"
+            raise ValueError(msg)
+        return self
+
+
+class UdpTemplate(SocketTemplate):
+    """A datagram, and so many that come back."""
+
+    number_of_response_datagrams: int = Field(default=1, ge=0, le=1024)
+
+
+RequestTemplate: TypeAlias = HttpTemplate | SseTemplate | StreamTemplate
+KINDS: dict[str, type[CallTemplate]] = {
+    "http": HttpTemplate,
+    "sse": SseTemplate,
+    "streamable_http": StreamTemplate,
+    "graphql": GraphqlTemplate,
+    "websocket": WebSocketTemplate,
+    "cli": CliTemplate,
+    "text": TextTemplate,
+    "file": FileTemplate,
+    "tcp": TcpTemplate,
+    "udp": UdpTemplate,
+}
+
+
+def template_of(data: dict[str, Any]) -> CallTemplate:
+    """Read a call template of a kind that we speak; ConfigError says which fields are wrong, without their values."""
+    try:
+        return KINDS[str(data["call_template_type"])].model_validate(data)
+    except ValidationError as error:
+        found = [
+            f"{'.'.join(map(str, issue['loc']))}: {issue['msg']}"
+            for issue in error.errors(include_url=False, include_input=False)[:_MOST_COMPLAINTS]
+        ]
+        raise ConfigError(f"its call template cannot be used: {'; '.join(found)}") from None

@@ -1,0 +1,193 @@
+"""Where people connect their accounts: a callback finishes a sign-in, and the calls that waited for it go on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.auth.account_counts import AccountCounts
+from toolpost.auth.accounts import Accounts
+from toolpost.auth.consents import Connected, Consents, Wish
+from toolpost.auth.lender import AccountLender
+from toolpost.auth.oauth.registration import ClientProfile
+from toolpost.auth.services import service_of
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.events import EventCode
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.sources import PersonalSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.auth.consents import Begun, Ticket
+    from toolpost.auth.services import Service
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.contracts.storage import Store
+    from toolpost.runtime.desk import PendingDesk
+    from toolpost.runtime.router import ToolRouter
+    from toolpost.toolbox.settings import AccountSettings
+    from toolpost.wire.network import NetworkPolicy
+
+_MOST_WAITING = 10_000
+_DONE = "connected"
+
+
+class AccountState(NamedTuple):
+    """One service as one person sees it: `connected`, `doubtful`, `revoked` or `missing`."""
+
+    provider: str
+    display_name: str
+    status: str
+    scopes: tuple[str, ...] = ()
+    expires_at: float | None = None
+    connected_at: float | None = None
+
+
+class AccountDesk:
+    """The accounts of a Toolbox's people at the services that its sources need."""
+
+    def __init__(self, router: ToolRouter, settings: AccountSettings, network: NetworkPolicy) -> None:
+        base = (settings.public_url or "").rstrip("/")
+        self.counts = AccountCounts()
+        self.accounts = Accounts(router.store.tokens, learn=router.teller.redactor.learn)
+        self.consents = Consents(
+            self.accounts,
+            redirect_uri=settings.redirect_uri or (f"{base}/oauth/callback" if base else ""),
+            start_url=f"{base}/oauth/start" if base else "",
+        )
+        self._profile = ClientProfile(
+            redirect_uris=(self.consents.redirect_uri,) if self.consents.redirect_uri else (),
+            document_url=settings.document_url,
+            device=True,
+        )
+        self._network = network
+        self._router = router
+        self._store: Store = router.store
+        self._lenders: dict[str, AccountLender] = {}
+        self._source: Callable[[str], ToolSource | None] = lambda _: None
+
+    def lender(self, config: ExternalToolConfig) -> AccountLender:
+        """Who lends people's own tokens for a source."""
+        service = service_of(config, network=self._network, profile=self._profile)
+        self.consents.offer(service)
+        lender = self._lenders[config.name] = AccountLender(service, self.accounts, self.consents, self.counts)
+        return lender
+
+    def find_sources(self, find: Callable[[str], ToolSource | None]) -> None:
+        """Learn how to get at a source, to list its tools anew once somebody has signed in."""
+        self._source = find
+
+    async def states(self, person: Principal) -> list[AccountState]:
+        """Every service, and how a person stands there."""
+        return [await self._state(service, person) for _, service in sorted(self.consents.services.items())]
+
+    async def connect(self, provider: str, person: Principal, *, redirect_uri: str = "") -> Begun | Connected:
+        """Begin a sign-in for somebody who sits at this machine."""
+        return await self.consents.begin(
+            self.consents.service(provider), Wish(person=person), redirect_uri=redirect_uri
+        )
+
+    async def ticket(self, secret: str) -> Ticket:
+        """What an invitation is for."""
+        return await self.consents.ticket(secret)
+
+    async def start(self, ticket: Ticket, *, browser: str) -> Begun | Connected:
+        """Begin the sign-in of an invitation in the browser that came."""
+        return await self.consents.start(ticket, browser=browser)
+
+    async def finish(self, parameters: Mapping[str, str], *, desk: PendingDesk, browser: str = "") -> Connected:
+        """Take what a browser brought back, and let the calls that waited for it go on."""
+        try:
+            connected = await self.consents.finish(parameters, browser=browser)
+        except ToolError as error:
+            self.counts.callback(error.error_code)
+            raise
+        self.counts.callback()
+        await self.welcome(connected, desk)
+        return connected
+
+    async def welcome(self, connected: Connected, desk: PendingDesk) -> None:
+        """Tell of a connected account, list what it opens, and let waiting calls go on in the background."""
+        self._router.teller.source(connected.provider, EventCode.ACCOUNT_CONNECTED, {"user": str(connected.person)})
+        self._router.background.start(self._list_anew(connected))
+        for action in await self._waiting(connected.person.tenant):
+            if action.asked_by == connected.person and _provider_of(action) == connected.provider:
+                self._let_go(action, desk)
+
+    async def sweep(self, desk: PendingDesk) -> None:
+        """Let calls go on whose account was connected elsewhere, or by a process that then died."""
+        if not self._lenders:
+            return
+        for action in await self._waiting(None):
+            service = self.consents.services.get(_provider_of(action))
+            if service is None:
+                continue
+            account = await self.accounts.held(service, action.asked_by)
+            if account is not None and account.status == "live" and account.changed_at > action.created_at:
+                self._let_go(action, desk)
+
+    async def disconnect(self, provider: str, person: Principal) -> bool | None:
+        """Forget an account and tell its issuer; whether that was heard, None when there was none."""
+        heard = await self.accounts.disconnect(self.consents.service(provider), person)
+        if heard is not None:
+            self._router.teller.source(provider, EventCode.ACCOUNT_DISCONNECTED, {"user": str(person), "heard": heard})
+        return heard
+
+    async def forget(self, person: Principal) -> dict[str, int]:
+        """Remove all that is kept of a person, after telling every issuer."""
+        for provider in self.consents.services:
+            await self.disconnect(provider, person)
+        return dict(await self._store.forget(person))
+
+    async def close(self) -> None:
+        """Wait for renewals and close every connection."""
+        await self.accounts.close()
+
+    async def _state(self, service: Service, person: Principal) -> AccountState:
+        account = await self.accounts.held(service, person)
+        if account is None:
+            return AccountState(service.provider, service.display_name, "missing")
+        tokens = account.tokens
+        return AccountState(
+            service.provider,
+            service.display_name,
+            "connected" if account.status == "live" else account.status,
+            () if tokens is None else tokens.scopes,
+            None if tokens is None else tokens.expires_at,
+            account.changed_at,
+        )
+
+    async def _waiting(self, tenant: str | None) -> list[PendingAction]:
+        found = await self._store.pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
+        return [action for action in found if action.question.kind == "consent"]
+
+    def _let_go(self, action: PendingAction, desk: PendingDesk) -> None:
+        self._router.background.start(self._answer(action, desk))
+
+    async def _answer(self, action: PendingAction, desk: PendingDesk) -> None:
+        try:
+            await desk.answer(action.id, _DONE, by=str(action.asked_by))
+        except ToolError:
+            return  # somebody was faster, or the question is gone
+        self.counts.resumed(max(0.0, time.time() - action.created_at))
+
+    async def _list_anew(self, connected: Connected) -> None:
+        for name, lender in self._lenders.items():
+            source = self._source(name)
+            if lender.service.provider == connected.provider and isinstance(source, PersonalSource):
+                credential = await lender.lent_to(connected.person)
+                if credential is not None:
+                    await _quietly(source, credential)
+
+
+async def _quietly(source: PersonalSource, credential: Any) -> None:
+    try:
+        await source.list_for(credential)
+    except ToolError:
+        return  # the calls themselves will tell what is wrong
+
+
+def _provider_of(action: PendingAction) -> str:
+    return str(action.question.payload.get("provider", ""))

@@ -1,0 +1,221 @@
+"""Bare TCP and UDP: a message goes to an address that was judged, and the answer is bounded in size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
+from toolpost.wire.guard import parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from toolpost.wire.addresses import Address
+    from toolpost.wire.guard import Resolver, Target
+    from toolpost.wire.network import NetworkPolicy
+
+MAX_BYTES = 16 * 1024 * 1024
+
+_CONNECT_S = 10.0
+_CONNECT_SHARE = 0.8
+_NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
+_PIECE = 64 * 1024
+
+
+class Framing(NamedTuple):
+    """Where a message ends in a stream: after so many bytes as it says first, at a delimiter, at a length, or never.
+
+    A `stream` ends when the other side closes it, or gives what came when its time or its room is up.
+    """
+
+    strategy: Literal["length_prefix", "delimiter", "fixed_length", "stream"] = "stream"
+    prefix_bytes: int = 4
+    endian: Literal["big", "little"] = "big"
+    delimiter: bytes = b"\0"
+    length: int = 0
+    max_bytes: int = MAX_BYTES
+
+    def framed(self, message: bytes) -> bytes:
+        """A message as it is sent."""
+        if self.strategy == "delimiter":
+            return message + self.delimiter
+        if self.strategy != "length_prefix":
+            return message
+        try:
+            return len(message).to_bytes(self.prefix_bytes, self.endian) + message
+        except OverflowError:
+            raise ToolClientError(f"the message is too long for a prefix of {self.prefix_bytes} bytes") from None
+
+
+async def exchange_stream(
+    host: str,
+    port: int,
+    message: bytes,
+    *,
+    framing: Framing,
+    policy: NetworkPolicy,
+    timeout_s: float,
+    resolver: Resolver | None = None,
+) -> bytes:
+    """Send a message over a TCP connection of its own and return the answer without its framing."""
+    target, shown = _target(host, port, "tcp")
+    sent = framing.framed(message)
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    reader, writer = await _connected(target, shown, policy, timeout_s, resolver)
+    came = bytearray()
+    try:
+        async with asyncio.timeout_at(deadline):
+            writer.write(sent)
+            await writer.drain()
+            return await _READERS[framing.strategy](reader, framing, came, shown)
+    except TimeoutError:
+        if framing.strategy == "stream" and came:
+            return bytes(came)
+        raise _late(shown, timeout_s) from None
+    except OSError as error:
+        raise ToolConnectionError(f"{shown}: the connection broke ({error})", cause=error) from error
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def exchange_datagrams(
+    host: str,
+    port: int,
+    message: bytes,
+    *,
+    answers: int,
+    policy: NetworkPolicy,
+    timeout_s: float,
+    resolver: Resolver | None = None,
+) -> list[bytes]:
+    """Send one datagram and wait for so many from the same address; whoever else sends is not heard."""
+    target, shown = _target(host, port, "udp")
+    addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
+    box = _Box(answers)
+    loop = asyncio.get_running_loop()
+    try:
+        transport, _ = await loop.create_datagram_endpoint(lambda: box, remote_addr=(str(addresses[0]), port))
+    except OSError as error:
+        raise ToolConnectionError(f"{shown}: it cannot be reached ({error})", sent=False, cause=error) from error
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport.sendto(message)
+            await box.full.wait()
+    except TimeoutError:
+        raise _late(shown, timeout_s) from None
+    finally:
+        transport.close()
+    if box.failure is not None:
+        raise ToolConnectionError(f"{shown}: {box.failure}", cause=box.failure) from box.failure
+    return box.found
+
+
+class _Box(asyncio.DatagramProtocol):
+    """Takes datagrams until there are enough."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self.found: list[bytes] = []
+        self.failure: Exception | None = None
+        self.full = asyncio.Event()
+        if not wanted:
+            self.full.set()
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        if len(self.found) < self._wanted:
+            self.found.append(data)
+        if len(self.found) >= self._wanted:
+            self.full.set()
+
+    def error_received(self, exc: Exception) -> None:
+        self.failure = exc
+        self.full.set()
+
+
+def _target(host: str, port: int, scheme: str) -> tuple[Target, str]:
+    """Where to, read as strictly as the host of a URL, and what errors call it."""
+    literal = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    target = parse_target(f"http://{literal}:{port}/")
+    return replace(target, scheme=scheme), f"{scheme}://{literal}:{port}"
+
+
+async def _connected(
+    target: Target, shown: str, policy: NetworkPolicy, timeout_s: float, resolver: Resolver | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the first judged address that answers; nothing has been sent when there is none."""
+    addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
+    whole_s = min(_CONNECT_S, _CONNECT_SHARE * timeout_s)
+    failure = ""
+    for number, address in enumerate(addresses, start=1):
+        last = number == len(addresses)
+        try:
+            return await _connect(address, target.port, whole_s if last else min(whole_s, _NEXT_ADDRESS_S))
+        except TimeoutError:
+            failure = "no connection in time"
+        except OSError as error:
+            failure = error.strerror or str(error)
+    raise ToolConnectionError(f"{shown}: it cannot be reached ({failure})", sent=False)
+
+
+async def _connect(address: Address, port: int, timeout_s: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async with asyncio.timeout(timeout_s):
+        return await asyncio.open_connection(str(address), port, limit=_PIECE)
+
+
+async def _prefixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> bytes:
+    try:
+        length = int.from_bytes(await reader.readexactly(framing.prefix_bytes), framing.endian)
+        if length > framing.max_bytes:
+            raise _too_large(shown, framing.max_bytes)
+        return await reader.readexactly(length)
+    except asyncio.IncompleteReadError:
+        raise _cut(shown) from None
+
+
+async def _fixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> bytes:
+    try:
+        return await reader.readexactly(framing.length)
+    except asyncio.IncompleteReadError:
+        raise _cut(shown) from None
+
+
+async def _delimited(reader: asyncio.StreamReader, framing: Framing, came: bytearray, shown: str) -> bytes:
+    while piece := await reader.read(_PIECE):
+        start = max(0, len(came) - len(framing.delimiter))
+        came += piece
+        if (end := came.find(framing.delimiter, start)) >= 0:
+            return bytes(came[:end])
+        if len(came) > framing.max_bytes:
+            raise _too_large(shown, framing.max_bytes)
+    raise _cut(shown)
+
+
+async def _until_closed(reader: asyncio.StreamReader, framing: Framing, came: bytearray, _: str) -> bytes:
+    while len(came) < framing.max_bytes and (piece := await reader.read(min(_PIECE, framing.max_bytes - len(came)))):
+        came += piece
+    return bytes(came)
+
+
+_READERS: dict[str, Callable[[asyncio.StreamReader, Framing, bytearray, str], Awaitable[bytes]]] = {
+    "length_prefix": _prefixed,
+    "fixed_length": _fixed,
+    "delimiter": _delimited,
+    "stream": _until_closed,
+}
+
+
+def _cut(shown: str) -> ToolConnectionError:
+    return ToolConnectionError(f"{shown}: the connection was closed before the answer was whole")
+
+
+def _too_large(shown: str, limit: int) -> ToolClientError:
+    return ToolClientError(f"{shown}: the answer is larger than {limit:,} bytes", code="response_too_large")
+
+
+def _late(shown: str, timeout_s: float) -> ToolTimeoutError:
+    return ToolTimeoutError(f"{shown}: no answer within {timeout_s:g} s", timeout_ms=timeout_s * 1000)

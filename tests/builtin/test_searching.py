@@ -1,0 +1,221 @@
+"""grep_files, with ripgrep where it is installed and without it; both give the same."""
+
+import os
+import shutil
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.builtin.caller import Caller
+from toolpost.builtin.searching import searching_tools
+from toolpost.wire.commands import Commands
+
+RIPGREP = shutil.which("rg")
+needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+
+
+@pytest_asyncio.fixture
+async def commands() -> AsyncGenerator[Commands]:
+    async with Commands() as made:
+        yield made
+
+
+@pytest.fixture(params=[None, pytest.param("rg", marks=needs_ripgrep)], ids=["own", "ripgrep"])
+def caller(request: pytest.FixtureRequest, commands: Commands) -> Caller:
+    return Caller(searching_tools(ripgrep=request.param, commands=commands))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    texts = {
+        "a.py": b"import os\nneedle = 1\n\nlast needle",
+        "b.txt": b"nothing\n",
+        "sub/c.py": b"NEEDLE\r\nneedle\r\n",
+        "sub/.hidden": b"needle\n",
+        "utf8.txt": "\ufeffnéedle\nx needle é\n".encode(),
+        "utf16.txt": "one\nneedle é\n".encode("utf-16"),
+        "latin.txt": b"caf\xe9 needle\n",
+        "binary.bin": b"needle\0\n",
+        "node_modules/d.py": b"needle\n",
+        ".gitignore": b"a.py\n",
+        "empty": b"",
+        "odd\nname": b"needle\n",
+    }
+    for name, data in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def lines(found: dict[str, Any], tree: Path) -> list[tuple[str, int, str]]:
+    return [(match["file"].removeprefix(f"{tree}/"), match["line_number"], match["line"]) for match in found["matches"]]
+
+
+@pytest.mark.req("PFILE-08")
+async def test_lines_are_found_with_their_files_and_numbers(caller: Caller, tree: Path) -> None:
+    found = await caller.do("grep_files", pattern="needle", path=str(tree))
+
+    assert lines(found, tree) == [
+        ("a.py", 2, "needle = 1"),
+        ("a.py", 4, "last needle"),
+        ("latin.txt", 1, "café needle"),
+        ("odd\nname", 1, "needle"),
+        ("sub/.hidden", 1, "needle"),
+        ("sub/c.py", 2, "needle"),
+        ("utf16.txt", 2, "needle é"),
+        ("utf8.txt", 2, "x needle é"),
+    ]
+    assert (found["total_matches"], found["truncated"]) == (8, False)
+
+
+PATTERNS = [
+    "needle$",
+    "^needle",
+    r"\bneedle\b",
+    r"\w+ needle",
+    "n.edle",
+    r"\d",
+    "é",
+    r"needle\s*=",
+    "(one|nothing)",
+    r"\{|\}",
+    "^$",
+    "^",
+    r"[[\]&~|^-]",
+    r"\<b\>",
+    r"n{,2}eedle",
+    "needle = 1 {",
+    r"[^\n]é",
+    r"\x6eeedle",
+]
+
+
+@needs_ripgrep
+@pytest.mark.parametrize(
+    "more", [{}, {"caseInsensitive": True}, {"include": "*.py"}, {"allFolders": True}, {"include": "sub/*"}], ids=str
+)
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_ripgrep_and_our_own_search_find_the_same(
+    commands: Commands, tree: Path, pattern: str, more: dict[str, Any]
+) -> None:
+    own, ripgrep = (Caller(searching_tools(ripgrep=name, commands=commands)) for name in (None, "rg"))
+    arguments = {"pattern": pattern, "path": str(tree), "context_lines": 1, **more}
+
+    assert await own.do("grep_files", **arguments) == await ripgrep.do("grep_files", **arguments)
+
+
+async def test_case_can_be_ignored_and_files_chosen(caller: Caller, tree: Path) -> None:
+    found = await caller.do(
+        "grep_files", pattern="needle", path=str(tree / "sub"), case_insensitive=True, include="*.{py,js}"
+    )
+
+    assert [match["line"] for match in found["matches"]] == ["NEEDLE", "needle"]
+
+
+async def test_lines_around_a_match_are_shown(caller: Caller, tree: Path) -> None:
+    found = await caller.do("grep_files", pattern="needle = 1", path=str(tree), contextLines=2)
+
+    assert [(match["before"], match["after"]) for match in found["matches"]] == [(["import os"], ["", "last needle"])]
+
+
+async def test_too_many_matches_are_counted_and_the_first_are_shown(caller: Caller, tree: Path) -> None:
+    (tree / "many").write_text("needle\n" * 5000)
+
+    found = await caller.do("grep_files", pattern="needle", path=str(tree), max_results=3)
+
+    assert lines(found, tree) == [
+        ("a.py", 2, "needle = 1"),
+        ("a.py", 4, "last needle"),
+        ("latin.txt", 1, "café needle"),
+    ]
+    assert (found["total_matches"], found["truncated"]) == (5008, True)
+
+
+async def test_files_alone_can_be_asked_for(caller: Caller, tree: Path) -> None:
+    found = await caller.do("grep_files", pattern="needle", path=str(tree), include="*.py", output_mode="files")
+
+    assert found["files"] == [{"file": f"{tree}/a.py", "count": 2}, {"file": f"{tree}/sub/c.py", "count": 1}]
+    assert found["matches"] == []
+
+
+async def test_one_file_can_be_searched(caller: Caller, tree: Path) -> None:
+    found = await caller.do("grep_files", pattern="needle", path=str(tree / "a.py"))
+
+    assert [(match["file"], match["line_number"]) for match in found["matches"]] == [
+        (f"{tree}/a.py", 2),
+        (f"{tree}/a.py", 4),
+    ]
+
+
+async def test_a_match_in_a_very_long_line_is_shown_with_what_is_around_it(caller: Caller, tmp_path: Path) -> None:
+    (tmp_path / "min.js").write_text("é" * 100_000 + "needle" + "y" * 100_000)
+
+    (match,) = (await caller.do("grep_files", pattern="needle", path=str(tmp_path)))["matches"]
+
+    assert "needle" in match["line"]
+    assert len(match["line"]) < 600
+
+
+async def test_a_file_of_many_blocks_is_searched_to_its_end(caller: Caller, tmp_path: Path) -> None:
+    (tmp_path / "large.log").write_bytes(b"some words of a line\n" * 1_000_000 + b"the needle\n")
+
+    (match,) = (await caller.do("grep_files", pattern="needle", path=str(tmp_path), context_lines=1))["matches"]
+
+    assert (match["line_number"], match["line"], match["before"]) == (1_000_001, "the needle", ["some words of a line"])
+
+
+async def test_links_are_not_followed(caller: Caller, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "x.py").write_text("needle outside\n")
+    (tree / "link").symlink_to(outside)
+    (tree / "file").symlink_to(outside / "x.py")
+
+    assert (await caller.do("grep_files", pattern="needle outside", path=str(tree)))["total_matches"] == 0
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "a\nb"])
+async def test_what_is_no_regular_expression_is_refused(caller: Caller, tree: Path, pattern: str) -> None:
+    error = await caller.refused("grep_files", pattern=pattern, path=str(tree))
+
+    assert error["error_code"] == "pattern_invalid"
+    assert error["message"].startswith("Invalid regex pattern: ")
+
+
+async def test_a_missing_path_is_told(caller: Caller, tree: Path) -> None:
+    error = await caller.refused("grep_files", pattern="a", path=str(tree / "missing"))
+
+    assert error["message"].startswith("Path not found: ")
+
+
+async def test_a_pattern_that_takes_forever_is_ended(commands: Commands, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a" * 5000 + "\n")
+    caller = Caller(searching_tools(ripgrep=None, commands=commands, limit_s=1))
+    began = time.monotonic()
+
+    error = await caller.refused("grep_files", pattern="(a+)+$x", path=str(tmp_path))
+
+    assert (error["error_code"], error["is_retryable"]) == ("search_too_long", False)
+    assert "simpler" in error["message"] or "another pattern" in error["message"]
+    assert time.monotonic() - began < 10
+
+
+async def test_fifos_and_devices_do_not_hold_up_a_search(caller: Caller, tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+
+    assert (await caller.do("grep_files", pattern="needle = 1", path=str(tree)))["total_matches"] == 1
+
+
+async def test_a_search_works_without_commands_that_were_made_for_it(tree: Path) -> None:
+    found = await Caller(searching_tools(ripgrep=None)).do("grep_files", pattern="needle", path=str(tree / "sub"))
+
+    assert found["total_matches"] == 2
+
+
+def test_where_ripgrep_is_not_installed_our_own_search_is_used() -> None:
+    (made,) = searching_tools(ripgrep="no-such-program")
+
+    assert made.spec.name == "grep_files"

@@ -1,0 +1,125 @@
+"""Every built-in tool ships a document, a schema, tests and budgets; a folder of anybody's is held to the same."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolpost.builtin
+from tests.builtin.caller import Caller
+from toolpost.builtin.data import data_tools
+from toolpost.builtin.files import file_tools
+from toolpost.builtin.standard_check import check_folder, front_matter
+from toolpost.builtin.system import system_tools
+
+STANDARD = Path(next(iter(toolpost.builtin.__path__))) / "standard"
+TOOLS = {tool.spec.name: tool for tool in [*system_tools(), *file_tools(ripgrep=None), *data_tools()]}
+FOLDERS = sorted(TOOLS)
+CASES = [
+    pytest.param(name, case, id=f"{name}: {case['name']}")
+    for name in FOLDERS
+    for case in json.loads((STANDARD / name / "tests.json").read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_each_tool_ships_what_the_standard_asks_for(name: str) -> None:
+    assert check_folder(STANDARD / name) == []
+
+
+def test_there_is_no_folder_without_a_tool() -> None:
+    assert {path.name for path in STANDARD.iterdir()} >= set(FOLDERS)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_schema_that_ships_is_the_one_that_a_model_sees(name: str) -> None:
+    entry = Caller([TOOLS[name]]).registry.find(name)
+
+    shipped = json.loads((STANDARD / name / "schema.json").read_text(encoding="utf-8"))
+
+    assert shipped == {"input_schema": entry.shown_schema, "output_schema": entry.spec.output_schema}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_budgets_that_ship_are_those_that_hold(name: str) -> None:
+    facts, spec = front_matter(STANDARD / name), TOOLS[name].spec
+
+    assert (facts["budgets"]["timeout_s"], facts["side_effects"]) == (spec.timeout_s, spec.side_effects)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_every_argument_is_described(name: str) -> None:
+    text = (STANDARD / name / "tool.md").read_text(encoding="utf-8")
+    schemas = json.loads((STANDARD / name / "schema.json").read_text(encoding="utf-8"))
+
+    assert [word for word in schemas["input_schema"]["properties"] if f"`{word}`" not in text] == []
+
+
+@pytest.mark.req("TEST-07")
+@pytest.mark.parametrize(("name", "case"), CASES)
+async def test_the_cases_that_ship_hold(
+    name: str, case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in case.get("files", {}).items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+
+    result = await Caller([TOOLS[name]], [tmp_path]).ask(name, case["arguments"])
+
+    if "error" in case:
+        assert case["error"] in (result.error or "")
+    else:
+        assert result.success, result.error
+        assert (
+            case["result"].items() <= result.result.items() if name != "json_parse" else result.result == case["result"]
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "greet"
+    made.mkdir()
+    sections = "\n".join(f"## {name}\n\ntext\n" for name in ("Purpose", "Inputs", "Outputs", "Examples"))
+    (made / "tool.md").write_text(f"---\nname: greet\nbudgets: {{timeout_s: 5}}\n---\n# greet\n\n{sections}")
+    (made / "schema.json").write_text('{"input_schema": {"type": "object", "properties": {}}}')
+    (made / "test_greet.py").write_text("def test_it(): assert True")
+    return made
+
+
+def test_a_folder_of_ones_own_is_held_to_it(folder: Path) -> None:
+    assert check_folder(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("tool.md", None, "tool.md cannot be read"),
+        ("tool.md", "# greet", "no facts between two lines of ---"),
+        ("tool.md", "---\nname: other\nbudgets: {timeout_s: 5}\n---\n", "`name` is 'other'"),
+        ("tool.md", "---\nname: greet\nbudgets: {timeout_s: 0}\n---\n", "`budgets.timeout_s` must be a number"),
+        ("tool.md", "---\nname: greet\n---\n## Purpose\n\nx\n", "nothing under `## Examples`"),
+        ("tool.md", "---\nname: [\n---\n", "no facts"),
+        ("schema.json", None, "schema.json cannot be read"),
+        ("schema.json", "{", "schema.json cannot be read"),
+        ("schema.json", "[]", "no `input_schema`"),
+        ("schema.json", '{"input_schema": 3}', "must be an object"),
+        ("schema.json", '{"input_schema": {"type": "nonsense"}}', "input_schema: "),
+        ("test_greet.py", None, "there are no tests"),
+        ("tests.json", "[]", "at least one case"),
+        ("tests.json", '[{"name": "x"}]', "case 1: must have"),
+        ("tests.json", '[{"name": "x", "arguments": {}, "result": {}, "error": "x"}]', "case 1: must have"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_told(folder: Path, name: str, text: str | None, said: str) -> None:
+    if text is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(text)
+
+    assert any(said in problem for problem in check_folder(folder)), check_folder(folder)
+
+
+def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
+    assert check_folder(tmp_path / "missing") == [f"{tmp_path / 'missing'} is no folder; name the folder of one tool"]

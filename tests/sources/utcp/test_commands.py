@@ -1,0 +1,206 @@
+"""Scripts of cli templates: values never become code, and a command that fails is a failure."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.utcp.serving import cli, in_file, manual, source, tool, toolbox
+from toolpost import Completed, ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
+
+NAUGHTY = ["$(touch x)", "`id`", '"; exit 3; "', "'; exit 3; '", "a  b\nc", "$HOME", "-rf *", "\\", "ü", ""]
+
+
+async def called(template: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Any:
+    async with toolbox(source(manual(tool("t", template)), **options)) as box:
+        assert box.problems == []
+        return await box.call("m.t", arguments or {})
+
+
+@pytest.mark.parametrize("value", NAUGHTY, ids=range(len(NAUGHTY)))
+@pytest.mark.parametrize(
+    "place",
+    [
+        "printf '<%s>' UTCP_ARG_a_UTCP_END",
+        "printf '<%s>' \"UTCP_ARG_a_UTCP_END\"",
+        "printf '<%s>' 'UTCP_ARG_a_UTCP_END'",
+    ],
+    ids=["bare", "double", "single"],
+)
+async def test_a_value_is_one_word_and_never_code(place: str, value: str) -> None:
+    outcome = await called(cli(place), {"a": value})
+
+    assert outcome.content == f"<{value}>"
+
+
+async def test_values_stand_beside_text_and_escapes() -> None:
+    command = """printf '%s|' a\\'UTCP_ARG_x_UTCP_END "b\\"UTCP_ARG_x_UTCP_END" 'c\\UTCP_ARG_n_UTCP_END'"""
+
+    outcome = await called(cli(command.replace("c\\UTCP", "c\\ UTCP")), {"x": "'\"", "n": True})
+
+    assert outcome.content == "a''\"|b\"'\"|c\\ true|"
+
+
+async def test_json_is_data_and_all_else_is_text() -> None:
+    json = await called(cli("""echo '{"a": [1]}'"""))
+    text = await called(cli("echo 12"))
+
+    assert (json.content, text.content) == ({"a": [1]}, "12")
+
+
+async def test_a_command_that_fails_is_a_failure_with_what_it_said() -> None:
+    outcome = await called(cli("echo out; echo sorry >&2; exit 3"))
+
+    assert isinstance(outcome.error, ToolClientError)
+    assert "exit code 3: sorry" in str(outcome.error)
+
+
+async def test_what_is_said_on_the_side_does_not_spoil_the_result() -> None:
+    outcome = await called(cli("""echo warning >&2; echo '{"ok": true}'"""))
+
+    assert outcome.content == {"ok": True}
+
+
+async def test_a_step_reads_what_the_step_before_wrote_and_stays_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    steps = ["cd UTCP_ARG_dir_UTCP_END && pwd", 'echo "was in: $CMD_0_OUTPUT"; basename "$PWD"']
+
+    outcome = await called(cli(*steps), {"dir": str(tmp_path / "here")})
+
+    assert outcome.content == f"was in: {tmp_path / 'here'}\nhere"
+
+
+async def test_the_steps_that_count_are_told_in_order() -> None:
+    steps: list[dict[str, Any]] = [
+        {"command": "echo one", "append_to_final_output": True},
+        {"command": "echo two"},
+        {"command": "echo three", "append_to_final_output": True},
+        {"command": "echo four", "append_to_final_output": False},
+    ]
+
+    outcome = await called(cli(*steps))
+
+    assert outcome.content == "one\nthree"
+
+
+async def test_no_step_runs_after_one_that_failed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+
+    outcome = await called(cli("echo no luck; exit 4", "touch UTCP_ARG_mark_UTCP_END"), {"mark": str(mark)})
+
+    assert "exit code 4: no luck" in str(outcome.error)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"a": None}])
+async def test_a_missing_argument_is_refused_before_anything_runs(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    mark = tmp_path / "mark"
+
+    outcome = await called(cli(f"touch {mark}; echo UTCP_ARG_a_UTCP_END"), arguments)
+
+    assert isinstance(outcome.error, ToolValidationError)
+    assert "a: its command needs it" in str(outcome.error)
+    assert not mark.exists()
+
+
+async def test_a_command_sees_what_its_manual_lets_it_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHERS_SECRET", "s")
+    monkeypatch.setenv("WANTED", "w")
+    told = 'echo "${OTHERS_SECRET-none} ${WANTED-none} ${GIVEN-none} ${PATH:+path}"'
+
+    tools = [tool("usual", cli(told, env_vars={"GIVEN": "g"})), tool("exact", cli(told, inherit_env_vars=["WANTED"]))]
+    async with toolbox(source(in_file(tmp_path, manual(*tools)))) as box:
+        usual = await box.call("m.usual", {})
+        exact = await box.call("m.exact", {})
+
+    assert usual.content == "none none g path"
+    assert exact.content.startswith("none w none")
+
+
+async def test_a_variable_of_the_operator_reaches_the_script_as_a_value() -> None:
+    outcome = await called(cli('printf %s "$TOKEN $5 $CMD_9_OUTPUT$ref"'), utcp={"variables": {"TOKEN": "$(id)'\""}})
+
+    assert outcome.content == "$(id)'\""
+
+
+async def test_a_command_runs_where_its_manual_says(tmp_path: Path) -> None:
+    outcome = await called(cli("pwd", working_dir=str(tmp_path)))
+
+    assert outcome.content == str(tmp_path)
+
+
+async def test_a_folder_that_is_not_there_is_told() -> None:
+    outcome = await called(cli("pwd", working_dir="/no/such/folder"))
+
+    assert isinstance(outcome.error, ToolConnectionError)
+    assert "/no/such/folder" in str(outcome.error)
+
+
+async def test_a_command_that_is_not_there_is_told() -> None:
+    outcome = await called(cli("no-such-command-at-all"))
+
+    assert "no-such-command-at-all: command not found" in str(outcome.error)
+
+
+async def test_a_command_that_never_ends_is_ended(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+
+    outcome = await called(cli(f"sleep 600 & echo $! > {file}; wait"), timeout_s=1.0)
+
+    assert isinstance(outcome.error, ToolTimeoutError)
+    assert not _runs(int(file.read_text()))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def test_a_command_that_floods_is_ended() -> None:
+    outcome = await called(cli("yes"))
+
+    assert outcome.error.error_code == "output_too_large"
+
+
+async def test_what_a_command_does_is_unknown_so_a_person_is_asked() -> None:
+    async with toolbox(source(manual(tool("t", cli("echo hi")))), policy="standard") as box:
+        outcome = await box.call("m.t", {})
+        spec = box.registry.find("m.t").spec
+
+    assert outcome.status == "paused"
+    assert (spec.side_effects, spec.safety.network) == ("external", False)
+
+
+@pytest.mark.req("MISC-04", "UTCP-03")
+async def test_a_command_is_a_tool_with_an_argument_for_each_place() -> None:
+    command = "printf '%s-%s' UTCP_ARG_a_UTCP_END UTCP_ARG_b_UTCP_END"
+    async with toolbox(source(command, utcp_mode="base_url")) as box:
+        outcome = await box.call("m.call", {"a": "x", "b": 2})
+        refused = await box.call("m.call", {"a": "x"})
+
+    assert isinstance(outcome, Completed)
+    assert outcome.content == "x-2"
+    assert refused.error.error_code == "validation_failed"
+
+
+async def test_a_command_may_write_the_manual(tmp_path: Path) -> None:
+    (tmp_path / "program.sh").write_text(
+        """cat <<'END'\n{"utcp_version": "1.0.1", "tools": [{"name": "hi", "tool_call_template":
+        {"call_template_type": "cli", "commands": [{"command": "echo hi"}]}}]}\nEND\n"""
+    )
+    async with toolbox(source(f"bash {tmp_path}/program.sh", utcp_mode="manual_url")) as box:
+        outcome = await box.call("m.hi", {})
+
+    assert outcome.content == "hi"
+
+
+async def test_a_command_that_fails_to_write_a_manual_is_told() -> None:
+    async with toolbox(source("echo broken >&2; exit 2", utcp_mode="manual_url")) as box:
+        [state] = box.report
+
+    assert not state.ok
+    assert "exit code 2: broken" in str(state.error)

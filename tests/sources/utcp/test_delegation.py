@@ -1,0 +1,190 @@
+"""What another transport speaks better is handed to it: API documents, MCP servers, GraphQL endpoints."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from tests.sources.utcp.serving import App, in_file, manual, names, source, tool, toolbox
+from toolpost import ConfigError, ExternalToolConfig
+from toolpost.sources.utcp.source import UtcpSource
+
+SERVER = """
+from fastmcp import FastMCP
+
+server = FastMCP("small")
+
+
+@server.tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool
+def other() -> str:
+    return "other"
+
+
+server.run(show_banner=False)
+"""
+
+
+@pytest.mark.req("UTCP-05")
+async def test_an_api_document_at_the_address_becomes_its_operations(app: App) -> None:
+    given = {"auth_type": "bearer", "auth_config": {"token": "tok-1"}}
+    async with toolbox(source(f"{app.address}/openapi.json", **given)) as box:
+        spec = box.registry.find("m.say").spec
+        outcome = await box.call("m.say", {"q": "a&b"})
+
+    assert spec.extra["source"] == "openapi"
+    assert outcome.content["query"] == {"q": ["a&b"]}
+    assert outcome.content["headers"]["authorization"] == "Bearer tok-1"
+
+
+@pytest.mark.parametrize("kind", ["http", "text", "file"])
+async def test_so_does_one_that_a_clients_configuration_names(app: App, tmp_path: Path, kind: str) -> None:
+    with urlopen(f"{app.address}/openapi.json") as answer:
+        text = answer.read().decode()
+    (tmp_path / "api.json").write_text(text)
+    auth = {"auth_type": "api_key", "api_key": "${KEY}", "var_name": "X-Api-Key"}
+    ways = {
+        "http": {"url": f"{app.address}/openapi.json"},
+        "text": {"content": text, "base_url": app.address},
+        "file": {"file_path": "api.json"},
+    }
+    template = {"name": "api", "call_template_type": kind, "auth_tools": auth, **ways[kind]}
+    config = {"manual_call_templates": [template], "variables": {"api_KEY": "k-123"}}
+    async with toolbox(source(in_file(tmp_path, config))) as box:
+        outcome = await box.call("m.say", {"q": "x"})
+
+    assert outcome.content["headers"]["x-api-key"] == "k-123"
+
+
+async def test_auth_that_is_more_than_headers_is_told(app: App, tmp_path: Path) -> None:
+    template = {
+        "name": "api",
+        "call_template_type": "http",
+        "url": f"{app.address}/openapi.json",
+        "auth_tools": app.oauth("s"),
+    }
+    async with toolbox(source(in_file(tmp_path, {"manual_call_templates": [template]}))) as box:
+        assert "auth_config.schemes" in box.problems[0]
+
+
+def mcp(folder: Path) -> dict[str, Any]:
+    (folder / "server.py").write_text(SERVER)
+    servers = {"small": {"command": sys.executable, "args": [str(folder / "server.py")]}}
+    return {"call_template_type": "mcp", "config": {"mcpServers": servers}}
+
+
+@pytest.mark.req("GEN-07")
+async def test_an_mcp_server_is_spoken_to_by_our_own_client(tmp_path: Path) -> None:
+    config = {"manual_call_templates": [{"name": "small", **mcp(tmp_path)}]}
+    async with toolbox(source(in_file(tmp_path, config))) as box:
+        found = names(box)
+        outcome = await box.call("m.add", {"a": 2, "b": 3})
+
+    assert found >= {"m.add", "m.other"}
+    assert outcome.content in (5, {"result": 5})
+    assert "utcp_mcp" not in sys.modules
+
+
+async def test_of_a_server_only_the_tools_that_a_manual_names_are_taken(tmp_path: Path) -> None:
+    async with toolbox(source(in_file(tmp_path, manual(tool("small.add", mcp(tmp_path)))))) as box:
+        assert names(box) == {"m.add"}
+
+
+@pytest.mark.parametrize("config", [None, {"mcpServers": {}}, {"mcpServers": {"x": {}}}, {"mcpServers": {"x": 1}}])
+async def test_a_server_that_cannot_be_reached_is_told(tmp_path: Path, config: Any) -> None:
+    template = {"name": "x", "call_template_type": "mcp", "config": config}
+    async with toolbox(source(in_file(tmp_path, {"manual_call_templates": [template]}))) as box:
+        [state] = box.report
+
+    assert not state.ok
+    assert "call template" in str(state.error)
+
+
+async def test_a_text_with_an_api_document_needs_no_file_of_yours(app: App) -> None:
+    with urlopen(f"{app.address}/openapi.json") as answer:
+        document = json.load(answer)
+    async with toolbox(source(document)) as box:
+        outcome = await box.call("m.say", {})
+
+    assert outcome.status == "completed"
+
+
+class Handed:
+    """A source that only keeps what it was made of."""
+
+    name = "m"
+
+    def __init__(self, config: ExternalToolConfig) -> None:
+        self.config = config
+        self.closed = False
+
+    async def discover(self) -> list[Any]:
+        return []
+
+    async def invoke(self, call: Any) -> Any:
+        raise AssertionError(call)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("template", "transport", "connection", "headers"),
+    [
+        (
+            {
+                "call_template_type": "graphql",
+                "url": "https://a/graphql",
+                "auth": {"auth_type": "basic", "username": "a", "password": "b"},
+            },
+            "graphql",
+            "https://a/graphql",
+            {"X-Mine": "1", "Authorization": "Basic YTpi"},
+        ),
+        (
+            {
+                "call_template_type": "mcp",
+                "config": {
+                    "mcpServers": {"s": {"url": "https://a/mcp", "transport": "sse", "headers": {"Authorization": "x"}}}
+                },
+            },
+            "mcp",
+            "https://a/mcp",
+            {"X-Mine": "1", "Authorization": "x"},
+        ),
+    ],
+    ids=["graphql", "mcp"],
+)
+async def test_an_endpoint_is_handed_over_with_its_headers(
+    tmp_path: Path, template: dict[str, Any], transport: str, connection: str, headers: dict[str, str]
+) -> None:
+    made: list[Handed] = []
+
+    def make(config: ExternalToolConfig) -> Handed:
+        made.append(Handed(config))
+        return made[-1]
+
+    path = in_file(tmp_path, {"manual_call_templates": [{"name": "x", **template}]})
+    utcp = UtcpSource(source(path, headers={"X-Mine": "1"}), make=make)
+    assert await utcp.discover() == []
+    await utcp.close()
+
+    [inner] = made
+    assert (inner.config.name, inner.config.transport.value, inner.config.connection) == ("m", transport, connection)
+    assert inner.config.headers == headers
+    assert inner.closed
+
+
+async def test_a_source_that_may_make_no_others_says_so(tmp_path: Path) -> None:
+    path = in_file(tmp_path, {"manual_call_templates": [{"name": "x", **mcp(tmp_path)}]})
+    utcp = UtcpSource(source(path))
+    with pytest.raises(ConfigError, match="nothing here speaks mcp"):
+        await utcp.discover()
+    await utcp.close()

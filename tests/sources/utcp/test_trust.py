@@ -1,0 +1,156 @@
+"""What a manual from elsewhere may do: call its own kind at public addresses and at its own host, and no more."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
+from toolpost import ToolAuthError, ToolPermissionError
+
+
+def mixed(app: App) -> dict[str, Any]:
+    return manual(tool("get", app.http("/echo")), tool("run", cli("echo hi")), tool("ws", app.websocket()))
+
+
+async def test_a_remote_manual_never_runs_commands_by_itself(app: App) -> None:
+    async with toolbox(source(app.publish("mixed", mixed(app)))) as box:
+        found, told = names(box), box.problems
+
+    assert found == {"m.get"}
+    assert len(told) == 2
+    assert "'m.run'" in told[0]
+    assert "allowed_communication_protocols: [http, cli]" in told[0]
+
+
+async def test_nor_when_it_says_itself_that_it_may(app: App) -> None:
+    document = {**mixed(app), "allowed_communication_protocols": ["http", "cli"], "call_template_type": "cli"}
+    async with toolbox(source(app.publish("bold", document))) as box:
+        assert names(box) == {"m.get"}
+
+
+async def test_an_operator_says_which_kinds_are_taken(app: App) -> None:
+    utcp = {"allowed_communication_protocols": ["cli", "websocket"]}
+    async with toolbox(source(app.publish("mixed", mixed(app)), utcp=utcp)) as box:
+        found = names(box)
+        outcome = await box.call("m.run", {})
+
+    assert found == {"m.run", "m.ws"}
+    assert outcome.content == "hi"
+
+
+async def test_a_manual_of_this_machine_may_use_every_kind(app: App, tmp_path: Path) -> None:
+    async with toolbox(source(in_file(tmp_path, mixed(app)))) as box:
+        assert names(box) == {"m.get", "m.run", "m.ws"}
+
+
+async def test_a_clients_configuration_says_for_each_manual_what_it_may_use(app: App, tmp_path: Path) -> None:
+    template = {
+        "name": "far",
+        "call_template_type": "http",
+        "url": app.publish("mixed", mixed(app)),
+        "allowed_communication_protocols": ["http", "cli"],
+    }
+    async with toolbox(source(in_file(tmp_path, {"manual_call_templates": [template]}))) as box:
+        assert names(box) == {"m.get", "m.run"}
+
+
+async def test_a_manual_all_of_whose_tools_are_left_out_is_an_error(app: App) -> None:
+    async with toolbox(source(app.publish("cli", manual(tool("run", cli("echo hi")))))) as box:
+        [state] = box.report
+
+    assert not state.ok
+    assert "allowed_communication_protocols: [http, cli]" in str(state.error)
+
+
+@pytest.mark.parametrize("elsewhere", ["http://localhost:9/x", "http://169.254.169.254/x", "http://10.0.0.1/x"])
+async def test_a_remote_manual_cannot_point_a_tool_at_this_machine(app: App, elsewhere: str) -> None:
+    template = {"call_template_type": "http", "url": elsewhere}
+    async with toolbox(source(app.publish("inward", manual(tool("t", template))))) as box:
+        outcome = await box.call("m.t", {})
+
+    assert isinstance(outcome.error, ToolPermissionError)
+    assert outcome.error.error_code == "address_refused"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"call_template_type": "tcp", "host": "localhost", "port": 9},
+        {"call_template_type": "udp", "host": "10.0.0.1", "port": 9},
+        {"call_template_type": "websocket", "url": "ws://localhost:9/x"},
+        {"call_template_type": "graphql", "url": "http://localhost:9/x"},
+    ],
+    ids=["tcp", "udp", "websocket", "graphql"],
+)
+async def test_nor_by_any_other_way(app: App, template: dict[str, Any]) -> None:
+    utcp = {"allowed_communication_protocols": [template["call_template_type"]]}
+    async with toolbox(source(app.publish("inward", manual(tool("t", template))), utcp=utcp)) as box:
+        outcome = await box.call("m.t", {})
+
+    assert isinstance(outcome.error, ToolPermissionError)
+
+
+async def test_nor_fetch_its_tokens_there(app: App) -> None:
+    auth = {**app.oauth("s"), "token_url": "http://localhost:9/token"}
+    async with toolbox(source(app.publish("inward", manual(tool("t", app.http("/echo", auth=auth)))))) as box:
+        outcome = await box.call("m.t", {})
+
+    assert isinstance(outcome.error, ToolPermissionError)
+
+
+STRANGER = "https://elsewhere.example/x"
+
+
+@pytest.mark.req("DEF-02")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auth_type": "bearer", "auth_config": {"token": "s3cret"}},
+        {"headers": {"X-API-Key": "s3cret"}},
+        {"utcp": {"variables": {"KEY": "s3cret"}}},
+    ],
+    ids=["credential", "header", "variable"],
+)
+async def test_credentials_go_only_where_an_operator_wrote(app: App, options: dict[str, Any]) -> None:
+    uses = {"headers": {"x-key": "${KEY}"}} if "utcp" in options else {}
+    template = {"call_template_type": "http", "url": STRANGER, **uses}
+    async with toolbox(source(app.publish("far", manual(tool("t", template))), **options)) as box:
+        outcome = await box.call("m.t", {})
+
+    assert isinstance(outcome.error, ToolAuthError)
+    assert "base_url: https://elsewhere.example" in str(outcome.error)
+
+
+async def test_an_operator_writes_another_host_that_may_have_them(app: App) -> None:
+    port = app.address.rpartition(":")[2]
+    template = app.http("/echo", headers={"x-key": "${KEY}"})
+    url = app.publish("far", manual(tool("t", template))).replace("127.0.0.1", "localhost")
+    given = {"utcp": {"variables": {"KEY": "k-123"}}}
+    async with toolbox(source(url, **given), network={"allow_hosts": ["127.0.0.1"]}) as box:
+        refused = await box.call("m.t", {})
+    async with toolbox(source(url, base_url=f"http://127.0.0.1:{port}", **given)) as box:
+        kept_in = await box.call("m.t", {})
+
+    assert isinstance(refused.error, ToolAuthError)
+    # Known to the operator, but still this machine, at which a manual of another host may not point.
+    assert isinstance(kept_in.error, ToolPermissionError)
+
+
+async def test_a_token_endpoint_of_a_stranger_gets_no_secret(app: App) -> None:
+    auth = {**app.oauth("${SECRET}"), "token_url": STRANGER}
+    url = app.publish("far", manual(tool("t", app.http("/echo", auth=auth))))
+    async with toolbox(source(url, utcp={"variables": {"SECRET": "s3cret"}})) as box:
+        outcome = await box.call("m.t", {})
+
+    assert isinstance(outcome.error, ToolAuthError)
+    assert "elsewhere.example" in str(outcome.error)
+
+
+async def test_a_clients_configuration_is_not_taken_from_afar(app: App) -> None:
+    template = {"name": "x", "call_template_type": "text", "content": json.dumps(mixed(app))}
+    async with toolbox(source(app.publish("c", {"manual_call_templates": [template]}), utcp_mode="manual_url")) as box:
+        [state] = box.report
+
+    assert "only taken from this machine" in str(state.error)

@@ -1,0 +1,109 @@
+"""Variables of call templates: who may set them, and what is none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.utcp.serving import App, in_file, manual, names, source, tool, toolbox
+
+
+def keyed(app: App, key: str = "${API_KEY}") -> dict[str, Any]:
+    return app.http("/echo", auth={"auth_type": "api_key", "api_key": key, "var_name": "x-key"})
+
+
+async def key_sent(path: Path, **options: Any) -> Any:
+    async with toolbox(source(path, **options)) as box:
+        outcome = await box.call("m.t", {})
+    return outcome.content["headers"]["x-key"]
+
+
+@pytest.mark.req("UTCP-04", "UTCP-05")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"utcp": {"variables": {"API_KEY": "k-12345"}}},
+        {"utcp": {"variables": {"m_API_KEY": "k-12345"}}},
+        {"env": {"API_KEY": "k-12345"}},
+        {"auth_config": {"API_KEY": "k-12345"}},
+        {"env": {"API_KEY": "other"}, "utcp": {"variables": {"API_KEY": "k-12345"}}},
+    ],
+    ids=["variables", "by_manual", "env", "auth_config", "variables_first"],
+)
+async def test_an_operator_sets_a_variable(app: App, tmp_path: Path, options: dict[str, Any]) -> None:
+    assert await key_sent(in_file(tmp_path, manual(tool("t", keyed(app)))), **options) == "k-12345"
+
+
+@pytest.mark.parametrize("written", ["$API_KEY", "${API_KEY}"])
+async def test_the_environment_is_asked_by_the_manuals_own_key(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setenv("m_API_KEY", "from-outside")
+
+    assert await key_sent(in_file(tmp_path, manual(tool("t", keyed(app, written))))) == "from-outside"
+
+
+async def test_an_underscore_of_the_manuals_name_is_doubled(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = json.dumps(manual(tool("t", keyed(app))))
+    template = {"name": "my-api_2", "call_template_type": "text", "content": content}
+    monkeypatch.setenv("my__api__2_API_KEY", "doubled")
+
+    assert await key_sent(in_file(tmp_path, {"manual_call_templates": [template]})) == "doubled"
+
+
+async def test_nothing_else_of_the_environment_can_be_read_by_a_manual(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "somebody-elses")
+    tools = [tool("t", keyed(app)), tool("ok", app.http("/echo"))]
+    async with toolbox(source(in_file(tmp_path, manual(*tools)))) as box:
+        assert names(box) == {"m.ok"}
+
+
+async def test_a_tool_whose_variables_are_missing_is_left_out_and_they_are_named(app: App, tmp_path: Path) -> None:
+    template = {**keyed(app), "url": f"{app.address}/${{ROOM}}/$FLOOR"}
+    tools = [tool("broken", template), tool("ok", app.http("/echo"))]
+    async with toolbox(source(in_file(tmp_path, manual(*tools)))) as box:
+        [told] = box.problems
+        works = await box.call("m.ok", {})
+
+    assert "'m.broken'" in told
+    assert "ROOM, FLOOR, API_KEY" in told
+    assert "utcp.variables" in told
+    assert "m_ROOM" in told
+    assert works.status == "completed"
+
+
+async def test_a_dollar_sign_elsewhere_is_only_a_dollar_sign(app: App, tmp_path: Path) -> None:
+    described = tool(
+        "t",
+        app.http("/echo?$top=5&price=$5", headers={"X-Ref": "$ref"}),
+        inputs={
+            "properties": {"a": {"$ref": "#/$defs/A", "description": "${NOT_ONE}"}},
+            "$defs": {"A": {"type": "string"}},
+        },
+    )
+    described["description"] = "It costs $5 or ${MORE}."
+    async with toolbox(source(in_file(tmp_path, manual(described)))) as box:
+        spec = box.registry.find("m.t").spec
+        outcome = await box.call("m.t", {"a": "x"})
+
+    assert spec.description == "It costs $5 or ${MORE}."
+    assert spec.input_schema["properties"]["a"]["$ref"] == "#/$defs/A"
+    assert outcome.content["query"] == {"$top": ["5"], "price": ["$5"], "a": ["x"]}
+    assert outcome.content["headers"]["x-ref"] == "$ref"
+
+
+async def test_a_variable_is_not_told_when_a_call_fails(app: App, tmp_path: Path) -> None:
+    auth = {"auth_type": "api_key", "api_key": "Bearer ${TOKEN}", "var_name": "Authorization"}
+    path = in_file(tmp_path, manual(tool("t", app.http("/status/${STATUS}", auth=auth))))
+    variables = {"TOKEN": "s3cret-token", "STATUS": "403"}
+    async with toolbox(source(path, utcp={"variables": variables})) as box:
+        outcome = await box.call("m.t", {})
+
+    assert "you sent" in str(outcome.error)
+    assert "s3cret-token" not in str(outcome.error)
+    assert "/status/${STATUS}" in str(outcome.error)
