@@ -11,12 +11,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from bench.cli.parts import parts as cli_parts
 from bench.envs import HERE, environment
+from bench.files.material import FULL as FILES_FULL
+from bench.files.material import QUICK as FILES_QUICK
+from bench.files.parts import parts as files_parts
 from bench.http.parts import parts as http_parts
 from bench.mcp import scale as mcp_scale
 from bench.mcp.parts import parts as mcp_parts
 from bench.openapi_conversion import parts as openapi_parts
 from bench.peers import names
+from bench.utcp.parts import parts as utcp_parts
+from bench.websocket.parts import parts as websocket_parts
 from toolpost.cli.answer_stream import answer_stream
 from toolpost.cli.bench import native
 from toolpost.cli.bench.figures import Figure
@@ -27,6 +33,7 @@ from toolpost.cli.bench.scale import FULL, QUICK, Scale
 from toolpost.cli.output import Output
 
 RESULTS = HERE / "results"
+_CHOICES = ["core", "mcp", "http", "openapi", "utcp", "websocket", "cli", "files"]
 
 
 def main() -> int:
@@ -43,8 +50,8 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    only = "a part of it: what ships, MCP servers, calls of HTTP APIs, or reading their documents"
-    parser.add_argument("only", nargs="?", choices=["core", "mcp", "http", "openapi"], help=only)
+    only = "a part of it: what ships, or one kind of source or tools"
+    parser.add_argument("only", nargs="?", choices=_CHOICES, help=only)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher numbers")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else")
     parser.add_argument("--cycles", type=int, help="how many MCP connections are cut")
@@ -62,6 +69,20 @@ def _chosen_parts(chosen: argparse.Namespace, stack: ExitStack) -> list[Part]:
         found += http_parts(scale)
     if chosen.only in {None, "openapi"}:
         found += openapi_parts()
+    if chosen.only in {None, "utcp"}:
+        found += utcp_parts(scale)
+    if chosen.only in {None, "websocket"}:
+        found += websocket_parts(scale)
+    return [*found, *_local_parts(chosen)]
+
+
+def _local_parts(chosen: argparse.Namespace) -> list[Part]:
+    """What happens on this machine alone."""
+    found: list[Part] = []
+    if chosen.only in {None, "cli"}:
+        found += cli_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
+    if chosen.only in {None, "files"}:
+        found += files_parts(FILES_QUICK if chosen.quick else FILES_FULL)
     return found
 
 

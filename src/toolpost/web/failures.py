@@ -67,6 +67,7 @@ def failure_of(
         message = f"{message.rstrip('.')}. {remedy}".rstrip()
     error = _limited(status, headers, message) or from_status(status, message)
     error.retry_after_s = retry_after(headers, now=time.time() if now is None else now)
+    error.challenges = headers.get_all("www-authenticate")
     return error
 
 
