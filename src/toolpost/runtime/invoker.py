@@ -5,30 +5,45 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode
+from toolpost.contracts.questions import Question
 from toolpost.runtime.failures import failure_of
 from toolpost.runtime.retry import backoff, may_repeat
 from toolpost.runtime.teller import why
 
 if TYPE_CHECKING:
+    from toolpost.auth.authorizer import Authorizer
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.questions import Question
     from toolpost.contracts.storage import Journal
     from toolpost.runtime.attempt import Attempt
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.teller import Teller
 
 
+_REFUSALS = frozenset({401, 403})  # what is not let in has no effect, so that it may go again
 _STARTED = EventCode.TOOL_CALL_STARTED  # looking a member up runs Python code
 
 
 class Invoker:
     """Runs one authorized call to an output, a question or an error."""
 
-    def __init__(self, journal: Journal, teller: Teller) -> None:
+    def __init__(self, journal: Journal, teller: Teller, authorizer: Authorizer) -> None:
         self._journal = journal
         self._teller = teller
+        self._authorizer = authorizer
+
+    async def ask(self, attempt: Attempt, lane: Lane, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run the call; a credential that is no longer taken is renewed once, or the person asked for another."""
+        try:
+            return await self.invoke(attempt, lane, call)
+        except ToolError as refused:
+            better = await self._authorizer.renewed(call, refused) if refused.status_code in _REFUSALS else None
+            if better is None:
+                raise
+        if isinstance(better, Question):
+            return better
+        return await self.invoke(attempt, lane, call._replace(credential=better))
 
     async def invoke(self, attempt: Attempt, lane: Lane, call: AuthorizedCall) -> ToolOutput | Question:
         """Try until it works or must not be repeated; a failure of foreign code is an answer, not a crash."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.authorizer import Authorizer
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import PermittedCall, ToolOutput
+    from toolpost.contracts.calls import PermittedCall
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from toolpost.runtime.results import Result
 
 _REQUESTED = EventCode.TOOL_CALL_REQUESTED  # looking a member up runs Python code
-_REFUSALS = frozenset({401, 403})  # what is not let in has no effect, so that it may go again
 _new_request = maker(RequestedCall)
 _new_authorized = maker(AuthorizedCall)
 _new_completed = maker(Completed)
@@ -82,7 +81,7 @@ class ToolRouter:
         self._timeout_s = timeout_s
         self._pending_ttl_s = pending_ttl_s
         self._lanes = Lanes(registry, policy, self.teller, timeout_s=timeout_s, retry_ratio=retry_ratio)
-        self._invoker = Invoker(store.journal, self.teller)
+        self._invoker = Invoker(store.journal, self.teller, authorizer)
         self._results = Results(store.artifacts, inline_bytes=inline_bytes)
         self._cache = ResultCache()
         self._keys = KeyGate(store)
@@ -94,7 +93,7 @@ class ToolRouter:
         """A router for a host with sinks of its own that tells of completion itself; all else is shared."""
         other = copy.copy(self)
         other.teller = self.teller.beside([self.store.events, *sinks])
-        other._invoker = Invoker(self.store.journal, other.teller)  # noqa: SLF001 - a copy of itself, here and below
+        other._invoker = Invoker(self.store.journal, other.teller, self._authorizer)  # noqa: SLF001 - a copy of itself, here and below
         other._pausing = Pausing(self.store, other.teller, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
         other._auto_emit = False  # noqa: SLF001
         return other
@@ -183,7 +182,7 @@ class ToolRouter:
             return kept
 
         authorized = _new_authorized((permitted, credential, attempt.context))
-        output = await self._ask_source(attempt, lane, authorized)
+        output = await self._invoker.ask(attempt, lane, authorized)
         if isinstance(output, Question):
             return await self._pausing.pause(attempt, lane, output)
 
@@ -191,18 +190,6 @@ class ToolRouter:
         if isinstance(result, Bulk):
             result = await self._results.keep(result, attempt.call)
         return self._complete(attempt, lane, permitted, result)
-
-    async def _ask_source(self, attempt: Attempt, lane: Lane, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run the call; a credential that is no longer taken is renewed once, or the person asked for another."""
-        try:
-            return await self._invoker.invoke(attempt, lane, call)
-        except ToolError as refused:
-            better = await self._authorizer.renewed(call, refused) if refused.status_code in _REFUSALS else None
-            if better is None:
-                raise
-        if isinstance(better, Question):
-            return better
-        return await self._invoker.invoke(attempt, lane, call._replace(credential=better))
 
     def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:
         """Hand the result on."""

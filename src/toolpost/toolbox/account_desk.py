@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.auth.account_counts import AccountCounts
@@ -15,23 +14,20 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import PersonalSource
+from toolpost.toolbox.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.auth.consents import Begun, Ticket
+    from toolpost.auth.consents import Begun
     from toolpost.auth.services import Service
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.storage import Store
     from toolpost.runtime.desk import PendingDesk
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.settings import AccountSettings
     from toolpost.wire.network import NetworkPolicy
-
-_MOST_WAITING = 10_000
-_DONE = "connected"
 
 
 class AccountState(NamedTuple):
@@ -66,7 +62,7 @@ class AccountDesk:
         self._router = router
         self._store: Store = router.store
         self._lenders: dict[str, AccountLender] = {}
-        self._source: Callable[[str], ToolSource | None] = lambda _: None
+        self._waiting = WaitingCalls(router, self.accounts, self.consents, self.counts)
 
     def lender(self, config: ExternalToolConfig) -> AccountLender:
         """Who lends people's own tokens for a source."""
@@ -75,9 +71,10 @@ class AccountDesk:
         lender = self._lenders[config.name] = AccountLender(service, self.accounts, self.consents, self.counts)
         return lender
 
-    def find_sources(self, find: Callable[[str], ToolSource | None]) -> None:
-        """Learn how to get at a source, to list its tools anew once somebody has signed in."""
-        self._source = find
+    def join(self, desk: PendingDesk, source: Callable[[str], ToolSource | None]) -> None:
+        """Learn where calls wait, and how to get at a source to list its tools anew."""
+        self._desk = desk
+        self._source = source
 
     async def states(self, person: Principal) -> list[AccountState]:
         """Every service, and how a person stands there."""
@@ -89,15 +86,7 @@ class AccountDesk:
             self.consents.service(provider), Wish(person=person), redirect_uri=redirect_uri
         )
 
-    async def ticket(self, secret: str) -> Ticket:
-        """What an invitation is for."""
-        return await self.consents.ticket(secret)
-
-    async def start(self, ticket: Ticket, *, browser: str) -> Begun | Connected:
-        """Begin the sign-in of an invitation in the browser that came."""
-        return await self.consents.start(ticket, browser=browser)
-
-    async def finish(self, parameters: Mapping[str, str], *, desk: PendingDesk, browser: str = "") -> Connected:
+    async def finish(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
         """Take what a browser brought back, and let the calls that waited for it go on."""
         try:
             connected = await self.consents.finish(parameters, browser=browser)
@@ -105,28 +94,19 @@ class AccountDesk:
             self.counts.callback(error.error_code)
             raise
         self.counts.callback()
-        await self.welcome(connected, desk)
+        await self.welcome(connected)
         return connected
 
-    async def welcome(self, connected: Connected, desk: PendingDesk) -> None:
-        """Tell of a connected account, list what it opens, and let waiting calls go on in the background."""
-        self._router.teller.source(connected.provider, EventCode.ACCOUNT_CONNECTED, {"user": str(connected.person)})
+    async def welcome(self, connected: Connected) -> None:
+        """Tell of a connected account, list what it opens, and let waiting calls go on."""
+        told = {"user": str(connected.person)}
+        self._router.teller.source(connected.provider, EventCode.ACCOUNT_CONNECTED, told)
         self._router.background.start(self._list_anew(connected))
-        for action in await self._waiting(connected.person.tenant):
-            if action.asked_by == connected.person and _provider_of(action) == connected.provider:
-                self._let_go(action, desk)
+        await self._waiting.go_on(connected, self._desk)
 
     async def sweep(self, desk: PendingDesk) -> None:
         """Let calls go on whose account was connected elsewhere, or by a process that then died."""
-        if not self._lenders:
-            return
-        for action in await self._waiting(None):
-            service = self.consents.services.get(_provider_of(action))
-            if service is None:
-                continue
-            account = await self.accounts.held(service, action.asked_by)
-            if account is not None and account.status == "live" and account.changed_at > action.created_at:
-                self._let_go(action, desk)
+        await self._waiting.sweep(desk)
 
     async def disconnect(self, provider: str, person: Principal) -> bool | None:
         """Forget an account and tell its issuer; whether that was heard, None when there was none."""
@@ -159,20 +139,6 @@ class AccountDesk:
             account.changed_at,
         )
 
-    async def _waiting(self, tenant: str | None) -> list[PendingAction]:
-        found = await self._store.pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
-        return [action for action in found if action.question.kind == "consent"]
-
-    def _let_go(self, action: PendingAction, desk: PendingDesk) -> None:
-        self._router.background.start(self._answer(action, desk))
-
-    async def _answer(self, action: PendingAction, desk: PendingDesk) -> None:
-        try:
-            await desk.answer(action.id, _DONE, by=str(action.asked_by))
-        except ToolError:
-            return  # somebody was faster, or the question is gone
-        self.counts.resumed(max(0.0, time.time() - action.created_at))
-
     async def _list_anew(self, connected: Connected) -> None:
         for name, lender in self._lenders.items():
             source = self._source(name)
@@ -187,7 +153,3 @@ async def _quietly(source: PersonalSource, credential: Any) -> None:
         await source.list_for(credential)
     except ToolError:
         return  # the calls themselves will tell what is wrong
-
-
-def _provider_of(action: PendingAction) -> str:
-    return str(action.question.payload.get("provider", ""))

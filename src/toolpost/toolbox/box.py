@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
-    from toolpost.auth.consents import Connected
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
-    from toolpost.toolbox.account_desk import AccountDesk
 
 
-_PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "report", "problems"})
+_PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "accounts", "report", "problems"})
 
 
 class Toolbox:
@@ -41,7 +39,8 @@ class Toolbox:
 
     Use it as an async context manager. Without a file the defaults hold: everything
     is kept on SQLite in `.toolpost`, and destructive calls wait for a person. While
-    it is open, `registry`, `store`, `router` and `desk` are its parts, `report` says
+    it is open, `registry`, `store`, `router` and `desk` are its parts, `accounts` is where
+    people connect their own for the sources that need them, `report` says
     how each source fares, and `problems` what was left out and why. `credentials` lend
     each person's own for a source, `chat_model` serves sources that may ask one, and
     `servers` are MCP server objects of this process, by the name of their source.
@@ -101,14 +100,18 @@ class Toolbox:
             await self._exit.aclose()
             raise
         self.store, self.router, self.desk = parts.store, parts.router, parts.desk
-        self.caretaker, self.sources, self._accounts = parts.caretaker, parts.sources, parts.accounts
+        self.caretaker, self.sources = parts.caretaker, parts.sources
+        if parts.accounts is not None:
+            self.accounts = parts.accounts
         self.report = Live(lambda: parts.sources.states)
         self.problems = Live(lambda: [*parts.problems, *parts.sources.problems])
         return self
 
     def __getattr__(self, name: str) -> Any:
         """Explain what is missing on a Toolbox that is not open."""
-        if name in _PARTS or name == "_accounts":
+        if name == "accounts" and "router" in vars(self):
+            raise ConfigError("no source here is for people's own accounts; give one auth_type: oauth2_user")
+        if name in _PARTS:
             raise RuntimeError(f"open the Toolbox first: `async with` gives it its {name}")
         raise AttributeError(name)
 
@@ -169,17 +172,6 @@ class Toolbox:
     ) -> Outcome:
         """Answer a question that a tool asked, or tell what became of an interrupted call."""
         return await self.desk.answer(pending_id, value, by=by, decision=decision, reason=reason)
-
-    @property
-    def accounts(self) -> AccountDesk:
-        """Where people connect accounts of their own; ConfigError when no source needs any."""
-        if self._accounts is None:
-            raise ConfigError("no source here is for people's own accounts; give one auth_type: oauth2_user")
-        return self._accounts
-
-    async def connected(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
-        """Take what a browser brought back from a sign-in; the calls that waited for it go on."""
-        return await self.accounts.finish(parameters, desk=self.desk, browser=browser)
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
         """Cancel a call or a whole run, wherever it runs; False when there is nothing of that name."""

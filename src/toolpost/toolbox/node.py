@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolNodeError
+from toolpost.contracts.config import AuthType
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolNodeError
+from toolpost.policy.redaction import Redactor
+from toolpost.toolbox.personal import People, own_context
 from toolpost.toolbox.standalone import Standalone, without_questions
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from toolpost.auth.account_counts import AccountCounts
+    from toolpost.auth.managed import AuthManager
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Completed
     from toolpost.contracts.sources import CredentialProvider, SourceHealth
     from toolpost.contracts.tool import Tool
 
@@ -24,33 +31,56 @@ if TYPE_CHECKING:
 class ToolNode:
     """An external tool source: connect it, and its tools stand in `registry` as `{name}.{tool}`.
 
-    `auth_manager` lends each user's credential; without one the configuration's own is
-    used. `server` is an MCP server object of this process to talk to. Unlike a Toolbox,
-    a node fails loudly: what goes wrong is raised.
+    With `auth_type=oauth2_user` each call travels with the token of its own user: `auth_manager` has it under the
+    node's name, or the call pauses until that user has signed in. Without one the configuration's own credential is
+    used. `server` is an MCP server object of this process to talk to. Unlike a Toolbox, a node fails loudly: what
+    goes wrong is raised.
     """
 
     config: ExternalToolConfig
     registry: ToolRegistry
-    auth_manager: CredentialProvider | None = None
+    auth_manager: AuthManager | CredentialProvider | None = None
     server: Any = None
     _open: Standalone | None = field(default=None, init=False, repr=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
+    _redactor: Redactor = field(default_factory=Redactor, init=False, repr=False)
+    _people: People | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.config.auth_type is AuthType.OAUTH2_USER:
+            self._people = People(self.config, self.auth_manager, self._redactor)
 
     async def connect(self, ctx: ToolContext | None = None) -> None:
-        """Connect and register the tools; nothing happens when it is connected already."""
-        async with self._turn:
-            if self._open is None:
-                self._open = await self._opened()
+        """Connect and register the tools; nothing happens when it is connected already.
 
-    async def _opened(self) -> Standalone:
-        name = self.config.name
+        A server that lists nothing for strangers is asked again once somebody has signed in: with the token of the
+        user of `ctx`, if there is one, or at that user's first call. `auth_config.discovery_auth` lists at once.
+        """
+        async with self._turn:
+            if self._open is not None:
+                return
+            if self._people is None:
+                self._open = await self._opened(self.config)
+                return
+            listing = await self._people.listing(ctx)
+            try:
+                self._open = await self._opened(listing.config)
+            except (ToolAuthError, ToolConnectionError) as refused:
+                if not listing.may_wait(refused):
+                    raise
+
+    async def _opened(self, config: ExternalToolConfig) -> Standalone:
+        name, people = config.name, self._people
+        registry = self.registry if people is None else people.catalog(self.registry, self._completed)
+        provider = cast("CredentialProvider | None", self.auth_manager) if people is None else people.provider
         opened = Standalone(
-            self.registry,
+            registry,
             servers={name: self.server} if self.server is not None else None,
-            credentials={name: self.auth_manager} if self.auth_manager is not None else None,
+            credentials=None if provider is None else {name: provider},
+            redactor=self._redactor,
         )
         try:
-            wanted = self.config.model_copy(update={"enabled": True, "required": True})
+            wanted = config.model_copy(update={"enabled": True, "required": True})
             await opened.sources.load(without_questions(wanted))
             self._refuse_collisions(opened)
         except BaseException as error:
@@ -79,21 +109,49 @@ class ToolNode:
         source = None if self._open is None else self._open.sources.source(self.config.name)
         return getattr(source, "health", None)
 
+    @property
+    def counts(self) -> AccountCounts | None:
+        """How often users had to sign in, where they do."""
+        return None if self._people is None else self._people.counts
+
     def get_tools(self) -> list[Tool]:
         """The tools that this node brought into the registry."""
         if self._open is None:
             raise ToolNodeError(f"ToolNode '{self.config.name}' not connected")
-        return self._open.sources.tools(self.config.name)
+        return self._open.sources.tools(self.config.name) if self._people is None else self._people.tools
 
     async def call(self, tool_name: str, args: Any, ctx: ToolContext | None = None) -> Any:
         """Call a tool by its full or its bare name; returns its content, and raises what went wrong."""
+        return (await self._completed(tool_name, args, ctx)).content
+
+    async def _completed(self, tool_name: str, args: Any, ctx: ToolContext | None) -> Completed:
+        prefix = f"{self.config.name}."
+        name = tool_name if tool_name.startswith(prefix) else prefix + tool_name
+        if self._people is None:
+            return await (await self._ready(ctx)).call(name, args, ctx)
+        credential = await self._people.credential(ctx)
+        try:
+            return await self._run_for(credential, name, args, ctx)
+        except ToolAuthError as refused:
+            if refused.status_code != _REFUSED or credential is None:
+                raise
+        credential = await self._people.credential(ctx, refused=credential)
+        return await self._run_for(credential, name, args, ctx)
+
+    async def _run_for(self, credential: Credential | None, name: str, args: Any, ctx: Any) -> Completed:
+        """Run a call with somebody's own credential; None where a provider lends it."""
+        opened, people = await self._ready(ctx), self._people
+        if credential is None or people is None:
+            return await opened.call(name, args, own_context(ctx))
+        with people.handed.during(credential) as ticket:
+            return await opened.call(name, args, own_context(ctx), correlation_id=ticket)
+
+    async def _ready(self, ctx: ToolContext | None) -> Standalone:
         if self._open is None:
             await self.connect(ctx)
         if self._open is None:
-            raise ToolConnectionError(f"ToolNode '{self.config.name}' was closed", sent=False)
-        prefix = f"{self.config.name}."
-        name = tool_name if tool_name.startswith(prefix) else prefix + tool_name
-        return (await self._open.call(name, args, ctx)).content
+            raise ToolConnectionError(f"ToolNode '{self.config.name}' not connected", sent=False)
+        return self._open
 
     async def close(self) -> None:
         """Disconnect, and take the tools out of the registry; safe to call twice."""
@@ -110,6 +168,9 @@ class ToolNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+_REFUSED = 401
 
 
 async def _taken_down(opened: Standalone) -> None:

@@ -36,6 +36,7 @@ class Standalone:
         *,
         servers: Mapping[str, Any] | None = None,
         credentials: Mapping[str, CredentialProvider] | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         authorizer = Authorizer(credentials)
         self._store = MemoryStore()
@@ -44,16 +45,18 @@ class Standalone:
             store=self._store,
             policy=Policy("exploratory"),
             authorizer=authorizer,
-            redactor=Redactor(),
+            redactor=redactor or Redactor(),
         )
         teller = self.router.teller
         self.sources = Sources(
             registry, authorizer, lent=Lent(servers=servers), redactor=teller.redactor, tell=teller.source
         )
 
-    async def call(self, name: str, arguments: Any, context: ToolContext | None) -> Completed:
+    async def call(
+        self, name: str, arguments: Any, context: ToolContext | None, *, correlation_id: str = ""
+    ) -> Completed:
         """Call a tool; what fails is raised, and so is a question to a person."""
-        match await self._outcome(name, arguments, context):
+        match await self._outcome(name, arguments, context, correlation_id):
             case Completed() as completed:
                 return completed
             case Failed(error=error):
@@ -61,10 +64,16 @@ class Standalone:
             case paused:
                 raise PauseSignal(paused.question, pending_id=paused.pending_id)
 
-    async def _outcome(self, name: str, arguments: Any, context: ToolContext | None) -> Outcome:
+    async def _outcome(self, name: str, arguments: Any, context: ToolContext | None, correlation_id: str) -> Outcome:
         tenant = (context.tenant_id if context else None) or "local"
         user = (context.user_id if context else None) or "local"
-        return await self.router.call(name, _plain(arguments), principal=Principal(tenant, user), context=context)
+        return await self.router.call(
+            name,
+            _plain(arguments),
+            principal=Principal(tenant, user),
+            context=context,
+            correlation_id=correlation_id,
+        )
 
     async def close(self) -> None:
         """Let go of everything; safe to call twice."""

@@ -82,9 +82,9 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     accounts = _make_accounts(settings, router, network, closing)
     sources = _make_sources(given, plugins, authorizer, accounts, router, network)
     closing.push_async_callback(sources.close)
-    if accounts is not None:
-        accounts.find_sources(sources.source)
     desk = PendingDesk(router, registry)
+    if accounts is not None:
+        accounts.join(desk, sources.source)
     also = None if accounts is None else accounts.sweep
     caretaker = Caretaker(router, desk, retention=settings.retention.to_retention(), also=also)
     for tool in [*_builtins(settings, store), *given.tools]:

@@ -1,0 +1,60 @@
+"""Calls that wait for a person to connect an account, and go on by themselves once that is done."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.errors import ToolError
+
+if TYPE_CHECKING:
+    from toolpost.auth.account_counts import AccountCounts
+    from toolpost.auth.accounts import Accounts
+    from toolpost.auth.consents import Connected, Consents
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.runtime.desk import PendingDesk
+    from toolpost.runtime.router import ToolRouter
+
+_MOST_WAITING = 10_000
+_DONE = "connected"
+
+
+class WaitingCalls:
+    """Finds the questions for consent that are answered by an account, and answers them."""
+
+    def __init__(self, router: ToolRouter, accounts: Accounts, consents: Consents, counts: AccountCounts) -> None:
+        self._router = router
+        self._accounts = accounts
+        self._consents = consents
+        self._counts = counts
+
+    async def go_on(self, connected: Connected, desk: PendingDesk) -> None:
+        """Let the calls that waited for this account go on, in the background."""
+        for action in await self._open(connected.person.tenant):
+            if action.asked_by == connected.person and _provider_of(action) == connected.provider:
+                self._router.background.start(self._answer(action, desk))
+
+    async def sweep(self, desk: PendingDesk) -> None:
+        """Let calls go on whose account was connected elsewhere, or by a process that then died."""
+        if not self._consents.services:
+            return
+        for action in await self._open(None):
+            service = self._consents.services.get(_provider_of(action))
+            account = None if service is None else await self._accounts.held(service, action.asked_by)
+            if account is not None and account.status == "live" and account.changed_at > action.created_at:
+                self._router.background.start(self._answer(action, desk))
+
+    async def _open(self, tenant: str | None) -> list[PendingAction]:
+        found = await self._router.store.pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
+        return [action for action in found if action.question.kind == "consent"]
+
+    async def _answer(self, action: PendingAction, desk: PendingDesk) -> None:
+        try:
+            await desk.answer(action.id, _DONE, by=str(action.asked_by))
+        except ToolError:
+            return  # somebody was faster, or the question is gone
+        self._counts.resumed(max(0.0, time.time() - action.created_at))
+
+
+def _provider_of(action: PendingAction) -> str:
+    return str(action.question.payload.get("provider", ""))
