@@ -5,6 +5,7 @@ NamedTuples, because five of them are built for every call.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,9 +99,15 @@ class AuthorizedCall(NamedTuple):
 
     @property
     def replay_key(self) -> str:
-        """A key that stays the same however often this call is tried, for sides that deduplicate by key."""
+        """A key that stays the same however often this call is tried, for sides that deduplicate by key.
+
+        Two people may choose one key for calls of their own, so that it is told with whose it is and for what.
+        """
         request = self.permitted.validated.request
-        return request.idempotency_key or request.call_id
+        if request.idempotency_key is None:
+            return request.call_id
+        whole = "\0".join((*request.principal, request.tool_name, request.idempotency_key))
+        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class ToolOutput(NamedTuple):

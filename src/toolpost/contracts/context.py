@@ -96,15 +96,18 @@ class ToolContext:
         *,
         prompt: str | None = None,
         kind: QuestionKind = "input",
+        key: str | None = None,
     ) -> Any:
         """Ask a person, and return what they answered.
 
         The first time this ends the attempt; once the question is answered the tool
         runs again from its top and this returns the answer. Effects before it
-        belong into `once`.
+        belong into `once`. Questions are told apart by their order; one that is not
+        asked again once it is answered needs a `key` of its own.
         """
-        key = f"pause:{self._pauses}"
-        self._pauses += 1
+        if key is None:
+            key = f"pause:{self._pauses}"
+            self._pauses += 1
         answer = self._answers.get(key)
         if answer is not None:
             return answer.value

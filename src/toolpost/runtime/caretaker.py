@@ -115,7 +115,7 @@ class Caretaker:
         if any(action.call_id == entry.call_id for action in waiting):
             await self._store.journal.forget(entry.call_id, "")  # it had paused; the question stands
             return
-        if entry.call.get("replay") == "unsafe":
+        if _is_doubtful(entry):
             await self._make_unknown(entry)
             return
         outcome = self._desk.endings.interrupted(entry)
@@ -172,6 +172,12 @@ class Caretaker:
             await self._desk.carry_out(action)
         except StoreError as error:  # it may have run, so it stays claimed until the journal can be asked again
             _log.warning("what came of %s could not be kept: %s", action.call_id, error)
+
+
+def _is_doubtful(entry: JournalEntry) -> bool:
+    """Whether calling again could repeat an effect; the key of a call that nobody gave one died with it."""
+    replay = entry.call.get("replay")
+    return replay == "unsafe" or (replay == "keyed" and not entry.call.get("idempotency_key"))
 
 
 def _paused(of: JournalEntry | PendingAction, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,18 +43,15 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 class Headers:
     """The fields of an answer, in order and with their repetitions; names are found in any case."""
 
-    __slots__ = ("pairs",)
+    __slots__ = ("_first", "pairs")
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
+        self._first = {name.lower(): value for name, value in reversed(pairs)}
 
     def get(self, name: str) -> str | None:
         """The first value of a field."""
-        wanted = name.lower()
-        for written, value in self.pairs:
-            if written.lower() == wanted:
-                return value
-        return None
+        return self._first.get(name.lower())
 
     def get_all(self, name: str) -> tuple[str, ...]:
         """Every value of a field, in order."""

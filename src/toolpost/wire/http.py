@@ -26,13 +26,13 @@ def default_transport(proxy: str | None = None) -> HttpTransport:
     return Http1Transport(proxy=None if proxy is None else proxy_at(proxy))
 
 
-def http2_transport() -> HttpTransport:
-    """A transport that speaks HTTP/2 with servers that offer it."""
+def http2_transport(proxy: str | None = None) -> HttpTransport:
+    """A transport that speaks HTTP/2 with servers that offer it; through a proxy if one is named."""
     if not all(map(find_spec, ("httpx2", "h2"))):
         raise ConfigError("HTTP/2 needs httpx2 and h2; run: pip install 'httpx2[http2]'")
     from toolpost.wire.httpx_transport import Httpx2Transport  # noqa: PLC0415 - only those who want it pay for it
 
-    return Httpx2Transport(http2=True)
+    return Httpx2Transport(http2=True, proxy=None if proxy is None else proxy_at(proxy))
 
 
 def http_transport(policy: NetworkPolicy) -> httpx2.AsyncHTTPTransport:

@@ -11,7 +11,6 @@ from toolpost.contracts.errors import ToolConnectionError
 from toolpost.wire.headers import Headers
 
 if TYPE_CHECKING:
-    from toolpost.contracts.errors import ToolError
     from toolpost.wire.transports import Outgoing
 
 _LONGEST_HEAD = 256 * 1024
@@ -23,7 +22,7 @@ _NEED_LENGTH = frozenset({"POST", "PUT", "PATCH"})
 class Line(Protocol):
     """The connection under an exchange."""
 
-    def done(self, exchange: Exchange, *, reusable: bool) -> None:
+    def done(self, *, reusable: bool) -> None:
         """The answer is whole."""
         ...
 
@@ -69,7 +68,7 @@ class Exchange:
         self._line = line
         self._inbox = _Inbox(line)
         self._reading = _Reading(self, outgoing.method)
-        self._failure: ToolError | None = None
+        self._failure: Exception | None = None
 
     def __repr__(self) -> str:
         return f"Exchange({self.status})"
@@ -101,11 +100,11 @@ class Exchange:
         """Bytes came."""
         self._reading.feed(data)
 
-    def lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
+    def lost(self, error: Exception | None, *, ended: bool) -> None:
+        """The connection is gone; `ended` says that the other side wanted it so."""
         if self.whole:
             return
-        if self._reading.until_close and error is None:
+        if self._reading.until_close and error is None and ended:
             self.finish(reusable=False)
             return
         self.fail(f"the connection broke ({_reason(error)})" if error else "the connection ended too early")
@@ -123,25 +122,32 @@ class Exchange:
     def finish(self, *, reusable: bool) -> None:
         """The answer came to its end."""
         self.whole = True
-        self._line.done(self, reusable=reusable and self.sent_all)
+        self._inbox.release()
+        self._line.done(reusable=reusable and self.sent_all)
         self._inbox.wake()
 
     def fail(self, reason: str) -> None:
         """Nothing more will come; whatever was written may have been read and acted upon."""
         if self._failure is None and not self.whole:
             self._failure = ToolConnectionError(f"{self._outgoing.subject}: {reason}", sent=True)
-            self._line.abort()
-            self._inbox.wake()
+            self.give_up()
 
-    def spoil(self) -> None:
-        """More came than was asked for."""
+    def break_off(self, error: Exception) -> None:
+        """The request cannot be sent to its end, for this reason of the caller's own."""
+        if self._failure is None and not self.whole:
+            self._failure = error
+            self.give_up()
+
+    def give_up(self) -> None:
+        """More came than was asked for, or nothing more can be done."""
         self._line.abort()
+        self._inbox.wake()
 
 
 class _Reading:
     """What the parser tells, under names of its own, until the answer is whole."""
 
-    __slots__ = ("_exchange", "_head_bytes", "_interim", "_method", "_pairs", "_parser", "until_close")
+    __slots__ = ("_exchange", "_idle_bytes", "_interim", "_method", "_pairs", "_parser", "until_close")
 
     def __init__(self, exchange: Exchange, method: str) -> None:
         self.until_close = False
@@ -149,26 +155,25 @@ class _Reading:
         self._method = method
         self._parser = HttpResponseParser(self)
         self._pairs: list[tuple[str, str]] = []
-        self._head_bytes = 0
+        self._idle_bytes = 0
         self._interim = False
 
     def feed(self, data: bytes) -> None:
         """Read bytes."""
         exchange = self._exchange
-        if not exchange.headed:
-            self._head_bytes += len(data)
+        self._idle_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
             exchange.fail("the server switched to another protocol, unasked")
         except HttpParserError as error:
             exchange.fail(f"the answer is not HTTP ({error})")
-        if not exchange.headed and self._head_bytes > _LONGEST_HEAD:
+        if self._idle_bytes > _LONGEST_HEAD:  # a head, a trailer or the frame of a chunk that never ends
             exchange.fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
 
     def on_message_begin(self) -> None:
         if self._exchange.whole:
-            self._exchange.spoil()
+            self._exchange.give_up()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
@@ -181,14 +186,18 @@ class _Reading:
             self._interim, self._pairs = True, []
             return
         headers = Headers(tuple(self._pairs))
-        self.until_close = not ("content-length" in headers or "transfer-encoding" in headers)
+        chunked = "chunked" in (headers.get("transfer-encoding") or "").lower()
+        self.until_close = not (chunked or "content-length" in headers)
         self._exchange.begin(status, headers)
         if self._method == "HEAD":
             self._exchange.finish(reusable=self._parser.should_keep_alive())
 
     def on_body(self, data: bytes) -> None:
+        self._idle_bytes = 0
         if self._exchange.whole:
-            self._exchange.spoil()
+            self._exchange.give_up()
+        elif self._interim:
+            self._exchange.fail("the answer is not HTTP (an interim answer has a body)")
         else:
             self._exchange.add(data)
 
@@ -223,10 +232,14 @@ class _Inbox:
     def taken(self) -> bytes:
         """All that is there."""
         pieces, self.pieces, self._ahead = self.pieces, [], 0
+        self.release()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def release(self) -> None:
+        """Let the line go on."""
         if self._held:
             self._held = False
             self._line.go_on()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def news(self) -> None:
         """Wait until anything happens."""

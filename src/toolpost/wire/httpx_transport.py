@@ -20,7 +20,7 @@ from toolpost.contracts.errors import (
 from toolpost.wire.addresses import plain
 from toolpost.wire.guard import REFUSED, parse_target
 from toolpost.wire.headers import Headers
-from toolpost.wire.proxies import END_OF_HEAD, ProxyError, check_tunnel, proxy_at
+from toolpost.wire.proxies import END_OF_HEAD, LONGEST_HEAD, ProxyError, check_tunnel, proxy_at
 from toolpost.wire.tls import http2_ssl_context, ssl_context
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ _BODILESS = frozenset({"GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 class Httpx2Transport:
     """One pool of connections for each address, and in it one for each name that TLS verified."""
 
-    def __init__(self, *, http2: bool = False, max_connections: int = 100) -> None:
+    def __init__(self, *, http2: bool = False, max_connections: int = 100, proxy: Proxy | None = None) -> None:
         self._http2 = http2
+        self._proxy = proxy
         self._max_connections = max_connections
         self._pools: dict[Address, httpcore2.AsyncConnectionPool] = {}
         self._closed = False
@@ -84,7 +85,7 @@ class Httpx2Transport:
                 max_connections=self._max_connections,
                 keepalive_expiry=_KEEP_ALIVE_S,
                 http2=self._http2,
-                network_backend=_Dialer(find),
+                network_backend=_Dialer(find, self._proxy),
             )
         return pool
 
@@ -162,12 +163,15 @@ class _Dialer(httpcore2.AsyncNetworkBackend):
         try:
             await stream.write(proxy.request(address, port), timeout_s)
             head = b""
-            while END_OF_HEAD not in head and (piece := await stream.read(1, timeout_s)):
+            while END_OF_HEAD not in head and len(head) < LONGEST_HEAD and (piece := await stream.read(1, timeout_s)):
                 head += piece
             check_tunnel(head)
         except ProxyError as failed:
             await stream.aclose()
             raise httpcore2.ConnectError(str(failed)) from failed
+        except BaseException:
+            await stream.aclose()
+            raise
         return stream
 
 

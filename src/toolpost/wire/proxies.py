@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import socket
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +19,8 @@ from toolpost.contracts.errors import ConfigError
 if TYPE_CHECKING:
     from toolpost.wire.addresses import Address
 
-_LONGEST_HEAD = 64 * 1024
+LONGEST_HEAD = 64 * 1024
+_OPENED = re.compile(r"HTTP/1\.[01] 2\d\d(?: |$)")
 END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -43,12 +45,8 @@ class Proxy:
     async def dial(self, address: Address, port: int) -> socket.socket:
         """A connection through the tunnel, on which nothing was sent yet."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        family, kind, number, _, where = found[0]
-        dialled = socket.socket(family, kind, number)
+        dialled = await self._reached(loop)
         try:
-            dialled.setblocking(False)  # noqa: FBT003 - the standard library's way to say it
-            await loop.sock_connect(dialled, where)
             await loop.sock_sendall(dialled, self.request(address, port))
             head = b""
             while END_OF_HEAD not in head:
@@ -59,10 +57,32 @@ class Proxy:
             raise
         return dialled
 
+    async def _reached(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        """A connection to the proxy itself, at the first of its addresses that answers."""
+        failed: OSError | None = None
+        try:
+            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ProxyError(f"the proxy {self.host!r} could not be found ({error})") from None
+        for family, kind, number, _, where in found:
+            dialled = socket.socket(family, kind, number)
+            try:
+                dialled.setblocking(False)  # noqa: FBT003 - the standard library's way to say it
+                await loop.sock_connect(dialled, where)
+            except OSError as error:
+                failed = error
+                dialled.close()
+            except BaseException:
+                dialled.close()
+                raise
+            else:
+                return dialled
+        raise ProxyError(f"no connection to the proxy {self.host}:{self.port} ({failed})")
+
     async def _more(self, loop: asyncio.AbstractEventLoop, dialled: socket.socket, had: int) -> bytes:
         """One byte at a time: what comes behind the head is not the proxy's to read."""
         piece = await loop.sock_recv(dialled, 1)
-        if not piece or had > _LONGEST_HEAD:
+        if not piece or had > LONGEST_HEAD:
             raise ProxyError("the proxy closed the connection before it opened a tunnel")
         return piece
 
@@ -75,7 +95,8 @@ def proxy_at(url: str) -> Proxy:
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
-    if parts.scheme != "http" or not parts.hostname:
+    odd = parts.path not in ("", "/") or parts.query or parts.fragment or not url.isprintable() or port == 0
+    if parts.scheme != "http" or not parts.hostname or odd:
         raise ConfigError("network.proxy: write it as http://host:port, or http://user:password@host:port")
     pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}" if parts.username else ""
     return Proxy(host=parts.hostname, port=port or 3128, login=base64.b64encode(pair.encode()).decode())
@@ -83,6 +104,6 @@ def proxy_at(url: str) -> Proxy:
 
 def check_tunnel(head: bytes) -> None:
     """Raise what a proxy's answer says, unless it opened the tunnel."""
-    status = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")[2]
-    if not status.startswith("2"):
-        raise ProxyError(f"the proxy answered {status[:80] or 'something that is not HTTP'!r}")
+    line = head.partition(b"\r\n")[0].decode("latin-1")
+    if not _OPENED.match(line):
+        raise ProxyError(f"the proxy answered {line[:80]!r}, which opens no tunnel")

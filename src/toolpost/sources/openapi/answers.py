@@ -45,9 +45,9 @@ def output_of(
         return _success(operation, status, headers, body, url=url, arguments=arguments or {}, secrets=secrets)
     if status == 304:
         return ToolOutput(None, "304 Not Modified: what you have is still good.", meta={"status": status})
-    location = headers.get("location")
-    if 300 <= status < 400 and location and _declared(operation, status, exactly=True):
-        return ToolOutput({"status": status, "location": location}, meta=_meta(status, headers))  # the address is it
+    if 300 <= status < 400 and "location" in headers and _declared(operation, status, exactly=True):
+        meta = _meta(status, headers, secrets)
+        return ToolOutput({**meta}, meta=meta)  # the address is the result
     subject = f"{operation.method.upper()} {operation.path}"
     remedy = _which_credential(operation) if status == 401 else ""
     raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, now=now)
@@ -63,27 +63,30 @@ def _success(
     arguments: Mapping[str, Any],
     secrets: Sequence[str],
 ) -> ToolOutput:
-    meta = _meta(status, headers)
-    if operation.method.upper() == "HEAD":
-        return ToolOutput({"status": status, "headers": _tellable(headers)}, meta=meta)  # which is what was asked for
+    meta = _meta(status, headers, secrets)
+    if operation.method.upper() == "HEAD":  # the headers are what was asked for
+        return ToolOutput({"status": status, "headers": _tellable(headers, secrets)}, meta=meta)
     if status in _NO_BODY:
-        return ToolOutput(None, _created(status, headers), meta=meta)
+        return ToolOutput(None, _created(meta), meta=meta)
     content = _content(operation, status, headers, body, secrets)
     if isinstance(content.value, bytes):
         return ToolOutput(content.value, None, content.media_type, meta)
     if content.value is None:
-        return ToolOutput(None, _created(status, headers), meta=meta)
+        return ToolOutput(None, _created(meta), meta=meta)
     output = ToolOutput(content.value, None, content.media_type, meta).noted(content.note)
     page = next_page(operation, headers, content.value, url=url, arguments=arguments)
     return output if page is None else _going_on(output, page, Redactor(secrets))
 
 
-def _meta(status: int, headers: Headers) -> dict[str, Any]:
+def _meta(status: int, headers: Headers, secrets: Sequence[str]) -> dict[str, Any]:
     """What a program may want to know beside the content."""
-    meta: dict[str, Any] = {"status": status}
-    if (location := headers.get("location")) is not None:
-        meta["location"] = location
-    return meta
+    location = headers.get("location")
+    return {"status": status} if location is None else {"status": status, "location": _shown(location, secrets)}
+
+
+def _shown(value: str, secrets: Sequence[str]) -> str:
+    """A header as it may be told: without secrets, and as text that can be written down."""
+    return Redactor(secrets).text(value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def _going_on(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
@@ -114,13 +117,13 @@ def _declared(operation: Operation, status: int, *, exactly: bool = False) -> An
     return next((by_status[key] for key in keys if key in by_status), None)
 
 
-def _tellable(headers: Headers) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers if name.lower() not in _NOT_TOLD}
+def _tellable(headers: Headers, secrets: Sequence[str]) -> dict[str, str]:
+    return {name.lower(): _shown(value, secrets) for name, value in headers if name.lower() not in _NOT_TOLD}
 
 
-def _created(status: int, headers: Headers) -> str | None:
+def _created(meta: Mapping[str, Any]) -> str | None:
     """What there is to say of an answer without a body."""
-    location = headers.get("location")
+    status, location = meta["status"], meta.get("location")
     return f"{status} {phrase_of(status)}: {location}" if location else None
 
 

@@ -83,6 +83,15 @@ class Plan:
             None if carried is None else carried.data,
         )
 
+    def carries(self, header: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the caller gave this header as an argument."""
+        return any(
+            parameter.location == "header"
+            and parameter.name.lower() == header.lower()
+            and arguments.get(parameter.argument) is not None
+            for parameter, _, _ in self._sent
+        )
+
 
 def request_of(
     operation: Operation, arguments: Mapping[str, Any], *, files: Mapping[str, File] | None = None

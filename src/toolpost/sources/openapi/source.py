@@ -110,6 +110,8 @@ class OpenApiSource:
     async def discover(self) -> Sequence[OperationTool]:
         """Read the document, wherever it is."""
         api = _at(self.config.base_url, await self._api())
+        if self._calling is not None:
+            await self._calling.close()
         self.problems = [f"source {self.name!r}: {problem}" for problem in api.problems]
         self._prepare(api)
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
@@ -178,7 +180,7 @@ class OpenApiSource:
         plan = cast("OperationTool", call.tool).plan
         files = None if plan.operation.body is None else await self._files(plan.operation, call)
         headers = self._headers
-        if self._keyed and call.tool.spec.replay == "keyed":
+        if self._keyed and call.tool.spec.replay == "keyed" and not plan.carries(self._keyed, call.arguments):
             headers = (*headers, (self._keyed, call.replay_key))
         return await self.run(plan, call.arguments, credential=call.credential, files=files, headers=headers)
 

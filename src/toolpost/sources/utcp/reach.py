@@ -77,7 +77,7 @@ class Reach:
 
     def _shared(self) -> HttpTransport:
         if self._transport is None:
-            self._transport = default_transport()
+            self._transport = default_transport(self._network.proxy)
         return self._transport
 
     def _wires(self, client: HttpClient, written: frozenset[str] | None, folder: Path | None) -> Wires:

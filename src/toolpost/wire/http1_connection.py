@@ -1,0 +1,192 @@
+"""One connection of HTTP/1.1, which carries one exchange at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from contextlib import aclosing
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Protocol, cast
+
+from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
+from toolpost.wire.addresses import plain
+from toolpost.wire.guard import REFUSED
+from toolpost.wire.http1_exchange import Exchange, head_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from toolpost.wire.transports import Outgoing
+
+GOODBYE_S = 1.0  # how long a peer may take to let go of a connection that is over
+_WRITTEN_AT_ONCE = 256 * 1024
+
+
+class Owner(Protocol):
+    """Whoever keeps connections."""
+
+    def freed(self, connection: Http1Connection) -> None:
+        """It may be used again."""
+        ...
+
+    def lost(self, connection: Http1Connection) -> None:
+        """It is gone, or as good as gone."""
+        ...
+
+
+class Http1Connection(asyncio.Protocol):
+    """A connection to one judged address.
+
+    `given_up` says that its end is our own doing; what was on its way then did not come to its end.
+    """
+
+    def __init__(self, owner: Owner, key: tuple[str, str], loop: asyncio.AbstractEventLoop) -> None:
+        self.key = key
+        self.loop = loop
+        self.idle_since = 0.0
+        self.given_up = False
+        self.gone: asyncio.Future[None] = loop.create_future()
+        self._owner = owner
+        self._pipe: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._full: asyncio.Future[None] | None = None
+        self._goodbye: asyncio.TimerHandle | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is open and brings nothing that nobody asked for, the end of the connection included."""
+        pipe = self._pipe
+        if self.given_up or pipe is None or pipe.is_closing():
+            return False
+        looking = select.poll()
+        looking.register(pipe.get_extra_info("socket").fileno(), select.POLLIN)
+        return not looking.poll(0)
+
+    def begin(self, outgoing: Outgoing) -> Exchange:
+        """Write a request; a long body is written while the answer may already come."""
+        self._exchange = exchange = Exchange(outgoing, self)
+        head, body = head_of(outgoing), outgoing.body
+        if body is None or (isinstance(body, bytes) and len(body) <= _WRITTEN_AT_ONCE):
+            exchange.sent_all = True
+            self._write(head + body if body else head)
+        else:
+            self._write(head)
+            self._writing = self.loop.create_task(self._write_body(exchange, outgoing))
+        return exchange
+
+    def verify(self, outgoing: Outgoing) -> None:
+        """Make sure, before anything is sent, that the peer is the address that was judged."""
+        peer = self._pipe.get_extra_info("peername") if self._pipe else None
+        address = outgoing.route.address
+        if peer is None:
+            self.abort()
+            raise ToolConnectionError(f"{outgoing.subject}: {address} closed the connection at once", sent=False)
+        if peer[0] != str(address) and plain(ip_address(peer[0])) != address:
+            self.abort()
+            message = f"the peer {peer[0]} is not {address}, the address that was judged"
+            raise ToolPermissionError(message, code=REFUSED)
+
+    def hang_up(self) -> None:
+        """Close it in good order; a peer that does not let go is not waited for."""
+        self.given_up = True
+        self._stop_writing()
+        if self._pipe is not None and self._goodbye is None:
+            self._pipe.close()
+            self._goodbye = self.loop.call_later(GOODBYE_S, self._pipe.abort)
+        self._owner.lost(self)
+
+    # What an exchange asks for.
+
+    def done(self, *, reusable: bool) -> None:
+        self._exchange = None
+        if reusable and not self.given_up:
+            self._owner.freed(self)
+        else:
+            self.hang_up()
+
+    def abort(self) -> None:
+        self.given_up = True
+        self._stop_writing()
+        if self._pipe is not None:
+            self._pipe.abort()
+        self._owner.lost(self)
+
+    def hold(self) -> None:
+        if self._pipe is not None:
+            self._pipe.pause_reading()
+
+    def go_on(self) -> None:
+        if self._pipe is not None and not self._pipe.is_closing():
+            self._pipe.resume_reading()
+
+    # What the event loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._pipe = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None:  # nobody has asked
+            self.abort()
+        else:
+            self._exchange.feed(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._goodbye is not None:
+            self._goodbye.cancel()
+        self._stop_writing()
+        self.resume_writing()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.lost(exc, ended=not self.given_up)
+        self.given_up = True
+        self._owner.lost(self)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._full = self.loop.create_future()
+
+    def resume_writing(self) -> None:
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
+
+    # Bodies.
+
+    async def _write_body(self, exchange: Exchange, outgoing: Outgoing) -> None:
+        """Write a long body as fast as it is taken; what its source raises is the caller's to hear."""
+        framed = not isinstance(outgoing.body, bytes)
+        try:
+            async with aclosing(_pieces_of(outgoing)) as pieces:
+                async for piece in pieces:
+                    if piece:
+                        self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if framed else piece)
+                    if self._full is not None:
+                        await asyncio.shield(self._full)
+        except Exception as error:  # noqa: BLE001 - foreign code; the request cannot be finished
+            exchange.break_off(error)
+            return
+        if framed:
+            self._write(b"0\r\n\r\n")
+        exchange.sent_all = True
+        self._writing = None
+
+    def _stop_writing(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.cancel()
+
+    def _write(self, data: bytes) -> None:
+        if self._pipe is not None and not self._pipe.is_closing():
+            self._pipe.write(data)
+
+
+async def _pieces_of(outgoing: Outgoing) -> AsyncGenerator[bytes]:
+    body = outgoing.body
+    if isinstance(body, bytes):
+        for start in range(0, len(body), _WRITTEN_AT_ONCE):
+            yield body[start : start + _WRITTEN_AT_ONCE]
+    elif body is not None:
+        async for piece in body:
+            yield piece
