@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import sys
 from contextlib import aclosing
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol, cast
@@ -14,7 +15,7 @@ from toolpost.wire.guard import REFUSED
 from toolpost.wire.http1_exchange import Exchange, head_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from toolpost.wire.transports import Outgoing
 
@@ -49,8 +50,8 @@ class Http1Connection(asyncio.Protocol):
         self._owner = owner
         self._pipe: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
-        self._writing: asyncio.Task[None] | None = None
-        self._full: asyncio.Future[None] | None = None
+        self._looking: select.poll | None = None
+        self._body = _BodyWriter(self._write, loop)
         self._goodbye: asyncio.TimerHandle | None = None
 
     @property
@@ -59,9 +60,7 @@ class Http1Connection(asyncio.Protocol):
         pipe = self._pipe
         if self.given_up or pipe is None or pipe.is_closing():
             return False
-        looking = select.poll()
-        looking.register(pipe.get_extra_info("socket").fileno(), select.POLLIN)
-        return not looking.poll(0)
+        return self._looking is None or not self._looking.poll(0)
 
     def begin(self, outgoing: Outgoing) -> Exchange:
         """Write a request; a long body is written while the answer may already come."""
@@ -72,7 +71,7 @@ class Http1Connection(asyncio.Protocol):
             self._write(head + body if body else head)
         else:
             self._write(head)
-            self._writing = self.loop.create_task(self._write_body(exchange, outgoing))
+            self._body.begin(exchange, outgoing)
         return exchange
 
     def verify(self, outgoing: Outgoing) -> None:
@@ -90,7 +89,7 @@ class Http1Connection(asyncio.Protocol):
     def hang_up(self) -> None:
         """Close it in good order; a peer that does not let go is not waited for."""
         self.given_up = True
-        self._stop_writing()
+        self._body.stop()
         if self._pipe is not None and self._goodbye is None:
             self._pipe.close()
             self._goodbye = self.loop.call_later(GOODBYE_S, self._pipe.abort)
@@ -107,7 +106,7 @@ class Http1Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self.given_up = True
-        self._stop_writing()
+        self._body.stop()
         if self._pipe is not None:
             self._pipe.abort()
         self._owner.lost(self)
@@ -124,6 +123,9 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._pipe = cast("asyncio.Transport", transport)
+        if sys.platform != "win32":
+            self._looking = select.poll()
+            self._looking.register(self._pipe.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is None:  # nobody has asked
@@ -134,8 +136,8 @@ class Http1Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._goodbye is not None:
             self._goodbye.cancel()
-        self._stop_writing()
-        self.resume_writing()
+        self._body.stop()
+        self._body.go_on()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.lost(exc, ended=not self.given_up)
@@ -145,17 +147,46 @@ class Http1Connection(asyncio.Protocol):
             self.gone.set_result(None)
 
     def pause_writing(self) -> None:
-        self._full = self.loop.create_future()
+        self._body.pause()
 
     def resume_writing(self) -> None:
+        self._body.go_on()
+
+    def _write(self, data: bytes) -> None:
+        if self._pipe is not None and not self._pipe.is_closing():
+            self._pipe.write(data)
+
+
+class _BodyWriter:
+    """Writes a long body as fast as it is taken, while the answer may already come."""
+
+    def __init__(self, write: Callable[[bytes], None], loop: asyncio.AbstractEventLoop) -> None:
+        self._write = write
+        self._loop = loop
+        self._task: asyncio.Task[None] | None = None
+        self._full: asyncio.Future[None] | None = None
+
+    def begin(self, exchange: Exchange, outgoing: Outgoing) -> None:
+        """Start writing."""
+        self._task = self._loop.create_task(self._run(exchange, outgoing))
+
+    def stop(self) -> None:
+        """Nobody wants more of it."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def pause(self) -> None:
+        """There is no room."""
+        self._full = self._loop.create_future()
+
+    def go_on(self) -> None:
+        """There is room again, or no connection any more."""
         full, self._full = self._full, None
         if full is not None and not full.done():
             full.set_result(None)
 
-    # Bodies.
-
-    async def _write_body(self, exchange: Exchange, outgoing: Outgoing) -> None:
-        """Write a long body as fast as it is taken; what its source raises is the caller's to hear."""
+    async def _run(self, exchange: Exchange, outgoing: Outgoing) -> None:
         framed = not isinstance(outgoing.body, bytes)
         try:
             async with aclosing(_pieces_of(outgoing)) as pieces:
@@ -164,22 +195,13 @@ class Http1Connection(asyncio.Protocol):
                         self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if framed else piece)
                     if self._full is not None:
                         await asyncio.shield(self._full)
-        except Exception as error:  # noqa: BLE001 - foreign code; the request cannot be finished
+        except Exception as error:  # noqa: BLE001 - foreign code; what the source of a body raises is its caller's to hear
             exchange.break_off(error)
             return
         if framed:
             self._write(b"0\r\n\r\n")
         exchange.sent_all = True
-        self._writing = None
-
-    def _stop_writing(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.cancel()
-
-    def _write(self, data: bytes) -> None:
-        if self._pipe is not None and not self._pipe.is_closing():
-            self._pipe.write(data)
+        self._task = None
 
 
 async def _pieces_of(outgoing: Outgoing) -> AsyncGenerator[bytes]:

@@ -178,20 +178,13 @@ class Http1Transport:
         connection = Http1Connection(self, key, loop)
         try:
             async with asyncio.timeout(outgoing.connect_s):
-                await loop.create_connection(lambda: connection, **await self._way(route))
+                await loop.create_connection(lambda: connection, **await _way(route, self._proxy))
         except (OSError, ssl.SSLError) as failed:  # also a TimeoutError
             raise _no_connection(failed, outgoing) from None
         self._open.add(connection)
         if self._proxy is None:
             connection.verify(outgoing)
         return connection
-
-    async def _way(self, route: Route) -> dict[str, Any]:
-        """The judged address itself, or a tunnel to it; and who TLS has to find there."""
-        secure = {"ssl": ssl_context(), "server_hostname": route.name} if route.scheme == "https" else {}
-        if self._proxy is None:
-            return {"host": str(route.address), "port": route.port, **secure}
-        return {"sock": await self._proxy.dial(route.address, route.port), **secure}
 
     def _close_idle(self) -> bool:
         """Make room by closing one that waits for another host."""
@@ -211,6 +204,14 @@ class Http1Transport:
         oldest = min((kept[0] for kept in self._idle.values()), key=lambda found: found.idle_since, default=None)
         if oldest is not None:
             self._sweeping = oldest.loop.call_at(oldest.idle_since + self._keep_alive_s, self._sweep)
+
+
+async def _way(route: Route, proxy: Proxy | None) -> dict[str, Any]:
+    """The judged address itself, or a tunnel to it; and who TLS has to find there."""
+    secure = {"ssl": ssl_context(), "server_hostname": route.name} if route.scheme == "https" else {}
+    if proxy is None:
+        return {"host": str(route.address), "port": route.port, **secure}
+    return {"sock": await proxy.dial(route.address, route.port), **secure}
 
 
 def _no_connection(failed: OSError, outgoing: Outgoing) -> ToolConnectionError:

@@ -1,0 +1,1 @@
+"""Command lines as a source of tools: what a call of a short command costs, beside a bare subprocess."""

@@ -1,0 +1,14 @@
+"""The command line figure as a part of a run."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.cli import calls
+from bench.mcp.scale import McpScale
+from toolpost.cli.bench.main import Part
+
+
+def parts(scale: McpScale) -> list[Part]:
+    """All there are."""
+    return [Part("cli", calls.count(scale), partial(calls.measure, scale))]

@@ -1,0 +1,14 @@
+"""The WebSocket figure as a part of a run."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.mcp.scale import McpScale
+from bench.websocket import calls
+from toolpost.cli.bench.main import Part
+
+
+def parts(scale: McpScale) -> list[Part]:
+    """All there are."""
+    return [Part("websocket", calls.count(scale), partial(calls.measure, scale))]

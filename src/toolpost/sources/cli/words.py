@@ -1,0 +1,114 @@
+"""The words of a command: read once from what an operator wrote, and filled with the arguments of each call."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from toolpost.contracts.errors import ToolValidationError
+from toolpost.schema.templates import Slot, filled, only_slot, pieces_of, slots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_FLAG = re.compile(r"\{([A-Za-z_][\w.-]*)\?([^{}]+)\}")
+_END_OF_OPTIONS = "--"
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Word(NamedTuple):
+    """One word of the template, with the option word directly before it.
+
+    `flag` is the argument that says whether the word is there. `slots` are the arguments in it: a word whose
+    argument is absent is left out, its option too. `is_free` says that a value may look like an option, because
+    nobody takes it for one.
+    """
+
+    text: str
+    slots: tuple[str, ...] = ()
+    flag: str | None = None
+    option: str | None = None
+    is_whole: bool = False
+    is_free: bool = True
+
+
+def read_words(words: Iterable[str], *, fixed: Sequence[str] = ()) -> list[Word]:
+    """The words after the fixed ones."""
+    found: list[Word] = []
+    ended = _END_OF_OPTIONS in fixed
+    for text in words:
+        word = _read_word(text, ended=ended)
+        ended = ended or text == _END_OF_OPTIONS
+        if word.slots and _begins_with_slot(text) and found and _is_option(found[-1]):
+            word = word._replace(option=found.pop().text)
+        found.append(word)
+    return found
+
+
+def _read_word(text: str, *, ended: bool) -> Word:
+    if (flag := _FLAG.fullmatch(text)) is not None:
+        return Word(flag[2], flag=flag[1])
+    slots = tuple(slots_of(text))
+    if not slots:
+        return Word("".join(cast("tuple[str, ...]", pieces_of(text))))
+    is_free = ended or not _begins_with_slot(text)
+    return Word(text, slots, is_whole=only_slot(text) is not None, is_free=is_free)
+
+
+def _begins_with_slot(text: str) -> bool:
+    return isinstance(pieces_of(text)[0], Slot)
+
+
+def _is_option(word: Word) -> bool:
+    """Whether it may want the next word; what has its value behind an equals sign does not."""
+    if word.slots or word.flag or word.option:
+        return False
+    return word.text.startswith("-") and word.text.strip("-") != "" and "=" not in word.text
+
+
+def filled_words(words: Iterable[Word], arguments: Mapping[str, Any]) -> list[str]:
+    """The words of one call; ToolValidationError names an argument that cannot be one."""
+    found: list[str] = []
+    for word in words:
+        if word.flag is not None:
+            found += [word.text] if arguments.get(word.flag) is True else []
+        elif not word.slots:
+            found.append(word.text)
+        elif values := _values(word, arguments):
+            found += values if word.option is None else [word.option, *values]
+    return found
+
+
+def _values(word: Word, arguments: Mapping[str, Any]) -> list[str]:
+    """What a word becomes: nothing when an argument is absent, several words when it is a list and nothing else."""
+    if any(arguments.get(name) is None for name in word.slots):
+        return []
+    value = arguments[word.slots[0]]
+    if word.is_whole:
+        texts = [value_text(item) for item in _items(value)]
+    else:
+        texts = [filled(word.text, lambda name: value_text(arguments[name]))]
+    for text in texts:
+        _refuse_unfit(text, word, value)
+    return texts
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, list) else (value,)
+
+
+def _refuse_unfit(text: str, word: Word, value: Any) -> None:
+    name = word.slots[0]
+    if "\0" in text:
+        raise ToolValidationError(f"{name}: holds a NUL character, which no command line can carry")
+    if word.is_free or not text.startswith("-"):
+        return
+    is_number = isinstance(value, (int, float))
+    if not (word.option and is_number):  # An option may want no operand: then a text in its place would be an option.
+        raise ToolValidationError(f"{name}: begins with '-', and would be taken for an option of the command")
+
+
+def value_text(value: Any) -> str:
+    """A value as a command reads it: a text as it is, everything else as JSON writes it."""
+    return value if isinstance(value, str) else _encode(value)

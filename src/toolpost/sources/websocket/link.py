@@ -1,0 +1,146 @@
+"""One held connection that many calls share, told apart by the ids of their messages."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
+from toolpost.sources.websocket.messages import excerpt, json_value
+
+if TYPE_CHECKING:
+    from toolpost.sources.websocket.correlation import Correlation
+    from toolpost.sources.websocket.templates import Arguments, Build
+    from toolpost.wire.websockets import WebSocket
+
+_NEVER = float("inf")
+_log = logging.getLogger("toolpost.sources.websocket")
+
+
+class _Waiting(NamedTuple):
+    """A call that was sent, and when it is given up."""
+
+    answer: asyncio.Future[Any]
+    until: float
+
+
+class Link:
+    """A connection with one reader, and the calls that wait for what it reads.
+
+    An answer goes to the call whose id it brings, once. What comes for nobody is dropped: too late, twice,
+    or never asked for. One timer watches over all calls.
+    """
+
+    def __init__(self, name: str, socket: WebSocket, correlation: Correlation) -> None:
+        self._name = name
+        self._socket = socket
+        self._correlation = correlation
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, _Waiting] = {}
+        self._given_out = 0
+        self._stray = ""
+        self._ended = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = _NEVER
+        self._reader = self._loop.create_task(self._read())
+
+    @property
+    def closed(self) -> bool:
+        """Whether the next call needs another connection."""
+        return self._ended or self._socket.closed
+
+    @property
+    def busy(self) -> bool:
+        """Whether calls wait for it."""
+        return bool(self._waiting)
+
+    async def ask(self, build: Build, arguments: Arguments, timeout_s: float) -> Any:
+        """Send a message and wait for the answer with its id."""
+        self._given_out = number = self._given_out + 1
+        text = build(arguments, number)
+        if self._ended:
+            raise ToolConnectionError(f"the connection of source {self._name!r} is closed", sent=False)
+        loop = self._loop
+        answer: asyncio.Future[Any] = loop.create_future()
+        until = loop.time() + timeout_s
+        self._waiting[number] = _Waiting(answer, until)
+        if until < self._armed_for:
+            self._arm(until)
+        try:
+            if not self._socket.post(text):
+                await self._socket.send(text)
+            told = await answer
+        finally:
+            self._waiting.pop(number, None)
+        if isinstance(told, ToolError):
+            raise told
+        return told
+
+    async def close(self) -> None:
+        """Let go; calls under way fail."""
+        self._end(ToolConnectionError(f"source {self._name!r} was closed"))
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                self._hand_out(await self._socket.receive())
+        except ToolError as ended:
+            self._end(ended)
+        finally:
+            await self._socket.close()
+
+    def _hand_out(self, message: str | bytes) -> None:
+        try:
+            answer = json_value(message)
+        except ToolOutputError:
+            self._drop(f"{excerpt(message)}, which is not JSON")
+            return
+        number = self._correlation.taken(answer)
+        waiting = None if number is None else self._waiting.pop(number, None)
+        if waiting is not None:
+            _settle(waiting.answer, answer)
+        elif number is None:
+            self._drop("a message without an id")
+        elif not 0 < number <= self._given_out:
+            self._drop(f"an answer with the id {number}, which no call has")
+
+    def _drop(self, what: str) -> None:
+        self._stray = what
+        _log.info("source %r: dropped %s", self._name, what)
+
+    def _end(self, ended: ToolError) -> None:
+        """Fail every call under way, each with an error of its own: what was sent may have had its effect."""
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            _settle(one.answer, copy.copy(ended))
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = when
+        self._timer = self._loop.call_at(when, self._give_up)
+
+    def _give_up(self) -> None:
+        """Fail the calls whose time is over; what is answered to them later is dropped."""
+        now = self._loop.time()
+        self._timer, self._armed_for = None, _NEVER
+        for number in [number for number, waiting in self._waiting.items() if waiting.until <= now]:
+            _settle(self._waiting.pop(number).answer, self._late())
+        if self._waiting:
+            self._arm(min(waiting.until for waiting in self._waiting.values()))
+
+    def _late(self) -> ToolTimeoutError:
+        strays = f"; the server also sent {self._stray}" if self._stray else ""
+        return ToolTimeoutError(f"source {self._name!r} did not answer in time{strays}")
+
+
+def _settle(answer: asyncio.Future[Any], told: Any) -> None:
+    if not answer.done():
+        answer.set_result(told)

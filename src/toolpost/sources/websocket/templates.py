@@ -1,0 +1,193 @@
+"""Messages with `{name}` where arguments go, taken apart once and filled for every call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from toolpost.contracts.errors import ConfigError, ToolValidationError
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.templates import filled, only_slot, pieces_of, slots_of
+from toolpost.sources.websocket.messages import json_text
+from toolpost.web.encoding import UnsendableError, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from toolpost.sources.websocket.correlation import Correlation, Path
+
+    Build = Callable[["Arguments", int], str]
+    Part = Callable[["Arguments", int], str | None]
+
+Arguments: TypeAlias = dict[str, Any]
+
+
+class _Id(NamedTuple):
+    """Where a message carries its id."""
+
+    as_text: bool
+
+
+class _Marked(NamedTuple):
+    """An argument that carries the id of the message inside itself; without a name, all arguments as one object."""
+
+    name: str | None
+    path: Path
+    id: _Id
+
+
+def json_message(template: Any, correlation: Correlation | None = None) -> Build:
+    """What makes a JSON text of arguments and an id; without a template the arguments are the message.
+
+    A ConfigError says that the message has no place for an id.
+    """
+    if correlation is not None:
+        template = _with_id(template, correlation.sent, _Id(correlation.as_text))
+    if template is None:
+        return lambda arguments, _: json_text(arguments)
+    return _whole(_part(template), template)
+
+
+def text_message(template: Any) -> Build:
+    """What makes a text of arguments; what is no text becomes JSON."""
+    if not isinstance(template, str):
+        return json_message(template)
+    return _whole(_text(template), template)
+
+
+def wanted(template: Any) -> list[str]:
+    """The arguments that a template names, each once, in order."""
+    return list(dict.fromkeys(_names(template)))
+
+
+def _whole(part: Part, template: Any) -> Build:
+    def build(arguments: Arguments, number: int) -> str:
+        made = part(arguments, number)
+        if made is None:
+            missing = [name for name in wanted(template) if name not in arguments]
+            raise ToolValidationError(f"{', '.join(map(repr, missing))}: there is no message without it")
+        return made
+
+    return build
+
+
+def _names(template: Any) -> Iterator[str]:
+    if isinstance(template, str):
+        yield from slots_of(template)
+    elif isinstance(template, _Marked):
+        yield from () if template.name is None else (template.name,)
+    elif is_object(template):
+        for value in template.values():
+            yield from _names(value)
+    elif is_array(template):
+        for item in template:
+            yield from _names(item)
+
+
+def _with_id(template: Any, path: Path, mark: _Id) -> Any:
+    """The template with an id at a path."""
+    if template is None:
+        return _Marked(None, path, mark)
+    if isinstance(template, str) and (slot := only_slot(template)) is not None:
+        return _Marked(slot.name, path, mark)
+    if not is_object(template):
+        raise ConfigError(f"its message has no object that could hold an id as {path[0]!r}")
+    key, *rest = path
+    return {**template, key: _with_id(template.get(key, {}), tuple(rest), mark) if rest else mark}
+
+
+def _part(template: Any) -> Part:
+    match template:
+        case _Id(as_text=as_text):
+            return (lambda _, number: f'"{number}"') if as_text else (lambda _, number: str(number))
+        case _Marked():
+            return _marked(template)
+        case str() if (slot := only_slot(template)) is not None:
+            return _slot(slot.name)
+        case str():
+            return _quoted(_text(template))
+        case _:
+            return _container(template)
+
+
+def _container(template: Any) -> Part:
+    if is_object(template):
+        return _object(template)
+    if is_array(template):
+        return _array(template)
+    literal = json_text(template)
+    return lambda _, __: literal
+
+
+def _slot(name: str) -> Part:
+    def fill(arguments: Arguments, _: int) -> str | None:
+        return json_text(arguments[name]) if name in arguments else None
+
+    return fill
+
+
+def _quoted(text: Part) -> Part:
+    def fill(arguments: Arguments, number: int) -> str | None:
+        made = text(arguments, number)
+        return None if made is None else json_text(made)
+
+    return fill
+
+
+def _text(template: str) -> Part:
+    """A text with its slots filled, as it is; None when an argument for it is missing."""
+    names = slots_of(template)
+    if not names:
+        literal = "".join(piece for piece in pieces_of(template) if isinstance(piece, str))
+        return lambda _, __: literal
+
+    def fill(arguments: Arguments, _: int) -> str | None:
+        if any(name not in arguments for name in names):
+            return None
+        return filled(template, lambda name: _word(name, arguments[name]))
+
+    return fill
+
+
+def _word(name: str, value: Any) -> str:
+    try:
+        return "null" if value is None else text_of(value)
+    except UnsendableError as wrong:
+        raise ToolValidationError(f"{name!r} cannot be put into the message: {wrong}") from None
+
+
+def _marked(template: _Marked) -> Part:
+    name, path, mark = template
+
+    def fill(arguments: Arguments, number: int) -> str | None:
+        value = arguments if name is None else arguments.get(name, {})
+        return json_text(_with_value(value, path, str(number) if mark.as_text else number))
+
+    return fill
+
+
+def _with_value(value: Any, path: Path, mark: int | str) -> dict[str, Any]:
+    """A value with an id at a path; nothing that the caller holds is changed."""
+    if not is_object(value):
+        raise ToolValidationError(f"the message has no object that could hold its id as {path[0]!r}")
+    key, *rest = path
+    return {**value, key: _with_value(value.get(key, {}), tuple(rest), mark) if rest else mark}
+
+
+def _object(template: dict[str, Any]) -> Part:
+    parts = [(f"{json_text(key)}:", _part(value)) for key, value in template.items()]
+
+    def fill(arguments: Arguments, number: int) -> str:
+        made = [key + text for key, part in parts if (text := part(arguments, number)) is not None]
+        return f"{{{','.join(made)}}}"
+
+    return fill
+
+
+def _array(template: list[Any]) -> Part:
+    parts = [_part(item) for item in template]
+
+    def fill(arguments: Arguments, number: int) -> str:
+        made = [text for part in parts if (text := part(arguments, number)) is not None]
+        return f"[{','.join(made)}]"
+
+    return fill

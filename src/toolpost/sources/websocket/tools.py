@@ -1,0 +1,45 @@
+"""Tools that an operator wrote down: the record of each, and how its message is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from toolpost.catalog.declared import declared_spec
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.jsontypes import is_object
+from toolpost.sources.websocket.streams import Limits
+from toolpost.sources.websocket.templates import json_message, text_message, wanted
+
+if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.options import WebSocketTool
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.sources.websocket.correlation import Correlation
+    from toolpost.sources.websocket.templates import Build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a tool is called; only a stream has limits."""
+
+    build: Build
+    timeout_s: float
+    limits: Limits | None
+
+
+def planned(
+    config: ExternalToolConfig, name: str, tool: WebSocketTool, correlation: Correlation | None
+) -> tuple[ToolSpec, Plan]:
+    """A tool's record and its plan; a ConfigError says why it cannot be called."""
+    known = tool.input_schema.get("properties")
+    unknown = [name for name in wanted(tool.message) if is_object(known) and name not in known]
+    if unknown:
+        raise ConfigError(f"its message wants {', '.join(map(repr, unknown))}, which its input_schema does not have")
+    is_json = config.websocket.format == "json"
+    build = json_message(tool.message, correlation) if is_json else text_message(tool.message)
+    spec = declared_spec(config.name, name, tool=tool, kind="websocket")
+    limits = Limits.of(tool, config.websocket.max_message_bytes) if tool.stream else None
+    if limits and limits.seconds and spec.timeout_s is None:
+        spec = replace(spec, timeout_s=limits.seconds + config.timeout_s)  # a limit must come before the deadline
+    return spec, Plan(build=build, timeout_s=spec.timeout_s or config.timeout_s, limits=limits)

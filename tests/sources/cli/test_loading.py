@@ -1,0 +1,100 @@
+"""What cannot be loaded is named, with what to do; the rest lives."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.cli.programs import box_of, say, schema, source
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")
+
+
+async def loaded(given: Any) -> tuple[str | None, list[str], list[str]]:
+    """Why a source failed, its tools, and the problems."""
+    async with box_of(given) as box:
+        names = [spec.name for spec in box.registry.specs() if spec.source == "cmd"]
+        return box.report[0].error, names, list(box.problems)
+
+
+@pytest.mark.parametrize(
+    ("connection", "options", "says"),
+    [
+        ("no-such-command run", {}, "Command 'no-such-command' was not found; install it, or check that PATH holds"),
+        ("./missing", {}, "Command './missing' was not found; install it, or check its path"),
+        ("/etc/passwd", {}, "'/etc/passwd' is no executable file; see its mode"),
+        ("echo", {"cwd": "/no/such/folder"}, "cannot run in '/no/such/folder': no such folder, or no permission"),
+        ("echo 'open", {}, "source 'cmd': its connection is no command line (No closing quotation); check the quotes"),
+        ("''", {}, "No command is given"),
+        (
+            "echo",
+            {"auth_type": "bearer", "auth_config": {"token": "s3cret"}},
+            "a command has no place for auth_type 'bearer'; hand the secret on in a variable",
+        ),
+    ],
+)
+async def test_a_source_that_cannot_be_says_why(connection: str, options: dict[str, Any], says: str) -> None:
+    error, names, _ = await loaded(source(connection, {"run": {}}, **options))
+
+    assert says in str(error)
+    assert "s3cret" not in str(error)
+    assert names == []
+
+
+async def test_a_source_whose_program_is_missing_leaves_others_alone(tmp_path: Path) -> None:
+    missing = source("no-such-command", {"run": {}}).model_copy(update={"name": "missing"})
+    async with box_of(missing, source(say(tmp_path), {"run": {}})) as box:
+        outcome = await box.call("cmd.run", {})
+        states = {state.name: state.ok for state in box.report}
+    assert outcome.status == "completed"
+    assert states == {"missing": False, "cmd": True}
+
+
+@pytest.mark.parametrize(
+    ("tool", "says"),
+    [
+        (
+            {"args": ["{x}", "{y}"], "input_schema": schema(x="string")},
+            "{y} names no argument of its input_schema; there are: x",
+        ),
+        ({"stdin": "{y}", "input_schema": schema()}, "{y} names no argument of its input_schema; there are: none"),
+        ({"args": ["{y?-y}"], "input_schema": schema()}, "{y} names no argument"),
+        (
+            {"args": ["{x}"], "input_schema": schema(x="boolean")},
+            "argument 'x' is a boolean and cannot be a word of its own; write {x?--x}",
+        ),
+        ({"args": ["{x}"], "input_schema": schema(x={"type": ["boolean", "null"]})}, "argument 'x' is a boolean"),
+        (
+            {"args": ["{x?--x}"], "input_schema": schema(x="string")},
+            "{x?--x} is a word that is there or not, but argument 'x' is no boolean",
+        ),
+    ],
+)
+async def test_a_tool_that_cannot_be_is_left_out_and_the_others_live(tool: dict[str, Any], says: str) -> None:
+    error, names, problems = await loaded(source("echo", {"bad": tool, "good": {}}))
+
+    assert (error, names) == (None, ["cmd.good"])
+    assert len(problems) == 1
+    assert problems[0].startswith("source 'cmd': tool 'bad' is left out: ")
+    assert says in problems[0]
+
+
+async def test_an_argument_that_goes_nowhere_is_told() -> None:
+    tool = {"args": ["{x}"], "input_schema": schema(x="string", lost="string")}
+
+    _, names, problems = await loaded(source("echo", {"run": tool}))
+
+    assert names == ["cmd.run"]
+    assert problems == ["source 'cmd': tool 'run' does nothing with 'lost'"]
+
+
+async def test_a_schema_may_be_composed_or_open() -> None:
+    composed = {"allOf": [schema("x", x="string")], "anyOf": [schema(y="string")]}
+    tool = {"args": ["{x}", "{y}"], "input_schema": composed}
+    tools = {"composed": tool, "open": {"args": ["a"], "input_schema": {"additionalProperties": True}}}
+    async with box_of(source("echo", tools)) as box:
+        outcome = await box.call("cmd.composed", {"x": "1", "y": "2"})
+        wide = await box.call("cmd.open", {"anything": 1})
+        problems = list(box.problems)
+    assert (outcome.content, wide.content, problems) == ("1 2", "a", [])

@@ -1,0 +1,111 @@
+"""What a command's end means to whoever called it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.cli.programs import box_of, schema, script, source
+from toolpost import ToolOutputError
+from toolpost.contracts.errors import ToolClientError, ToolServerError
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")
+
+
+@pytest.mark.parametrize(
+    ("output", "written", "content"),
+    [
+        ("auto", '{"a": [1]}\n', {"a": [1]}),
+        ("auto", " [1, 2]", [1, 2]),
+        ("auto", "12\n", "12"),
+        ("auto", "[no json\n", "[no json"),
+        ("auto", "", ""),
+        ("json", "12", 12),
+        ("lines", "a\r\n\nb c\n", ["a", "", "b c"]),
+        ("lines", "", []),
+        ("text", "two\nlines\n", "two\nlines"),
+        ("text", "[1]", "[1]"),
+    ],
+)
+async def test_output_is_read_as_it_was_declared(tmp_path: Path, output: str, written: str, content: Any) -> None:
+    (tmp_path / "out").write_bytes(written.encode())
+    async with box_of(source("cat", {"run": {"args": ["out"], "output": output}}, cwd=str(tmp_path))) as box:
+        outcome = await box.call("cmd.run", {})
+    assert outcome.content == content
+
+
+@pytest.mark.parametrize("output", ["bytes", "auto"])
+async def test_bytes_become_an_artifact(tmp_path: Path, output: str) -> None:
+    (tmp_path / "out").write_bytes(b"\xff\x00\xfe")
+    async with box_of(source("cat", {"run": {"args": ["out"], "output": output}}, cwd=str(tmp_path))) as box:
+        outcome = await box.call("cmd.run", {})
+        data = await box.store.artifacts.read(outcome.artifacts[0], tenant="local")
+    assert data == b"\xff\x00\xfe"
+
+
+@pytest.mark.parametrize(("written", "says"), [("{", "did not write JSON"), ("", "wrote nothing")])
+async def test_what_is_not_the_json_it_should_be_is_a_failure(tmp_path: Path, written: str, says: str) -> None:
+    (tmp_path / "out").write_text(written)
+    async with box_of(source("cat", {"run": {"args": ["out"], "output": "json"}}, cwd=str(tmp_path))) as box:
+        outcome = await box.call("cmd.run", {})
+    assert isinstance(outcome.error, ToolOutputError)
+    assert says in str(outcome.error)
+
+
+async def test_an_output_schema_is_held_against_the_output(tmp_path: Path) -> None:
+    tool = {"output": "json", "output_schema": schema("n", n="integer")}
+    async with box_of(source(script(tmp_path, """echo '{"n": "one"}'"""), {"run": tool})) as box:
+        outcome = await box.call("cmd.run", {})
+    assert outcome.error.error_code == "output_invalid"
+
+
+# ---------------------------------------------------------------- what fails
+
+
+async def test_an_exit_code_that_is_no_success_is_a_failure_with_its_stderr(tmp_path: Path) -> None:
+    async with box_of(source(script(tmp_path, "echo out; echo no such thing >&2; exit 3"), {"run": {}})) as box:
+        outcome = await box.call("cmd.run", {})
+    assert isinstance(outcome.error, ToolClientError)
+    assert outcome.error.error_code == "command_failed"
+    assert str(outcome.error).endswith("script.sh' failed with exit code 3: no such thing")
+    assert not outcome.error.is_retryable
+
+
+async def test_a_failure_says_what_stdout_said_where_stderr_is_silent(tmp_path: Path) -> None:
+    tools = {"talks": {"args": ["talks"]}, "silent": {"args": ["silent"]}}
+    async with box_of(source(script(tmp_path, '[ "$1" = silent ] || echo out; exit 1'), tools)) as box:
+        talks, silent = await box.call("cmd.talks", {}), await box.call("cmd.silent", {})
+    assert str(talks.error).endswith("exit code 1: out")
+    assert str(silent.error).endswith("exit code 1, and said nothing")
+
+
+async def test_other_codes_can_be_a_success(tmp_path: Path) -> None:
+    tool = {"args": ["-c", "x", "empty"], "success_codes": [0, 1], "output": "json"}
+    (tmp_path / "empty").touch()
+    async with box_of(source("grep", {"count": tool}, cwd=str(tmp_path))) as box:
+        outcome = await box.call("cmd.count", {})
+    assert (outcome.content, outcome.meta["exit_code"]) == (0, 1)
+
+
+async def test_a_command_that_a_signal_ended_names_it(tmp_path: Path) -> None:
+    async with box_of(source(script(tmp_path, "kill -TERM $$"), {"run": {}})) as box:
+        outcome = await box.call("cmd.run", {})
+    assert isinstance(outcome.error, ToolServerError)
+    assert "was ended by SIGTERM" in str(outcome.error)
+
+
+async def test_no_secret_is_told_by_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_TOKEN", "t0ken-passed-on")
+    passed, given = {"pass_env": ["OUR_TOKEN"]}, {"API_KEY": "k3y-given"}
+    async with box_of(source(script(tmp_path, "env >&2; exit 1"), {"run": {}}, cli=passed, env=given)) as box:
+        outcome = await box.call("cmd.run", {})
+    assert "OUR_TOKEN=[redacted]" in str(outcome.error)
+    assert "API_KEY=[redacted]" in str(outcome.error)
+
+
+async def test_of_a_long_complaint_the_end_is_told(tmp_path: Path) -> None:
+    async with box_of(source(script(tmp_path, "seq 100000 >&2; echo the end >&2; exit 1"), {"run": {}})) as box:
+        outcome = await box.call("cmd.run", {})
+    assert str(outcome.error).endswith("100000\nthe end")
+    assert len(str(outcome.error)) < 2500

@@ -1,0 +1,62 @@
+"""Real WebSocket servers on loopback, and boxes that reach them."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from toolpost import ExternalToolConfig, Settings, Toolbox
+
+Handler = Callable[[ServerConnection], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler, **options: Any) -> AsyncIterator[str]:
+    """A server; gives its address."""
+
+    async def handled(connection: ServerConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            await handler(connection)
+
+    async with serve(handled, "127.0.0.1", 0, close_timeout=0.1, **options) as server:
+        scheme = "wss" if options.get("ssl") else "ws"
+        yield f"{scheme}://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+
+
+async def echo(connection: ServerConnection) -> None:
+    """Says every message again, as it came."""
+    async for message in connection:
+        await connection.send(message)
+
+
+async def said(connection: ServerConnection) -> None:
+    """Says what it was told, as a value under `got`, with the id beside it."""
+    async for message in connection:
+        got = json.loads(message)
+        await connection.send(json.dumps({"id": got.pop("id", None), "got": got}))
+
+
+def tool(**fields: Any) -> dict[str, Any]:
+    return {"side_effects": "read", **fields}
+
+
+def source(url: str, tools: dict[str, Any], **options: Any) -> ExternalToolConfig:
+    """A source named `api`; what is no option of WebSockets is one of the source."""
+    own = ("mode", "id_field", "id_type", "reply_id_field", "subprotocols", "format", "max_message_bytes")
+    websocket = {"tools": tools, **{key: options.pop(key) for key in own if key in options}}
+    return ExternalToolConfig(
+        name="api",
+        transport="websocket",
+        connection=url,
+        websocket=websocket,
+        retry_policy={"max_attempts": options.pop("tries", 1)},
+        **options,
+    )
+
+
+def toolbox(one: ExternalToolConfig, **more: Any) -> Any:
+    return Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[one], **more))

@@ -1,0 +1,277 @@
+"""Many calls on one connection: whose answer is whose, and what a broken connection does to them."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection
+
+from tests.sources.websocket.servers import said, serving, source, tool, toolbox
+from toolpost import Completed, Failed
+from toolpost.contracts.calls import Credential
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
+from toolpost.sources.websocket.source import WebSocketSource
+
+
+def shared(url: str, tools: dict[str, Any] | None = None, **options: Any) -> Any:
+    return source(url, tools or {"ask": tool()}, **{"mode": "multiplexed", "max_concurrency": 100, **options})
+
+
+class Held:
+    """A server that answers when it is told to; `asked` gives its connection with each message."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[tuple[ServerConnection, dict[str, Any]]] = asyncio.Queue()
+        self.connections: list[ServerConnection] = []
+
+    async def __call__(self, connection: ServerConnection) -> None:
+        self.connections.append(connection)
+        async for message in connection:
+            await self.asked.put((connection, json.loads(message)))
+
+    async def next(self) -> tuple[ServerConnection, dict[str, Any]]:
+        async with asyncio.timeout(5):
+            return await self.asked.get()
+
+
+async def test_calls_share_one_connection_and_get_their_own_answers_in_any_order() -> None:
+    held = Held()
+    async with serving(held) as url, toolbox(shared(url)) as box:
+        calls = [asyncio.create_task(box.call("api.ask", {"n": number})) for number in range(50)]
+        asked = [await held.next() for _ in calls]
+        for connection, message in reversed(asked):
+            await connection.send(json.dumps({"id": message["id"], "double": 2 * message["n"]}))
+        outcomes = await asyncio.gather(*calls)
+    assert [outcome.content for outcome in outcomes] == [{"double": 2 * number} for number in range(50)]
+    assert len(held.connections) == 1
+    assert len({message["id"] for _, message in asked}) == 50
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "answer"),
+    [
+        ({}, {"q": 5, "id": 1}, {"id": 1, "a": 1}),
+        ({}, {"q": 5, "id": 1}, {"id": "1", "a": 1}),
+        ({"id_type": "text"}, {"q": 5, "id": "1"}, {"id": "1", "a": 1}),
+        ({"id_field": "meta.call.id"}, {"q": 5, "meta": {"v": 2, "call": {"id": 1}}}, {"meta": {"call": {"id": 1}}}),
+        ({"id_field": "ref", "reply_id_field": "to.ref"}, {"q": 5, "ref": 1}, {"to": {"ref": 1}, "a": 1}),
+    ],
+    ids=["number", "number as text", "text", "deep", "elsewhere"],
+)
+async def test_the_id_is_where_the_server_wants_it(
+    options: dict[str, Any], message: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    held = Held()
+    template = {"q": "{n}", "meta": {"v": 2}} if "meta" in message else {"q": "{n}"}
+    async with serving(held) as url, toolbox(shared(url, {"ask": tool(message=template)}, **options)) as box:
+        call = asyncio.create_task(box.call("api.ask", {"n": 5}))
+        connection, asked = await held.next()
+        await connection.send(json.dumps(answer))
+        outcome = await call
+    assert asked == message
+    assert isinstance(outcome, Completed)
+    assert "id" not in json.dumps(outcome.content)
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments"), [(None, {"id": 7, "deep": {"a": 1}}), ("{deep}", {"deep": {"a": 1}})], ids=["all", "one"]
+)
+async def test_an_id_inside_arguments_leaves_those_of_the_caller_alone(
+    template: Any, arguments: dict[str, Any]
+) -> None:
+    async with serving(said) as url:
+        own = WebSocketSource(shared(url, {"ask": tool(message=template)}))
+        (ask,) = await own.discover()
+        before = json.dumps(arguments)
+        result = await ask.execute(arguments, ToolContext())
+        await own.close()
+    assert json.dumps(arguments) == before
+    assert result.result["got"].get("deep", {"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "stray",
+    ["hello", "[1, 2]", '{"id": true}', '{"id": 99}', '{"id": null}', '{"id": [1]}', '{"id": 1.0}', '{"id": -1}'],
+)
+async def test_what_is_for_no_call_is_dropped(stray: str, caplog: pytest.LogCaptureFixture) -> None:
+    held = Held()
+    with caplog.at_level(logging.INFO, "toolpost.sources.websocket"):
+        async with serving(held) as url, toolbox(shared(url)) as box:
+            call = asyncio.create_task(box.call("api.ask", {}))
+            connection, message = await held.next()
+            await connection.send(stray)
+            await connection.send(json.dumps({"id": message["id"], "mine": True}))
+            assert (await call).content == {"mine": True}
+    assert "dropped" in caplog.text
+
+
+async def test_an_answer_that_comes_twice_does_not_reach_the_next_call() -> None:
+    held = Held()
+    async with serving(held) as url, toolbox(shared(url)) as box:
+        first = asyncio.create_task(box.call("api.ask", {}))
+        connection, one = await held.next()
+        for _ in range(2):
+            await connection.send(json.dumps({"id": one["id"], "n": 1}))
+        assert (await first).content == {"n": 1}
+        second = asyncio.create_task(box.call("api.ask", {}))
+        _, two = await held.next()
+        await connection.send(json.dumps({"id": one["id"], "n": 1}))
+        await connection.send(json.dumps({"id": two["id"], "n": 2}))
+        assert (await second).content == {"n": 2}
+
+
+async def test_an_answer_that_comes_too_late_is_dropped_and_the_connection_goes_on() -> None:
+    held = Held()
+    async with serving(held) as url, toolbox(shared(url)) as box:
+        late = await box.call("api.ask", {"n": 1}, timeout_s=0.1)
+        connection, one = await held.next()
+        following = asyncio.create_task(box.call("api.ask", {"n": 2}))
+        _, two = await held.next()
+        await connection.send("rubbish")
+        for message in (one, two):
+            await connection.send(json.dumps({"id": message["id"], "n": message["n"]}))
+        assert (await following).content == {"n": 2}
+    assert isinstance(late, Failed)
+    assert late.error.error_code == "timeout"
+    assert len(held.connections) == 1
+
+
+async def test_a_timeout_tells_what_else_the_server_sent() -> None:
+    async def babble(connection: ServerConnection) -> None:
+        async for _ in connection:
+            await connection.send("<html>what?</html>")
+
+    async with serving(babble) as url:
+        own = WebSocketSource(shared(url, {"ask": tool(timeout_s=0.3)}))
+        (ask,) = await own.discover()
+        with pytest.raises(ToolTimeoutError, match=r"'api' did not answer in time; .* '<html>what.*not JSON"):
+            await ask.execute({}, ToolContext())
+        await own.close()
+
+
+async def test_a_broken_connection_fails_the_calls_under_way_and_the_next_call_connects_anew() -> None:
+    held = Held()
+    tools = {"pay": tool(side_effects="external")}
+    async with serving(held) as url, toolbox(shared(url, tools, tries=3)) as box:
+        calls = [asyncio.create_task(box.call("api.pay", {"n": number})) for number in range(3)]
+        asked = [await held.next() for _ in calls]
+        asked[0][0].transport.abort()
+        outcomes = await asyncio.gather(*calls)
+        following = asyncio.create_task(box.call("api.pay", {"n": 9}))
+        fresh, message = await held.next()
+        await fresh.send(json.dumps({"id": message["id"], "paid": True}))
+        assert (await following).content == {"paid": True}
+    assert [message["n"], len(held.connections)] == [9, 2]
+    assert len({id(outcome.error) for outcome in outcomes}) == 3
+    for outcome in outcomes:
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.error, ToolConnectionError)
+        assert outcome.error.sent
+
+
+async def test_a_connection_that_was_closed_between_calls_costs_no_call() -> None:
+    held = Held()
+    tools = {"pay": tool(side_effects="external")}
+    async with serving(held) as url, toolbox(shared(url, tools, tries=3)) as box:
+        for number in range(3):
+            call = asyncio.create_task(box.call("api.pay", {"n": number}))
+            connection, message = await held.next()
+            await connection.send(json.dumps({"id": message["id"]}))
+            assert isinstance(await call, Completed)
+            await connection.close(1001, "restart")
+    assert len(held.connections) == 3
+
+
+async def test_a_message_above_the_limit_fails_the_calls_under_way() -> None:
+    held = Held()
+    async with serving(held) as url, toolbox(shared(url, max_message_bytes=1024)) as box:
+        call = asyncio.create_task(box.call("api.ask", {}))
+        connection, message = await held.next()
+        await connection.send(json.dumps({"id": message["id"], "x": "x" * 5_000_000}))
+        outcome = await call
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "response_too_large"
+
+
+async def test_an_error_in_an_answer_fails_only_its_own_call() -> None:
+    async def odd(connection: ServerConnection) -> None:
+        async for text in connection:
+            message = json.loads(text)
+            wrong = {"error": {"code": 1, "message": "odd"}} if message["n"] % 2 else {"result": message["n"]}
+            await connection.send(json.dumps({"jsonrpc": "2.0", "id": message["id"], **wrong}))
+
+    async with serving(odd) as url, toolbox(shared(url)) as box:
+        outcomes = await asyncio.gather(*(box.call("api.ask", {"n": number}) for number in range(6)))
+    assert [getattr(outcome, "content", "failed") for outcome in outcomes] == [0, "failed", 2, "failed", 4, "failed"]
+
+
+async def test_each_credential_has_a_connection_of_its_own() -> None:
+    seen: list[str] = []
+
+    async def note(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        seen.append(connection.request.headers["Authorization"])
+        await said(connection)
+
+    async with serving(note) as url:
+        own = WebSocketSource(shared(url))
+        (ask,) = await own.discover()
+        people = [Credential(name, {"Authorization": name}) for name in ("ada", "bob", "ada")]
+        people += [Credential(headers={"Authorization": "eve"}), Credential(headers={"Authorization": "mal"})]
+        for credential in people:
+            await own.run(ask.plan, {}, credential, timeout_s=5, context=ToolContext)
+        await own.close()
+    assert seen == ["ada", "bob", "eve", "mal"]
+
+
+async def test_calls_that_arrive_while_it_connects_share_the_connection_or_its_failure() -> None:
+    held = Held()
+    async with serving(held) as url:
+        pass
+    async with toolbox(shared(url)) as box:
+        outcomes = await asyncio.gather(*(box.call("api.ask", {}) for _ in range(5)))
+    for outcome in outcomes:
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.error, ToolConnectionError)
+        assert not outcome.error.sent
+    assert len({id(outcome.error) for outcome in outcomes}) == 5
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "given up"])
+async def test_many_credentials_do_not_hold_connections_without_end(answered: bool) -> None:
+    held = Held()
+    async with serving(held) as url:
+        own = WebSocketSource(shared(url))
+        (ask,) = await own.discover()
+        for number in range(70):
+            person = Credential(f"user-{number}")
+            call = asyncio.create_task(own.run(ask.plan, {}, person, timeout_s=60, context=ToolContext))
+            connection, message = await held.next()
+            if answered:
+                await connection.send(json.dumps({"id": message["id"]}))
+            else:
+                call.cancel()
+            await asyncio.wait([call])
+        gone = [connection for connection in held.connections if connection.close_code is not None]
+        await own.close()
+    assert 70 - len(gone) <= 65
+
+
+async def test_closing_a_source_fails_what_waits_and_says_goodbye() -> None:
+    held = Held()
+    async with serving(held) as url:
+        own = WebSocketSource(shared(url))
+        (ask,) = await own.discover()
+        call = asyncio.create_task(ask.execute({}, ToolContext()))
+        connection, _ = await held.next()
+        await own.close()
+        with pytest.raises(ToolConnectionError, match="was closed"):
+            await call
+        with pytest.raises(ToolConnectionError, match="is closed") as unsent:
+            await ask.execute({}, ToolContext())
+        await connection.wait_closed()
+    assert connection.close_code == 1000
+    assert not unsent.value.sent

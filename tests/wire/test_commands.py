@@ -1,0 +1,638 @@
+"""Commands that are run to their end: what they get, what they give, and that nothing of them stays."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
+from toolpost.wire.commands import CommandResult, Commands, run_command
+from toolpost.wire.containment import containment
+from toolpost.wire.environment import child_environment
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stewards and their walk through /proc are Linux's")
+
+CHILDREN = Path(__file__).parent / "children"
+GONE_WITHIN_S = 5.0
+
+
+def words(program: str, *arguments: str) -> tuple[str, ...]:
+    return sys.executable, str(CHILDREN / f"{program}.py"), *arguments
+
+
+async def run(argv: Sequence[str], *, extra: dict[str, str] | None = None, **options: Any) -> CommandResult:
+    given: dict[str, Any] = {"timeout_s": 20, "max_output_bytes": 2**24, "env": child_environment(extra or {})}
+    return await run_command(argv, **{**given, **options})
+
+
+@pytest.fixture
+async def commands() -> AsyncIterator[Commands]:
+    async with Commands() as commands:
+        yield commands
+
+
+@pytest.fixture(params=["steward", "keepers"])
+async def either(request: pytest.FixtureRequest, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """Commands as they run here, and as they run where there is no steward."""
+    monkeypatch.setattr("toolpost.wire.commands.STEWARDED", request.param == "steward")
+    return commands
+
+
+def running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    except psutil.NoSuchProcess:
+        return False
+
+
+def survivors(pids: Sequence[int], within_s: float = GONE_WITHIN_S) -> list[int]:
+    """Who of them is still there after a while; they are killed, so that a failing test leaves nobody either."""
+    deadline = time.monotonic() + within_s
+    while (left := [pid for pid in pids if running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
+
+
+def marked(mark: str) -> list[int]:
+    return [one.pid for one in psutil.process_iter(["cmdline"]) if mark in (one.info["cmdline"] or [])]
+
+
+class Family:
+    """A command that does not end by itself, with a grandchild, and the pids of both."""
+
+    def __init__(self, commands: Commands, kind: str, **options: Any) -> None:
+        self._heard: asyncio.Queue[str] = asyncio.Queue()
+        options["on_line"] = lambda line, _: self._heard.put_nowait(line)
+        self.task = asyncio.create_task(run(words("family", kind), commands=commands, **options))
+
+    async def pids(self) -> list[int]:
+        async with asyncio.timeout(20):
+            return [int((await self._heard.get()).split()[1]) for _ in range(2)]
+
+
+# ---------------------------------------------------------------- what it gets and gives
+
+
+async def test_a_command_is_run_and_says_how_it_ended(either: Commands) -> None:
+    result = await run(("sh", "-c", "cat; echo problem >&2; exit 3"), stdin=b"in", commands=either)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (3, b"in", "problem\n")
+    assert 0 < result.seconds < 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGINT])
+async def test_a_command_that_a_signal_killed_has_that_signals_negative_number(either: Commands, number: int) -> None:
+    result = await run(("sh", "-c", f"ulimit -c 0; kill -{number:d} $$"), commands=either)
+
+    assert result.exit_code == -number
+
+
+async def test_words_reach_the_program_untouched(either: Commands, tmp_path: Path) -> None:
+    given = ("two words", "it's", 'a "quote"', "$HOME `id` *; rm", "", "--", "line\nbreak", "ünï", "\udcff")
+
+    result = await run(words("report", *given), cwd=str(tmp_path), extra={"GIVEN": "for you"}, commands=either)
+
+    facts = json.loads(result.stdout)
+    assert tuple(facts["arguments"]) == given
+    assert facts["folder"] == str(tmp_path.resolve())
+    assert facts["environment"]["GIVEN"] == "for you"
+
+
+def _ignored_here() -> int:
+    return int(Path("/proc/self/status").read_text().partition("SigIgn:")[2].split()[0], 16)
+
+
+async def test_a_command_gets_nothing_but_its_pipes_and_plain_signals(commands: Commands) -> None:
+    facts = json.loads((await run(words("report"), commands=commands)).stdout)
+
+    python_ignores = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
+    libc_ignores = 0b11 << 31  # 32 and 33 are the C library's own
+    assert facts["descriptors"] == [0, 1, 2]
+    assert facts["ignored"] & ~(python_ignores | libc_ignores | _ignored_here()) == 0
+    assert facts["session"]
+
+
+async def test_no_secret_of_the_host_or_of_a_command_reaches_others(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOST_SECRET", "s3cret-of-the-host")
+    first = await run(words("report"), extra={"TOKEN": "s3cret-of-the-first"}, commands=commands)
+    second = await run(words("report"), commands=commands)
+    steward = psutil.Process(commands.steward_pid)
+    above = [Path(f"/proc/{one.pid}/environ").read_text() for one in (steward, *steward.children())]
+
+    assert "s3cret-of-the-first" in json.loads(first.stdout)["environ"]
+    assert "s3cret" not in json.loads(second.stdout)["environ"] + "".join(above)
+
+
+@pytest.mark.parametrize("size", [1, 2**16, 2**22])
+async def test_stdin_may_be_long_and_need_not_be_read(either: Commands, size: int) -> None:
+    read = await run(("wc", "-c"), stdin=b"x" * size, commands=either)
+    unread = await run(("true",), stdin=b"x" * size, commands=either)
+
+    assert (int(read.stdout), unread.exit_code) == (size, 0)
+
+
+async def test_without_stdin_a_command_reads_its_end_at_once(either: Commands) -> None:
+    assert (await run(("cat",), commands=either)).stdout == b""
+
+
+async def test_an_order_may_be_longer_than_a_sockets_buffer(commands: Commands) -> None:
+    long = ["x" * 100_000] * 10
+
+    result = await run(("printf", "%s", *long), commands=commands)
+
+    assert result.stdout == b"x" * 1_000_000
+
+
+async def test_lines_of_both_streams_are_told_while_the_command_runs(commands: Commands, tmp_path: Path) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def tell(line: str, stream: str) -> None:
+        heard.append((line, stream))
+        (tmp_path / "go").touch()
+
+    script = 'printf "one\\r\\ntw"; while [ ! -e go ]; do sleep 0.01; done; printf "o\\nrest"; echo \xfc >&2'
+    result = await run(("sh", "-c", script.encode().decode()), cwd=str(tmp_path), on_line=tell, commands=commands)
+
+    assert [line for line, stream in heard if stream == "stdout"] == ["one", "two", "rest"]
+    assert [line for line, stream in heard if stream == "stderr"] == ["ü"]
+    assert result.stdout == b"one\r\ntwo\nrest"
+
+
+async def test_a_line_without_an_end_is_told_in_pieces(commands: Commands) -> None:
+    heard: list[str] = []
+
+    argv = ("head", "-c", "1000000", "/dev/zero")
+    await run(argv, on_line=lambda line, _: heard.append(line), commands=commands)
+
+    assert "".join(heard) == "\0" * 1_000_000
+    assert max(map(len, heard)) < 200_000
+
+
+async def test_of_a_flood_of_lines_the_last_are_told(commands: Commands) -> None:
+    heard: list[str] = []
+
+    await run(("seq", "500000"), on_line=lambda line, _: heard.append(line), commands=commands)
+
+    assert heard[-1] == "500000"
+    assert len(heard) < 50_000
+    assert all(line.isdecimal() for line in heard)
+
+
+# ---------------------------------------------------------------- what cannot be run
+
+
+def script(folder: Path, name: str, text: str, mode: int) -> None:
+    (folder / name).write_text(text)
+    (folder / name).chmod(mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no-such-command", r"'no-such-command' was not found; install it, or check that PATH holds its folder\."),
+        ("./missing", r"'\./missing' was not found; install it, or check its path\."),
+        ("plain", r"'plain' cannot be started: '.*/plain' is no executable file; see its mode\."),
+        ("orphaned", r"'orphaned' could not be started: the interpreter that its first line names is missing"),
+        ("shapeless", r"'shapeless' could not be started: it is not a program for this machine"),
+        ("nul\0", r"was not found"),
+        ("", r"No command is given"),
+    ],
+)
+async def test_a_command_that_cannot_run_is_named_with_what_to_do(
+    either: Commands, name: str, says: str, tmp_path: Path
+) -> None:
+    script(tmp_path, "plain", "#!/bin/sh\n", 0o644)
+    script(tmp_path, "orphaned", "#!/no/such/interpreter\n", 0o755)
+    script(tmp_path, "shapeless", "exit 0\n", 0o755)
+
+    with pytest.raises(ToolConnectionError, match=says) as raised:
+        await run((name, "x"), env={"PATH": str(tmp_path), "TOKEN": "s3cret"}, cwd=str(tmp_path), commands=either)
+
+    assert (raised.value.sent, raised.value.is_retryable) == (False, False)
+    assert "s3cret" not in str(raised.value)
+
+
+async def test_a_program_that_goes_away_between_two_runs_is_looked_for_again(
+    commands: Commands, tmp_path: Path
+) -> None:
+    script(tmp_path, "tool", "#!/bin/sh\necho old\n", 0o755)
+    env = {"PATH": f"{tmp_path}:{tmp_path}/other:{os.environ['PATH']}"}
+    assert (await run(("tool",), env=env, commands=commands)).stdout == b"old\n"
+
+    (tmp_path / "tool").unlink()
+    with pytest.raises(ToolConnectionError, match="'tool' was not found") as raised:
+        await run(("tool",), env=env, commands=commands)
+    assert raised.value.sent is False
+
+    (tmp_path / "other").mkdir()
+    script(tmp_path / "other", "tool", "#!/bin/sh\necho new\n", 0o755)
+    assert (await run(("tool",), env=env, commands=commands)).stdout == b"new\n"
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["at first", "once it was there"])
+async def test_a_folder_that_is_not_there_is_named(commands: Commands, tmp_path: Path, known: bool) -> None:
+    folder = tmp_path / "work"
+    if known:
+        folder.mkdir()
+        await run(("true",), cwd=str(folder), commands=commands)
+        folder.rmdir()
+
+    with pytest.raises(ToolConnectionError, match=r"'true' cannot run in '.*/work': .*; correct `cwd`") as raised:
+        await run(("true",), cwd=str(folder), commands=commands)
+
+    assert raised.value.sent is False
+
+
+async def test_without_a_folder_a_command_runs_in_ours_wherever_that_is(
+    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        script(tmp_path / name, "tool", f"#!/bin/sh\necho {name} $PWD\n", 0o755)
+        monkeypatch.chdir(tmp_path / name)
+        said = (await run(("./tool",), commands=commands)).stdout.decode().split()
+        assert said == [name, str((tmp_path / name).resolve())]
+
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ToolConnectionError, match="a folder that is gone"):
+        await run(("true",), commands=commands)
+
+
+async def test_a_command_that_no_descriptor_is_left_for_is_refused(commands: Commands) -> None:
+    await run(("true",), commands=commands)
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, usual[1]))
+    try:
+        with pytest.raises(ToolConnectionError, match="no pipe to be had for it") as raised:
+            await asyncio.gather(*(run(("true",), commands=commands) for _ in range(50)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+    assert raised.value.sent is False
+    assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
+
+
+@pytest.mark.parametrize(("argument", "extra"), [("nul\0", {}), ("", {"A=B": "c"}), ("", {"A": "\0"}), ("\ud800", {})])
+async def test_what_no_process_can_be_given_is_refused(either: Commands, argument: str, extra: dict[str, str]) -> None:
+    with pytest.raises(ToolConnectionError, match=r"'cat' cannot be .* no process can be given"):
+        await run(("cat", argument), extra=extra, commands=either)
+
+
+async def test_more_words_than_the_system_takes_are_refused(commands: Commands) -> None:
+    with pytest.raises(ToolConnectionError, match=r"arguments and environment together are too long") as raised:
+        await run(("true", *["x" * 100_000] * 100), commands=commands)
+
+    assert raised.value.sent is False
+    assert (await run(("true",), commands=commands)).exit_code == 0
+
+
+# ---------------------------------------------------------------- what is too much
+
+
+async def test_a_flood_is_ended_with_an_error(either: Commands) -> None:
+    began, mark = time.monotonic(), uuid.uuid4().hex
+
+    with pytest.raises(ToolClientError, match=r"'yes' wrote more than 100000 bytes to stdout, and was ended") as raised:
+        await run(("yes", mark), max_output_bytes=100_000, commands=either)
+
+    assert raised.value.error_code == "output_too_large"
+    assert time.monotonic() - began < GONE_WITHIN_S
+    assert survivors(marked(mark)) == []
+
+
+async def test_output_as_long_as_the_limit_is_taken(either: Commands) -> None:
+    result = await run(("head", "-c", "100000", "/dev/zero"), max_output_bytes=100_000, commands=either)
+
+    assert result.stdout == bytes(100_000)
+
+
+async def test_a_flood_of_stderr_neither_blocks_nor_grows(commands: Commands) -> None:
+    before = psutil.Process().memory_info().rss
+
+    result = await run(words("flood", "50"), commands=commands)
+
+    assert result.stdout == b"done\n"
+    assert result.stderr.endswith("xxx\ufffd last word")
+    assert len(result.stderr) <= 64 * 1024
+    assert psutil.Process().memory_info().rss - before < 20 * 2**20
+
+
+@pytest.mark.parametrize("kind", ["group", "session", "daemon"])
+async def test_nothing_of_a_command_outlives_its_time(either: Commands, kind: str) -> None:
+    family = Family(either, kind, timeout_s=1.5)
+    pids = await family.pids()
+
+    with pytest.raises(ToolTimeoutError, match=r"did not end within 1\.5 s, and was ended with all that it started"):
+        await family.task
+
+    assert survivors(pids, within_s=0) == []
+
+
+async def test_a_command_that_heeds_a_request_to_end_may_tidy_up(commands: Commands, tmp_path: Path) -> None:
+    program = "trap 'echo tidy > done; exit 0' TERM; while :; do sleep 0.01; done"
+
+    with pytest.raises(ToolTimeoutError):
+        await run(("sh", "-c", program), cwd=str(tmp_path), timeout_s=0.3, commands=commands)
+
+    assert (tmp_path / "done").read_text() == "tidy\n"
+
+
+async def test_nothing_of_a_command_outlives_its_caller(either: Commands) -> None:
+    family = Family(either, "daemon")
+    pids = await family.pids()
+
+    family.task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await family.task
+    assert survivors(pids, within_s=0) == []
+
+
+async def test_a_caller_that_is_cancelled_twice_waits_no_more_and_leaves_nobody(commands: Commands) -> None:
+    family = Family(commands, "session")
+    pids = await family.pids()
+
+    family.task.cancel()
+    await asyncio.sleep(0)
+    family.task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await family.task
+    assert survivors(pids) == []
+
+
+async def test_what_a_command_leaves_behind_ends_with_it(commands: Commands) -> None:
+    family = Family(commands, "left", stdin=b"exit\n")
+    pids = await family.pids()
+
+    assert (await family.task).exit_code == 3
+    assert survivors(pids, within_s=0) == []
+
+
+@pytest.mark.parametrize("kind", ["group", "session"])
+async def test_a_command_that_forks_and_leaves_for_ever_is_caught(commands: Commands, kind: str) -> None:
+    mark = uuid.uuid4().hex
+
+    result = await run(words("hydra", kind, mark), commands=commands)  # Its first head is gone at once.
+
+    assert (result.exit_code, result.stdout) == (0, b"up\n")
+    assert survivors(marked(mark), within_s=0) == []
+
+
+async def test_a_command_that_forks_many_times_ends_with_all_of_them(commands: Commands) -> None:
+    mark = uuid.uuid4().hex
+
+    with pytest.raises(ToolTimeoutError):
+        await run(words("hydra", "many", mark), timeout_s=1, commands=commands)
+
+    assert survivors(marked(mark), within_s=0) == []
+
+
+async def test_two_commands_end_each_with_their_own(commands: Commands) -> None:
+    short, long = Family(commands, "daemon", timeout_s=1.5), Family(commands, "daemon")
+    shorts, longs = await short.pids(), await long.pids()
+
+    with pytest.raises(ToolTimeoutError):
+        await short.task
+
+    assert survivors(shorts, within_s=0) == []
+    assert [running(pid) for pid in longs] == [True, True]
+    long.task.cancel()
+    await asyncio.wait({long.task})
+    assert survivors(longs, within_s=0) == []
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+async def test_workers_are_used_again(commands: Commands) -> None:
+    for _ in range(3):
+        await asyncio.gather(*(run(("true",), commands=commands) for _ in range(5)))
+
+    assert len(psutil.Process(commands.steward_pid).children()) == 5
+
+
+async def test_a_crowd_does_not_leave_as_many_workers(commands: Commands) -> None:
+    done = await asyncio.gather(*(run(("echo", str(number)), commands=commands) for number in range(40)))
+
+    assert [int(result.stdout) for result in done] == list(range(40))
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while len(psutil.Process(commands.steward_pid).children()) > 16 and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    assert len(psutil.Process(commands.steward_pid).children()) == 16
+
+
+async def test_nothing_is_started_before_a_command_is() -> None:
+    async with Commands() as commands:
+        assert commands.steward_pid is None
+
+
+async def test_cycles_leave_nothing_behind() -> None:
+    async def cycle() -> None:
+        async with Commands() as commands:
+            for number in range(10):
+                await run(("cat",), stdin=b"x" * number, commands=commands)
+            with pytest.raises(ToolConnectionError):
+                await run(("no-such-command",), commands=commands)
+            with pytest.raises(ToolTimeoutError):
+                await run(("sleep", "60"), timeout_s=0.01, commands=commands)
+
+    def held() -> list[object]:
+        children = [one.pid for one in psutil.Process().children(recursive=True)]
+        groups = list(Path("/sys/fs/cgroup").glob(f"**/toolpost-{os.getpid()}-*"))
+        return [psutil.Process().num_fds(), threading.active_count(), len(asyncio.all_tasks()), children, groups]
+
+    await cycle()
+    before = held()
+    for _ in range(10):
+        await cycle()
+
+    assert held() == before
+
+
+async def test_a_single_command_needs_no_holder() -> None:
+    before = psutil.Process().children()
+
+    assert (await run(("echo", "hi"))).stdout == b"hi\n"
+
+    assert psutil.Process().children() == before
+
+
+# ---------------------------------------------------------------- who is killed
+
+
+async def test_closing_ends_what_runs_and_says_so(commands: Commands) -> None:
+    family = Family(commands, "daemon")
+    pids = await family.pids()
+
+    await commands.close()
+
+    assert survivors(pids, within_s=0) == []
+    with pytest.raises(ToolConnectionError, match="was closed") as raised:
+        await family.task
+    assert raised.value.sent is True
+
+
+async def relatives(commands: Commands) -> tuple[Family, list[int], int, int]:
+    """A family with its pids, and those of the worker and the steward above it."""
+    family = Family(commands, "daemon", timeout_s=3)
+    pids = await family.pids()
+    steward = psutil.Process(commands.steward_pid)
+    [worker] = steward.children()
+    return family, pids, worker.pid, steward.pid
+
+
+async def test_nobody_survives_the_death_of_a_worker(commands: Commands) -> None:
+    family, pids, worker, _ = await relatives(commands)
+
+    os.kill(worker, signal.SIGKILL)
+
+    with pytest.raises(ToolConnectionError, match="Nobody knows how"):
+        await family.task
+    assert survivors(pids) == []
+    assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
+
+
+async def test_a_worker_that_dies_while_it_is_idle_is_passed_over(commands: Commands) -> None:
+    await run(("true",), commands=commands)
+    [worker] = psutil.Process(commands.steward_pid).children()
+
+    worker.kill()
+
+    assert survivors([worker.pid]) == []
+    assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
+
+
+async def test_nobody_survives_the_death_of_a_steward(commands: Commands) -> None:
+    family, pids, worker, steward = await relatives(commands)
+
+    os.kill(steward, signal.SIGKILL)
+
+    await asyncio.wait({family.task})
+    assert survivors([*pids, worker]) == []
+    assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
+    assert commands.steward_pid != steward
+
+
+@pytest.mark.parametrize("who", ["worker", "steward"])
+async def test_nobody_survives_the_end_of_time_below_a_worker_or_a_steward_that_was_stopped(
+    commands: Commands, who: str
+) -> None:
+    family, pids, worker, steward = await relatives(commands)
+
+    os.kill(worker if who == "worker" else steward, signal.SIGSTOP)
+
+    with pytest.raises(ToolTimeoutError):
+        await family.task
+    assert survivors(pids, within_s=0) == []
+    assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
+
+
+async def test_a_command_that_kills_its_worker_does_not_get_away(commands: Commands) -> None:
+    mark = uuid.uuid4().hex
+
+    with pytest.raises(ToolConnectionError, match="Nobody knows how command 'sh' ended") as raised:
+        await run(("sh", "-c", "kill -9 $PPID; exec sleep 60", mark), commands=commands)
+
+    assert raised.value.sent is True
+    assert survivors(marked(mark)) == []
+    assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
+
+
+@pytest.mark.skipif(not containment().cgroup_kill, reason="this needs a control group")
+async def test_with_a_control_group_nobody_survives_the_death_of_steward_and_worker(commands: Commands) -> None:
+    family = Family(commands, "daemon")
+    pids = await family.pids()
+    assert commands.steward_pid is not None
+
+    os.killpg(commands.steward_pid, signal.SIGKILL)
+
+    with pytest.raises(ToolConnectionError):
+        await family.task
+    assert await asyncio.to_thread(survivors, pids) == []  # The loop must go on: it is the host that kills the group.
+
+
+async def test_a_steward_that_was_stopped_ends_all_the_same(commands: Commands) -> None:
+    family = Family(commands, "session")
+    pids = await family.pids()
+    assert commands.steward_pid is not None
+    os.killpg(commands.steward_pid, signal.SIGSTOP)
+
+    async with asyncio.timeout(GONE_WITHIN_S + 3):
+        await commands.close()
+
+    assert survivors(pids, within_s=0) == []
+    await asyncio.wait({family.task})
+
+
+async def test_stewards_go_when_their_host_says_so_and_not_when_a_group_is_asked_to(commands: Commands) -> None:
+    await run(("true",), commands=commands)
+    steward = commands.steward_pid
+    assert steward is not None
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.killpg(steward, number)
+
+    assert (await run(("echo", "still"), commands=commands)).stdout == b"still\n"
+    assert commands.steward_pid == steward
+
+
+@contextmanager
+def host(how: str, *kinds: str) -> Generator[tuple[subprocess.Popen[str], dict[str, list[int]]]]:
+    """A host with a family of each kind, and all pids by role."""
+    argv = words("command_host", how, *kinds)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process, ExitStack() as after:
+        after.callback(process.kill)
+        assert process.stdout is not None
+        pids: dict[str, list[int]] = {}
+        while "ready" not in pids:
+            role, pid = process.stdout.readline().split()
+            pids.setdefault(role, []).append(int(pid))
+        yield process, pids
+
+
+@pytest.mark.parametrize("kinds", [("group",), ("session", "daemon")], ids=["one", "two commands"])
+def test_nobody_survives_a_killed_host(kinds: tuple[str, ...]) -> None:
+    with host("plain", *kinds) as (process, pids):
+        process.kill()
+        process.wait()
+
+        assert survivors(pids["server"] + pids["grandchild"] + pids["steward"]) == []
+    assert len(pids["grandchild"]) == len(kinds)
+    assert list(Path("/sys/fs/cgroup").glob(f"**/toolpost-{process.pid}-*")) == []
+
+
+def test_a_fork_of_the_host_does_not_keep_its_commands_alive() -> None:
+    with host("forked", "session") as (process, pids):
+        process.kill()
+        process.wait()
+
+        left = survivors(pids["server"] + pids["grandchild"] + pids["steward"])
+        os.kill(pids["fork"][0], signal.SIGKILL)
+    assert left == []
+
+
+def test_nobody_survives_a_host_that_ends_without_a_close() -> None:
+    with host("torn", "daemon") as (process, pids):
+        process.wait(timeout=GONE_WITHIN_S)
+
+        assert survivors(pids["server"] + pids["grandchild"] + pids["steward"]) == []
