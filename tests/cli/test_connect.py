@@ -1,5 +1,6 @@
 """`toolpost tools connect`: shown, agreed to, written, tried."""
 
+import asyncio
 import fcntl
 import json
 import os
@@ -15,7 +16,10 @@ import pytest
 import yaml
 
 from tests.cli.program import Done, Run, child_environment, command
-from tests.sources.openapi.test_source import described, little_shop
+from tests.sources.graphql.serving import library
+from tests.sources.openapi.test_source import described, folder, little_shop
+from tests.sources.webhook.boxes import by_path, said
+from tests.wire.site import Site
 from toolpost.toolbox.presets import PACKAGES
 
 SERVER = Path(__file__).with_name("small_server.py")
@@ -104,6 +108,42 @@ def test_the_address_of_an_api_is_recognised(toolpost: Run, home: Path) -> None:
     assert "a REST API" in done.err
     assert "shop.get_item" in done.out
     assert _sources(home)["shop"]["transport"] == "http"
+
+
+def test_a_graphql_api_is_recognised(toolpost: Run, home: Path) -> None:
+    with library() as books:
+        done = toolpost("tools", "connect", books, "--name", "books", "--yes")
+    assert done.code == 0
+    assert "a GraphQL API" in done.err
+    assert _sources(home)["books"]["transport"] == "graphql"
+
+
+def test_a_utcp_manual_is_recognised(toolpost: Run, home: Path) -> None:
+    (home / "served").mkdir()
+    call = {"call_template_type": "http", "url": "http://127.0.0.1:9/add", "http_method": "POST"}
+    manual = {
+        "utcp_version": "1.0.0",
+        "manual_version": "1.0.0",
+        "tools": [{"name": "add", "tool_call_template": call}],
+    }
+    (home / "served" / "utcp").write_text(json.dumps(manual))
+    with folder(home / "served") as files:
+        done = toolpost("tools", "connect", f"{files}/utcp", "--name", "sums", "--yes")
+    assert "a UTCP manual" in done.err
+    assert _sources(home)["sums"]["transport"] == "utcp"
+
+
+async def test_the_key_of_an_n8n_is_written_as_a_variable_for_its_api_alone(child: Run, home: Path) -> None:
+    page = b'<html><head><meta name="n8n:config:rest-endpoint" content="cmVzdA=="></head></html>'
+    flows = by_path(workflows=said(200, {"data": []}), page=said(200, page, **{"content-type": "text/html"}))
+    async with Site(flows) as site:
+        words = ("tools", "connect", site.url, "--name", "flows", "--header", "X-N8N-API-KEY: k3y", "--yes")
+        done = await asyncio.to_thread(child, *words)
+    assert "an n8n" in done.err
+    written = _sources(home)["flows"]
+    assert (written["transport"], written["webhook"]["kind"], written["auth_type"]) == ("webhook", "n8n", "api_key")
+    assert "headers" not in written
+    assert "k3y" not in (home / "toolpost.yaml").read_text()
 
 
 def test_the_document_of_an_api_may_be_a_file(toolpost: Run, home: Path) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from toolpost.auth.static import static_credential, with_environment
 from toolpost.cli.confirmation import confirm
@@ -13,8 +14,9 @@ from toolpost.cli.output import Output
 from toolpost.cli.proposal import beside, document, is_remote, lines, needed, variable_documents, write
 from toolpost.cli.target import Plan, Wanted, make_plan
 from toolpost.cli.tool_table import show_tools
-from toolpost.contracts.config import McpTransport, TransportType
+from toolpost.contracts.config import AuthType, ExternalToolConfig, McpTransport, TransportType
 from toolpost.contracts.errors import ToolConnectionError, ToolError
+from toolpost.contracts.options import WebhookOptions
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.box import Toolbox
@@ -71,11 +73,31 @@ async def _looked_at(plan: Plan, output: Output) -> Plan:
     filled = with_environment(source, {**os.environ, **plan.secrets()})
     found = await recognise(filled.connection, {**filled.headers, **static_credential(filled).headers})
     output.note(f"{source.name}: {_WORDS[found.kind]} ({Redactor(_values(plan)).text(found.because)}).")
-    if found.kind == "openapi":
-        return replace(plan, source=source.model_copy(update={"transport": TransportType.HTTP}))
-    if found.kind in ("utcp", "graphql"):
-        raise ToolError(f"sources of kind {found.kind} cannot be connected yet", code="transport_unknown")
-    return plan
+    if found.kind == "n8n":
+        return replace(
+            plan, source=_as_n8n(source), notes=(*plan.notes, _N8N_KEY) if not source.headers else plan.notes
+        )
+    transport = _TRANSPORTS.get(found.kind, TransportType.MCP)
+    return replace(plan, source=source.model_copy(update={"transport": transport}))
+
+
+def _as_n8n(source: ExternalToolConfig) -> ExternalToolConfig:
+    """n8n's key is for its API alone, so that it is a credential and no header of every request."""
+    changes: dict[str, Any] = {"transport": TransportType.WEBHOOK, "webhook": WebhookOptions(kind="n8n")}
+    key = next((name for name in source.headers if name.lower() == "x-n8n-api-key"), None)
+    if key is not None:
+        changes["headers"] = {name: value for name, value in source.headers.items() if name != key}
+        changes["auth_type"] = AuthType.API_KEY
+        changes["auth_config"] = {"api_key": source.headers[key], "header": "X-N8N-API-KEY"}
+    return source.model_copy(update=changes)
+
+
+_N8N_KEY = "n8n lists its workflows for those who have a key; give it with --header 'X-N8N-API-KEY: ...'"
+_TRANSPORTS = {
+    "openapi": TransportType.HTTP,
+    "utcp": TransportType.UTCP,
+    "graphql": TransportType.GRAPHQL,
+}
 
 
 _WORDS = {
@@ -83,6 +105,7 @@ _WORDS = {
     "openapi": "a REST API",
     "utcp": "a UTCP manual",
     "graphql": "a GraphQL API",
+    "n8n": "an n8n",
     "unknown": "nothing that says what it is; it is taken for an MCP server",
 }
 
