@@ -16,9 +16,11 @@ class Echo:
         return ToolResult(success=True, result=params)
 
 
-def authorized(*, idempotency_key: str | None = None, credential: Credential | None = None) -> AuthorizedCall:
+def authorized(
+    *, idempotency_key: str | None = None, credential: Credential | None = None, user: str = "ann"
+) -> AuthorizedCall:
     request = RequestedCall(
-        "call_1", "run_1", "echo", {"a": 1}, Principal("acme", "ann"), idempotency_key=idempotency_key
+        "call_1", "run_1", "echo", {"a": 1}, Principal("acme", user), idempotency_key=idempotency_key
     )
     permitted = PermittedCall(ValidatedCall(request, Echo(), {"a": 1}))
     return AuthorizedCall(permitted, credential or Credential(), ToolContext)
@@ -30,9 +32,16 @@ def test_the_last_stage_still_knows_what_was_asked() -> None:
     assert (call.request.call_id, call.tool.spec.name, call.arguments) == ("call_1", "echo", {"a": 1})
 
 
-def test_the_replay_key_is_the_callers_key_or_the_call_itself() -> None:
-    assert authorized(idempotency_key="k1").replay_key == "k1"
+def test_the_replay_key_is_of_the_callers_key_or_the_call_itself() -> None:
+    mine = authorized(idempotency_key="k1").replay_key
+    assert mine == authorized(idempotency_key="k1").replay_key
+    assert mine != authorized(idempotency_key="k2").replay_key
     assert authorized().replay_key == "call_1"
+
+
+def test_one_key_of_two_people_is_two_keys_to_the_other_side() -> None:
+    ann, bob = (authorized(idempotency_key="order-1", user=user).replay_key for user in ("ann", "bob"))
+    assert ann != bob
 
 
 def test_a_credential_never_shows_its_headers() -> None:
