@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 JSON = "application/json"
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 NO_ANSWERS: Mapping[str, Answer] = {}
 
 
@@ -126,6 +127,6 @@ class ToolOutput(NamedTuple):
         """The output with something to say beside its content, which is then said however large the content is."""
         if not note:
             return self
-        told = self.text or (self.content if isinstance(self.content, str) else json.dumps(self.content))
+        told = self.text or (self.content if isinstance(self.content, str) else _compact(self.content))
         notes = f"{self.meta['note']}\n{note}" if "note" in self.meta else note
         return self._replace(text=f"{told}\n\n{note}", meta={**self.meta, "note": notes})

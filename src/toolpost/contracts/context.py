@@ -11,6 +11,7 @@ from toolpost.contracts.questions import Question
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Answer, QuestionKind
 
@@ -26,6 +27,10 @@ class CallServices(Protocol):
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
         """Tell what the call is doing."""
+        ...
+
+    def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
+        """Tell that one provider failed and the next is asked."""
         ...
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
@@ -125,6 +130,11 @@ class ToolContext:
         """Tell what the tool is doing, as an event."""
         if self._services is not None:
             self._services.progress(text, fraction=fraction)
+
+    def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
+        """Tell, as an event, that one provider failed and the next is asked."""
+        if self._services is not None:
+            self._services.fell_back(name, to=to, error=error)
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
         """Call another tool as part of this run."""

@@ -85,6 +85,11 @@ class HoldingSource(ToolSource, Protocol):
 class PersonalSource(ToolSource, Protocol):
     """A source that may list more for a person who has signed in than for a stranger."""
 
+    @property
+    def refusal(self) -> ToolError | None:
+        """What it was told when it was last not let in to list; that says what a sign-in must bring."""
+        ...
+
     async def list_for(self, credential: Credential) -> None:
         """List with a person's own credential, and tell the catalog what there is."""
         ...
