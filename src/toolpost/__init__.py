@@ -6,6 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolpost.auth.managed import AuthManager, ManagedCredentials
+    from toolpost.auth.manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig
+    from toolpost.auth.sign_ins import SealedSignIns
+    from toolpost.auth.token_store import InMemoryTokenStore
+    from toolpost.auth.vault import VaultTokenStore
     from toolpost.catalog.function import FunctionTool, tool
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.adapt import adapt_exception, adapt_mcp_error, adapt_utcp_error
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
         ToolTimeoutError,
         ToolValidationError,
     )
-    from toolpost.contracts.events import EventCode, RunEvent, StoredEvent
+    from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, StoredEvent
     from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer, PendingAction, Question
@@ -71,6 +76,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "auth.managed": ["AuthManager", "ManagedCredentials"],
+    "auth.manager": ["OAuthCallbackError", "OAuthManager", "OAuthProviderConfig"],
+    "auth.sign_ins": ["SealedSignIns"],
+    "auth.token_store": ["InMemoryTokenStore"],
+    "auth.vault": ["VaultTokenStore"],
     "catalog.function": ["FunctionTool", "tool"],
     "catalog.registry": ["ToolRegistry"],
     "contracts.adapt": ["adapt_exception", "adapt_mcp_error", "adapt_utcp_error"],
@@ -112,7 +122,7 @@ _HOMES = {
         "ToolTimeoutError",
         "ToolValidationError",
     ],
-    "contracts.events": ["EventCode", "RunEvent", "StoredEvent"],
+    "contracts.events": ["EventCode", "RemoteBinding", "RunEvent", "StoredEvent"],
     "contracts.outcomes": ["Completed", "Failed", "Outcome", "Paused", "ToolResult"],
     "contracts.principal": ["Principal"],
     "contracts.questions": ["Answer", "PendingAction", "Question"],
@@ -137,6 +147,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the others
     "Answer",
+    "AuthManager",
     "AuthType",
     "Completed",
     "ConfigError",
@@ -148,10 +159,15 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "ExternalToolConfig",
     "Failed",
     "FunctionTool",
+    "InMemoryTokenStore",
     "MCPClient",
     "MCPManager",
+    "ManagedCredentials",
     "McpOptions",
     "McpTransport",
+    "OAuthCallbackError",
+    "OAuthManager",
+    "OAuthProviderConfig",
     "Outcome",
     "POPULAR_MCP_SERVERS",
     "PauseSignal",
@@ -161,10 +177,12 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "Policy",
     "Principal",
     "Question",
+    "RemoteBinding",
     "RetryPolicy",
     "Rule",
     "RunEvent",
     "SafetyProfile",
+    "SealedSignIns",
     "Settings",
     "StateStore",
     "StoreError",
@@ -205,6 +223,7 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "Toolbox",
     "TransportType",
     "UtcpMode",
+    "VaultTokenStore",
     "adapt_exception",
     "adapt_mcp_error",
     "adapt_utcp_error",

@@ -137,7 +137,8 @@ async def test_the_key_of_an_n8n_is_written_as_a_variable_for_its_api_alone(chil
     page = b'<html><head><meta name="n8n:config:rest-endpoint" content="cmVzdA=="></head></html>'
     flows = by_path(workflows=said(200, {"data": []}), page=said(200, page, **{"content-type": "text/html"}))
     async with Site(flows) as site:
-        words = ("tools", "connect", site.url, "--name", "flows", "--header", "X-N8N-API-KEY: n8n_api_5f2c81d0", "--yes")
+        key = "X-N8N-API-KEY: n8n_api_5f2c81d0"
+        words = ("tools", "connect", site.url, "--name", "flows", "--header", key, "--yes")
         done = await asyncio.to_thread(child, *words)
     assert "an n8n" in done.err
     written = _sources(home)["flows"]

@@ -123,6 +123,20 @@ async def test_an_adopted_claim_brings_its_answer(tmp_path: Path) -> None:
     assert (action.status, action.answer) == ("claimed", Answer(decision="deny", reason="no"))
 
 
+async def test_a_claim_is_adopted_only_after_what_its_call_began(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as dead:
+        await dead.pending.add(question())
+        await dead.pending.claim("ask_1", Answer(decision="approve"), by="acme:boss", at=1500.0)
+        await dead.journal.begin(intent("call_1"))
+    async with open_store(tmp_path) as one, open_store(tmp_path) as other:
+        (entry,) = await one.journal.adopt_orphans()
+        too_early = await other.pending.adopt_claims()
+        await one.journal.forget(entry.call_id, "")
+        (action,) = await other.pending.adopt_claims()
+
+    assert (too_early, action.call_id) == ([], entry.call_id)
+
+
 async def test_lock_files_of_the_dead_go_when_nothing_of_theirs_is_left(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"

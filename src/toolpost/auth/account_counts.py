@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_MOST_TIMES = 10_000
 
 
 class AccountCounts:
@@ -14,7 +19,7 @@ class AccountCounts:
         self._callbacks: Counter[str] = Counter()
         self._hits: Counter[str] = Counter()
         self._misses: Counter[str] = Counter()
-        self._resumed_s: list[float] = []
+        self._resumed_s: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def paused(self, provider: str) -> None:
         """A person was asked."""
@@ -49,7 +54,7 @@ class AccountCounts:
         }
 
 
-def _quantile(values: list[float], share: float) -> float | None:
+def _quantile(values: Collection[float], share: float) -> float | None:
     if not values:
         return None
     ordered = sorted(values)

@@ -6,10 +6,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolpost.auth.bindings import Binding, Bindings
+from toolpost.auth.bindings import Bindings
 from toolpost.auth.leases import ConsentNeeded, Refreshed, Renewer, Revoked, Unknown
 from toolpost.auth.oauth import refresh as refreshing
 from toolpost.auth.oauth.driver import run_flow
+from toolpost.auth.oauth.metadata import find_resource
 from toolpost.auth.oauth.records import packed, unpacked
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.vault import Vault
@@ -20,7 +21,9 @@ from toolpost.wire.client import HttpClient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from toolpost.auth.bindings import Binding
     from toolpost.auth.leases import Current, Renewal
+    from toolpost.auth.oauth.challenge import Demand
     from toolpost.auth.services import Service
     from toolpost.auth.vault import Account
     from toolpost.contracts.principal import Principal
@@ -52,38 +55,52 @@ class Accounts:
 
     async def current(self, service: Service, person: Principal, *, rejected: int | None = None) -> Current[TokenSet]:
         """A person's account with tokens that are good now; `rejected` is a version that is no longer taken."""
-        binding = await self.bindings.of(service.provider)
-        if binding is None:
-            return ConsentNeeded(key=TokenKey(*person, service.provider, "", ""), reason="missing")
-        renew = partial(self._renew, service, binding)
-        return await self._renewer.current(binding.account_of(person), renew, rejected=rejected)
+        needed = ConsentNeeded(key=TokenKey(*person, service.provider, "", ""), reason="missing")
+        for anew in (False, True):  # the person may have signed in at another process, and at another issuer
+            for binding in await self._bindings(service, anew=anew):
+                renew = partial(self._renew, service, binding)
+                found = await self._renewer.current(binding.account_of(person), renew, rejected=rejected)
+                if not isinstance(found, ConsentNeeded):
+                    return found
+                needed = needed if found.reason == "missing" else found
+        return needed
 
     async def held(self, service: Service, person: Principal) -> Account[TokenSet] | None:
         """What is kept of a person's account, in whatever state."""
-        binding = await self.bindings.of(service.provider)
-        return None if binding is None else await self._vault.find(binding.account_of(person))
+        found = [account for _, account in await self._held(service, person)]
+        return max(found, key=lambda account: account.version, default=None)
 
     async def keep(
         self, service: Service, person: Principal, *, binding: Binding, tokens: TokenSet
     ) -> Account[TokenSet]:
-        """Keep what a consent brought."""
+        """Keep what a consent brought, in place of what others brought for the same service."""
         await self.bindings.keep(service.provider, binding)
-        return await self._vault.keep(binding.account_of(person), tokens)
+        kept = await self._vault.keep(binding.account_of(person), tokens)
+        for other in await self.bindings.of(service.provider):
+            if (key := other.account_of(person)) != kept.key:
+                await self.rows.remove(key)
+        return kept
 
     async def disconnect(self, service: Service, person: Principal) -> bool | None:
         """Forget a person's account and tell its issuer; whether that was heard, None when there was no account."""
-        binding = await self.bindings.of(service.provider)
-        account = None if binding is None else await self._vault.find(binding.account_of(person))
-        if binding is None or account is None:
-            return None
-        await self.rows.remove(account.key)
-        if account.tokens is None:
-            return True
-        ending = refreshing.revoke(binding.server, binding.client, account.tokens, clock=self.clock)
+        heard: list[bool] = []
+        for binding, account in await self._held(service, person):
+            await self.rows.remove(account.key)
+            heard.append(account.tokens is None or await self._revoke(service, binding, account.tokens))
+        return all(heard) if heard else None
+
+    async def has_moved(self, service: Service, person: Principal, demand: Demand) -> bool:
+        """Whether the server that refuses a person's tokens takes those of another issuer now."""
+        account = await self.held(service, person)
+        if account is None or service.plan.server is not None:
+            return False
+        plan = service.plan
+        looking = find_resource(plan.url, trust=plan.trust, metadata_url=demand.resource_metadata)
         try:
-            return await run_flow(ending, self.client_for(service))
+            told = await run_flow(looking, self.client_for(service))
         except ToolError:
             return False
+        return told is not None and account.key.issuer not in told.authorization_servers
 
     def client_for(self, service: Service) -> HttpClient:
         """What reaches a service's issuer, within what an operator allowed for it."""
@@ -97,6 +114,23 @@ class Accounts:
         await self._renewer.close()
         for client in self._clients.values():
             await client.close()
+
+    async def _bindings(self, service: Service, *, anew: bool) -> list[Binding]:
+        known = await self.bindings.of(service.provider, anew=anew)
+        return [current for binding in known if (current := binding.under(service.plan)) is not None]
+
+    async def _held(self, service: Service, person: Principal) -> list[tuple[Binding, Account[TokenSet]]]:
+        found = [
+            (one, await self._vault.find(one.account_of(person))) for one in await self._bindings(service, anew=True)
+        ]
+        return [(binding, account) for binding, account in found if account is not None]
+
+    async def _revoke(self, service: Service, binding: Binding, tokens: TokenSet) -> bool:
+        ending = refreshing.revoke(binding.server, binding.client, tokens, clock=self.clock)
+        try:
+            return await run_flow(ending, self.client_for(service))
+        except ToolError:
+            return False
 
     async def _renew(self, service: Service, binding: Binding, account: Account[TokenSet]) -> Renewal[TokenSet]:
         if account.tokens is None:

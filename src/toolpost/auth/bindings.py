@@ -1,21 +1,25 @@
-"""What the program knows of a service's issuer: its endpoints, our client there, and what tokens are for."""
+"""What the program knows of a service's issuers: their endpoints, our client there, and what tokens are for."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.metadata import ServerMetadata
+from toolpost.auth.oauth.metadata import ServerMetadata, covers
 from toolpost.auth.oauth.records import packed, unpacked
 from toolpost.contracts.tokens import TokenKey
 
 if TYPE_CHECKING:
+    from toolpost.auth.oauth.handshake import SignIn
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.tokens import TokenRows
+    from toolpost.contracts.tokens import TokenRow, TokenRows
 
 PROGRAM = ""  # the tenant of rows that are no person's; none can be called so
+_BINDING = "binding"
+_CLIENT = "client"
+_MOST = 32
 
 
 def program_key(kind: str, name: str) -> TokenKey:
@@ -25,7 +29,7 @@ def program_key(kind: str, name: str) -> TokenKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """One service as the last sign-in found it."""
+    """One service as a sign-in found it; a person's tokens belong to one of them."""
 
     server: ServerMetadata
     client: Client
@@ -35,43 +39,73 @@ class Binding:
         """Where a person's tokens are."""
         return TokenKey(person.tenant, person.user, self.server.issuer, self.resource, self.client.id)
 
+    def under(self, plan: SignIn) -> Binding | None:
+        """The same with what an operator writes now; None where that is another issuer, client or resource.
+
+        A source that was pointed elsewhere must not take the tokens of the old place along.
+        """
+        issuer = plan.issuer if plan.server is None else plan.server.issuer
+        if issuer not in {None, self.server.issuer} or (self.resource and not covers(self.resource, plan.url)):
+            return None
+        own = plan.registered
+        if own is None:
+            return None if self.client.origin == "registered" else self
+        if own.id != self.client.id:
+            return None
+        return replace(self, server=plan.server or self.server, client=replace(own, issuer=self.server.issuer))
+
 
 class Bindings:
-    """The bindings of all services, by their name."""
+    """The bindings of all services, by their name; of one service the newest comes first."""
 
     def __init__(self, rows: TokenRows) -> None:
         self._rows = rows
-        self._known: dict[str, Binding] = {}
+        self._known: dict[str, tuple[Binding, ...]] = {}
 
-    async def of(self, provider: str) -> Binding | None:
-        """What is known of a service; another process may have found it out."""
-        known = self._known.get(provider)
-        if known is not None:
-            return known
-        row = await self._rows.get(program_key("binding", provider))
-        if row is None or not row.body:
-            return None
-        binding = self._known[provider] = _read(row.body)
-        return binding
+    async def of(self, provider: str, *, anew: bool = False) -> tuple[Binding, ...]:
+        """What is known of a service; `anew` looks at what other processes found out."""
+        if anew or provider not in self._known:
+            rows = [row for row in await self._listed(_BINDING) if row.key.issuer == provider]
+            self._known[provider] = tuple(_read(row.body) for row in rows)
+        return self._known[provider]
 
-    async def clients(self) -> dict[str, Client]:
-        """Our clients by issuer, so that none is registered twice."""
-        rows = await self._rows.list(tenant=PROGRAM, user="binding")
-        found = [_read(row.body) for row in rows if row.body]
-        return {binding.server.issuer: binding.client for binding in found}
+    async def clients(self, redirect_uris: tuple[str, ...]) -> dict[str, Client]:
+        """The clients that registering brought for these addresses, by issuer, so that none is registered twice."""
+        found = [unpacked(Client, json.dumps(row.body).encode()) for row in await self._listed(_CLIENT)]
+        wanted = set(redirect_uris)
+        return {one.issuer: one for one in reversed(found) if one.issuer and wanted <= set(one.redirect_uris)}
+
+    async def keep_client(self, client: Client) -> None:
+        """Remember a client that registering brought, whether or not the person then says yes."""
+        if client.origin != "dynamic" or not client.issuer:
+            return
+        body = json.loads(packed(client))
+        key = TokenKey(PROGRAM, _CLIENT, client.issuer, " ".join(client.redirect_uris), "")
+        row = await self._rows.get(key)
+        if row is None or row.body != body:
+            await self._rows.put(key, body)
 
     async def keep(self, provider: str, binding: Binding) -> None:
         """Remember what a sign-in found."""
-        if self._known.get(provider) == binding:
-            return
-        await self._rows.put(program_key("binding", provider), _written(binding))
-        self._known[provider] = binding
+        key = TokenKey(PROGRAM, _BINDING, provider, f"{binding.server.issuer} {binding.resource}", binding.client.id)
+        await self._rows.put(key, _written(binding))
+        for old in (await self.of(provider, anew=True))[_MOST:]:
+            gone = f"{old.server.issuer} {old.resource}"
+            await self._rows.remove(TokenKey(PROGRAM, _BINDING, provider, gone, old.client.id))
+
+    async def _listed(self, kind: str) -> list[TokenRow]:
+        """The rows of a kind, the newest first."""
+        rows = [row for row in await self._rows.list(tenant=PROGRAM, user=kind) if row.body]
+        return sorted(rows, key=lambda row: row.version, reverse=True)
 
 
 def _written(binding: Binding) -> dict[str, Any]:
+    client = binding.client
+    if client.origin == "registered":  # its secrets stand where the operator keeps them, and may change there
+        client = replace(client, secret=None, private_key=None)
     return {
         "server": json.loads(packed(binding.server)),
-        "client": json.loads(packed(binding.client)),
+        "client": json.loads(packed(client)),
         "resource": binding.resource,
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.auth.bindings import PROGRAM, Binding, program_key
@@ -17,33 +17,38 @@ from toolpost.auth.oauth.authorization import (
     exchange_code,
     read_callback,
 )
-from toolpost.auth.oauth.challenge import Demand
+from toolpost.auth.oauth.challenge import Demand, demand_of
 from toolpost.auth.oauth.driver import run_flow
-from toolpost.auth.oauth.handshake import Consent, Granted, sign_in
+from toolpost.auth.oauth.handshake import Consent, Granted, scopes_so_far, sign_in
 from toolpost.auth.oauth.records import packed, unpacked
+from toolpost.auth.secret import revealed
+from toolpost.auth.services import plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.contracts.principal import Principal
+from toolpost.wire.headers import Headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from toolpost.auth.accounts import Accounts
-    from toolpost.auth.oauth.tokens import TokenSet
+    from toolpost.auth.oauth.client import Client
+    from toolpost.auth.oauth.handshake import SignIn
     from toolpost.auth.services import Service
+    from toolpost.contracts.errors import ToolError
 
 TICKET_TTL_S = 7 * 86_400.0
-_NO_DEMAND = Demand()
+NO_DEMAND = Demand()
 _UNKNOWN_STATE = "Invalid or expired OAuth state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Whose consent is wanted, for what, and what a refused request said would help."""
+    """Whose consent is wanted, and what a refused request said would help."""
 
     person: Principal
-    demand: Demand = _NO_DEMAND
-    refused: TokenSet | None = None
+    demand: Demand = NO_DEMAND
     trace_id: str = ""
+    tool: str = ""
 
 
 class Begun(NamedTuple):
@@ -72,8 +77,9 @@ class Ticket:
     provider: str
     person: Principal
     expires: float
-    scopes: tuple[str, ...] | None = None
+    demand: Demand = NO_DEMAND
     trace_id: str = ""
+    tool: str = ""
     secret: str = field(default="", repr=False)
 
 
@@ -93,10 +99,33 @@ class Consents:
         self._rows = accounts.rows
         self._ttl_s = ttl_s
         self._services: dict[str, Service] = {}
+        self.refusal: Callable[[str], ToolError | None] = lambda _: None
 
     def offer(self, service: Service) -> None:
-        """Take in a service that people can sign in to."""
+        """Take in a service that people can sign in to.
+
+        Sources may share one, but not where tokens are for one address only: these would travel to another.
+        """
+        other = self._services.get(service.provider)
+        if other is not None and other.plan.url != service.plan.url and not (service.plan.server and other.plan.server):
+            raise ConfigError(
+                f"two sources with the accounts of {service.provider!r} have different addresses, and tokens are for "
+                "one: write the same auth_config.resource into both, or give each a provider of its own"
+            )
         self._services[service.provider] = service
+        self._accounts.learn(plan_secrets(service.plan))
+
+    def settled(self, service: Service, demand: Demand = NO_DEMAND) -> Demand:
+        """What to ask for: without a demand, what the sources of a service heard last when they were refused.
+
+        The scopes that an operator wrote are asked for in place of those that a stranger is told; only a server that
+        does not find them enough gets its own.
+        """
+        refused = self.refusal(service.provider) if demand == NO_DEMAND else None
+        if refused is not None:
+            demand = refusal_demand(refused)
+        mine = service.plan.scopes
+        return replace(demand, scopes=mine) if mine and not demand.wants_more_scopes else demand
 
     @property
     def services(self) -> Mapping[str, Service]:
@@ -112,14 +141,14 @@ class Consents:
         return found
 
     async def begin(
-        self, service: Service, wish: Wish, *, redirect_uri: str = "", browser: str = ""
+        self, service: Service, wish: Wish, *, redirect_uri: str = "", browser: str = "", ticket: str = ""
     ) -> Begun | Connected:
         """Begin a sign-in; where no person is needed it is finished at once.
 
-        `browser` is the binding of the browser that begins, and the only one that can finish.
+        `browser` is the binding of the browser that begins, and the only one that can finish; that uses up `ticket`.
         """
         uri = redirect_uri or self.redirect_uri
-        if not uri:
+        if not uri and service.attended:
             raise ConfigError(
                 f"people cannot sign in to {service.display_name!r}: nothing says where their browsers come back to; "
                 "write accounts.public_url, or connect with: toolpost accounts connect"
@@ -138,10 +167,12 @@ class Consents:
             binding = Binding(server=step.server, client=step.client, resource=step.tokens.resource or "")
             await self._accounts.keep(service, person, binding=binding, tokens=step.tokens)
             return Connected(person, service.provider, wish.trace_id)
-        transaction = step.transaction
+        transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
         await self._purge()
-        await self._rows.put(_transaction_key(transaction.state), {"transaction": json.loads(packed(transaction))})
-        self._accounts.learn({transaction.state, transaction.verifier.reveal()})
+        await self._accounts.bindings.keep_client(step.client)
+        body = {"transaction": json.loads(packed(transaction)), "ticket": _digest(ticket) if ticket else ""}
+        await self._rows.put(_transaction_key(transaction.state), body)
+        self._accounts.learn({transaction.state, transaction.verifier.reveal(), *_secrets_of(step.client)})
         return Begun(step.url, transaction.state, transaction.scopes)
 
     async def finish(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
@@ -164,6 +195,8 @@ class Consents:
         binding = Binding(server=transaction.server, client=transaction.client, resource=transaction.resource or "")
         person = Principal(caller.tenant, caller.user)
         await self._accounts.keep(service, person, binding=binding, tokens=tokens)
+        if ticket := row.body.get("ticket"):
+            await self._rows.remove(program_key("ticket", ticket))
         return Connected(person, service.provider, caller.trace_id)
 
     async def invite(self, service: Service, wish: Wish) -> str:
@@ -174,8 +207,9 @@ class Consents:
             "provider": service.provider,
             "person": list(wish.person),
             "expires": self._accounts.clock() + TICKET_TTL_S,
-            "scopes": None if wish.demand.scopes is None else list(wish.demand.scopes),
+            "demand": asdict(wish.demand),
             "trace_id": wish.trace_id,
+            "tool": wish.tool,
         }
         await self._purge()
         await self._rows.put(program_key("ticket", _digest(secret)), body)
@@ -185,56 +219,83 @@ class Consents:
         """What an invitation is for; ToolAuthError when it is none, or too old."""
         row = await self._rows.get(program_key("ticket", _digest(secret)))
         if row is None or not row.body or float(row.body["expires"]) <= self._accounts.clock():
-            message = "This link is not valid any more. Ask for the tool again to get a new one."
+            message = "This link was used, or is too old. If the account is not connected, ask for the tool again."
             raise ToolAuthError(message, code="oauth_expired")
         told: Mapping[str, Any] = row.body
         return Ticket(
             provider=told["provider"],
             person=Principal(*told["person"]),
             expires=float(told["expires"]),
-            scopes=None if told["scopes"] is None else tuple(told["scopes"]),
+            demand=_demand(told["demand"]),
             trace_id=told["trace_id"],
+            tool=told["tool"],
             secret=secret,
         )
 
     async def start(self, ticket: Ticket, *, browser: str) -> Begun | Connected:
         """Begin the sign-in of an invitation in the browser that came."""
-        service = self.service(ticket.provider)
-        held = await self._accounts.held(service, ticket.person)
-        demand = _NO_DEMAND if ticket.scopes is None else Demand(status=403, scopes=ticket.scopes)
-        refused = held.tokens if held is not None and ticket.scopes is not None else None
-        wish = Wish(person=ticket.person, demand=demand, refused=refused, trace_id=ticket.trace_id)
-        return await self.begin(service, wish, browser=browser)
+        wish = Wish(person=ticket.person, demand=ticket.demand, trace_id=ticket.trace_id)
+        return await self.begin(self.service(ticket.provider), wish, browser=browser, ticket=ticket.secret)
+
+    async def forget(self, person: Principal) -> None:
+        """Give up the sign-ins and invitations of a person."""
+        await self._drop(lambda body: _person_in(body) == person)
 
     async def _step(self, service: Service, wish: Wish, caller: Caller) -> Granted | Consent:
-        plan = service.plan
+        demand = self.settled(service, wish.demand)
+        held = await self._accounts.held(service, wish.person)
+        tokens = None if held is None else held.tokens
+        plan = coming_back(service.current_plan(), caller.redirect_uri)
+        self._accounts.learn(plan_secrets(plan))
         if plan.server is not None and plan.registered is not None and plan.grant == "code":
+            asked = (*scopes_so_far(demand, tokens), *(demand.scopes or ()))
             request = begin_authorization(
                 plan.server,
                 plan.registered,
                 caller,
-                scopes=tuple(dict.fromkeys((*plan.scopes, *(wish.demand.scopes or ())))),
+                resource=service.resource,
+                scopes=tuple(dict.fromkeys(asked)),
                 ttl_s=self._ttl_s,
                 clock=self._accounts.clock,
             )
             return Consent(url=request.url, transaction=request.transaction, client=plan.registered)
-        flow = sign_in(
-            plan,
-            wish.demand,
-            caller,
-            tokens=wish.refused,
-            clients=await self._accounts.bindings.clients(),
-            clock=self._accounts.clock,
-        )
+        known = await self._accounts.bindings.clients(plan.profile.redirect_uris)
+        flow = sign_in(plan, demand, caller, tokens=tokens, clients=known, clock=self._accounts.clock)
         return await run_flow(flow, self._accounts.client_for(service))
 
     async def _purge(self) -> None:
         """Forget what nobody came back for."""
         now = self._accounts.clock()
+        await self._drop(lambda body: _expiry(body) <= now)
+
+    async def _drop(self, over: Callable[[Mapping[str, Any]], bool]) -> None:
         for kind in ("transaction", "ticket"):
             for row in await self._rows.list(tenant=PROGRAM, user=kind):
-                if _expiry(row.body) <= now:
+                if over(row.body):
                     await self._rows.remove(row.key, version=row.version)
+
+
+def refusal_demand(refused: ToolError) -> Demand:
+    """What a refusal says would help."""
+    headers = Headers(tuple(("WWW-Authenticate", challenge) for challenge in refused.challenges))
+    return demand_of(refused.status_code or NO_DEMAND.status, headers)
+
+
+def coming_back(plan: SignIn, redirect_uri: str) -> SignIn:
+    """The plan of a client whose browsers come back to this address, whatever others use."""
+    if not redirect_uri or redirect_uri in plan.profile.redirect_uris:
+        return plan
+    return replace(plan, profile=replace(plan.profile, redirect_uris=(redirect_uri,)))
+
+
+def _secrets_of(client: Client) -> set[str]:
+    return revealed(secret for secret in (client.secret, client.private_key) if secret)
+
+
+def _demand(told: Mapping[str, Any]) -> Demand:
+    fields = dict(told)
+    scopes = fields.pop("scopes")
+    return Demand(scopes=None if scopes is None else tuple(scopes), **fields)
 
 
 def _transaction_key(state: str) -> Any:
@@ -249,3 +310,10 @@ def _digest(secret: str) -> str:
 def _expiry(body: Mapping[str, Any]) -> float:
     inner = body.get("transaction", body)
     return float(inner.get("expires", 0.0))
+
+
+def _person_in(body: Mapping[str, Any]) -> Principal:
+    if "person" in body:
+        return Principal(*body["person"])
+    caller = body["transaction"]["caller"]
+    return Principal(caller["tenant"], caller["user"])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from toolpost.auth.consents import Connected, Wish
+from toolpost.auth.consents import NO_DEMAND, Connected, Wish, refusal_demand
 from toolpost.auth.leases import ConsentNeeded
-from toolpost.auth.oauth.challenge import demand_of
+from toolpost.auth.oauth.handshake import scopes_so_far
 from toolpost.auth.oauth.tokens import request_headers
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.questions import Question
-from toolpost.wire.headers import Headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +39,8 @@ class AccountLender:
         self._consents = consents
         self._counts = counts
         self._versions: dict[str, int] = {}
+        self._replaced: dict[str, int] = {}
+        self._signing_in = asyncio.Lock()
 
     async def credential(self, call: PermittedCall) -> Credential | Question:
         """The caller's token, or the question that gets one."""
@@ -45,7 +48,7 @@ class AccountLender:
         found = await self._accounts.current(self.service, request.principal)
         if isinstance(found, ConsentNeeded):
             self._counts.missed(self.service.provider)
-            return await self._ask(request, demand_of(401, Headers(())))
+            return await self._ask(request, NO_DEMAND)
         self._counts.hit(self.service.provider)
         return self._lent(found)
 
@@ -56,30 +59,35 @@ class AccountLender:
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
         """What may help after the other side refused a credential; None when nothing does."""
-        request = call.request
-        demand = demand_of(
-            refused.status_code or 401, Headers(tuple(("WWW-Authenticate", c) for c in refused.challenges))
-        )
-        if refused.status_code == 403:
+        request, key = call.request, call.credential.key
+        demand = refusal_demand(refused)
+        if refused.status_code == HTTPStatus.FORBIDDEN:
             return await self._ask(request, demand) if demand.wants_more_scopes else None
-        rejected = self._versions.get(call.credential.key)
+        rejected = self._versions.get(key)
+        # Tokens that were renewed for a refusal and are refused again are of no use here, however fresh: the server
+        # may trust another issuer by now, of which the old one knows nothing.
+        useless = rejected is not None and rejected == self._replaced.get(key)
+        if useless or await self._accounts.has_moved(self.service, request.principal, demand):
+            return await self._ask(request, demand, rejected)
         found = await self._accounts.current(self.service, request.principal, rejected=rejected)
         if isinstance(found, ConsentNeeded):
-            return await self._ask(request, demand)
-        # A token that was just renewed and is refused again will not be taken the third time either.
+            return await self._ask(request, demand, rejected)
+        self._replaced[key] = found.version
         return None if found.version == rejected else self._lent(found)
 
-    async def _ask(self, request: RequestedCall, demand: Demand) -> Credential | Question:
-        service, scopes = self.service, demand.scopes or ()
-        key = f"consent:{service.provider}" + (f":{' '.join(sorted(scopes))}" if demand.wants_more_scopes else "")
+    async def _ask(self, request: RequestedCall, demand: Demand, rejected: int | None = None) -> Credential | Question:
+        service = self.service
+        demand = self._consents.settled(service, demand)
+        if not service.attended:
+            return await self._signed_in(request, demand, rejected)
+        more = f":{' '.join(sorted(demand.scopes or ()))}" if demand.wants_more_scopes else ""
+        key = f"consent:{service.provider}{more}"
         if key in request.answers:
-            raise ToolAuthError(f"OAuth for {service.provider} was not completed", code="oauth_not_completed")
+            raise self._incomplete() if rejected is None else self._useless()
         held = await self._accounts.held(service, request.principal)
-        refused = held.tokens if held is not None and demand.wants_more_scopes else None
-        wish = Wish(person=request.principal, demand=demand, refused=refused, trace_id=request.correlation_id)
+        scopes_so_far(demand, None if held is None else held.tokens)
+        wish = Wish(person=request.principal, demand=demand, trace_id=request.correlation_id, tool=request.tool_name)
         payload = await self._payload(wish)
-        if payload is None:
-            return await self._granted(request)
         self._counts.paused(service.provider)
         return Question(
             kind="consent",
@@ -89,32 +97,51 @@ class AccountLender:
             key=key,
         )
 
-    async def _payload(self, wish: Wish) -> dict[str, object] | None:
-        """What a person needs to sign in; None when nobody is needed."""
+    async def _payload(self, wish: Wish) -> dict[str, object]:
+        """What a person needs to sign in."""
         service = self.service
         told: dict[str, object] = {
             "pause_type": "oauth",
             "provider": service.provider,
             "display_name": service.display_name,
         }
-        if self._consents.start_url and service.plan.grant == "code":
-            scopes = list(wish.demand.scopes or service.plan.scopes)
+        if self._consents.start_url:
+            scopes = list(wish.demand.scopes or ())
             return {**told, "auth_url": await self._consents.invite(service, wish), "scopes": scopes}
+        if not self._consents.redirect_uri:  # whoever sits at a terminal can connect it all the same
+            return {**told, "scopes": list(wish.demand.scopes or ())}
         begun = await self._consents.begin(service, wish)
         if isinstance(begun, Connected):
-            return None
+            raise self._incomplete()
         return {**told, "auth_url": begun.url, "scopes": list(begun.scopes), "state": begun.state}
 
-    async def _granted(self, request: RequestedCall) -> Credential:
-        found = await self._accounts.current(self.service, request.principal)
+    async def _signed_in(self, request: RequestedCall, demand: Demand, rejected: int | None) -> Credential:
+        """Tokens without a person; of many calls that need them one gets them."""
+        person = request.principal
+        async with self._signing_in:
+            found = await self._accounts.current(self.service, person, rejected=rejected)
+            if demand.wants_more_scopes or isinstance(found, ConsentNeeded):
+                await self._consents.begin(self.service, Wish(person=person, demand=demand))
+                found = await self._accounts.current(self.service, person)
         if isinstance(found, ConsentNeeded):
-            raise ToolAuthError(f"OAuth for {self.service.provider} was not completed", code="oauth_not_completed")
+            raise self._incomplete()
         return self._lent(found)
+
+    def _incomplete(self) -> ToolAuthError:
+        return ToolAuthError(f"OAuth for {self.service.provider} was not completed", code="oauth_not_completed")
+
+    def _useless(self) -> ToolAuthError:
+        return ToolAuthError(
+            f"{self.service.display_name} refuses the token that was got for this very call. Signing in again will "
+            "not help before its operator, or yours, has found out why.",
+            code="oauth_token_refused",
+            status_code=HTTPStatus.UNAUTHORIZED,
+        )
 
     def _lent(self, account: Account[TokenSet]) -> Credential:
         tokens = account.tokens
         if tokens is None:
-            raise ToolAuthError(f"OAuth for {self.service.provider} was not completed", code="oauth_not_completed")
+            raise self._incomplete()
         name = hashlib.sha256("\0".join(account.key).encode()).hexdigest()
         key = f"account:{name}"
         self._versions[key] = account.version

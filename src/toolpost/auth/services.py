@@ -1,27 +1,52 @@
-"""What an operator wrote of the service that people sign in to for one source."""
+"""What an operator wrote of the service that people sign in to for one source: `auth_config` of `oauth2_user`.
+
+Where tokens come from: `issuer`, or `auth_url` and `token_url` (and `revocation_url`); a server that says it itself
+(RFC 9728) needs none of them, and with `legacy` one that says nothing is taken for its own issuer, as MCP had it in
+2025-03-26. What they are for: `resource`, else the address of the source; `scopes` are asked for beside those that the
+server names. Who we are there: `client_id` with `client_secret` or `private_key` (`algorithm`, `key_id`) and
+`client_auth`, or the `document_url` of our client document; without either we register.
+
+`grant` is how tokens are got. `code` is a person's own consent. The others ask nobody, and every caller acts as the
+program: `client_credentials`; `jwt_bearer` with an `assertion` that says who the workload is; `enterprise` with an
+`identity_provider` (`token_url`, `client_id`, `client_secret`, `id_token`) that vouches for the one in the id_token.
+
+`provider` and `display_name` are the service's names, `discovery` is a token to list tools with, and `token_env` the
+variable that a command reads its token from. Secrets are best written as `env:NAME`, `file:PATH` or
+`keyring:SERVICE/NAME`; an `assertion` and an `id_token` are read again for every sign-in, for they do not last.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.auth.oauth.client import AUTH_METHODS, Client
-from toolpost.auth.oauth.handshake import SignIn
-from toolpost.auth.oauth.metadata import configured_server
-from toolpost.auth.oauth.registration import ClientProfile
+from toolpost.auth.oauth.grants import IdentityProvider
+from toolpost.auth.oauth.handshake import Assertion, SignIn
+from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, origin_of, resource_of
 from toolpost.auth.oauth.trust import Trust
-from toolpost.auth.secret import Secret, secret_from
+from toolpost.auth.secret import Secret, revealed, secret_from
+from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.jsontypes import is_array
+from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolpost.auth.oauth.registration import ClientProfile
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.network import NetworkPolicy
 
 _URLS = ("issuer", "auth_url", "token_url", "revocation_url", "resource")
+_GRANTS = ("code", "client_credentials", "jwt_bearer", "enterprise")
+_PROVIDER = frozenset({"token_url", "client_id", "client_secret", "id_token"})
 _KNOWN = frozenset(
     {
         *_URLS,
+        "grant",
+        "assertion",
+        "identity_provider",
         "provider",
         "display_name",
         "client_id",
@@ -41,12 +66,39 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service with accounts: its name for people, how to sign in, and for whom tokens are."""
+    """A service with accounts: its name for people, how to sign in, and for whom tokens are.
+
+    `resource` is what to ask tokens for (RFC 8707) where nothing is discovered.
+    """
 
     provider: str
     display_name: str
     plan: SignIn
     network: NetworkPolicy
+    resource: str | None = None
+    vouching: Callable[[], Assertion | IdentityProvider] | None = field(default=None, repr=False)
+
+    @property
+    def attended(self) -> bool:
+        """Whether a person must consent."""
+        return self.plan.grant == "code"
+
+    def current_plan(self) -> SignIn:
+        """The plan with what somebody vouches for us now."""
+        return self.plan if self.vouching is None else replace(self.plan, grant=self.vouching())
+
+
+def plan_secrets(plan: SignIn) -> set[str]:
+    """What of a plan must not be told."""
+    held: list[Secret | None] = []
+    for client in (plan.registered, plan.grant.client if isinstance(plan.grant, IdentityProvider) else None):
+        held += [] if client is None else [client.secret, client.private_key]
+    match plan.grant:
+        case Assertion(token=token) | IdentityProvider(id_token=token):
+            held.append(token)
+        case _:
+            pass
+    return revealed(one for one in held if one)
 
 
 def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: ClientProfile) -> Service:
@@ -54,18 +106,14 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
     given = config.auth_config
     _refuse_unknown(config.name, given)
     url = _url_of(config)
-    written = [str(given[key]) for key in _URLS if given.get(key)]
-    allowed = network.for_source(*dict.fromkeys([*([url] if url else []), *written]))
+    vouching = _vouching(config.name, given)
+    written = [url, *(str(given.get(key) or "") for key in _URLS), *_provider_urls(given)]
+    allowed = network.for_source(*dict.fromkeys(one for one in written if one))
     plan = SignIn(
         url=url or str(given.get("auth_url") or given.get("issuer") or ""),
-        profile=ClientProfile(
-            name=profile.name,
-            redirect_uris=profile.redirect_uris,
-            document_url=given.get("document_url") or profile.document_url,
-            uri=profile.uri,
-            device=profile.device,
-        ),
+        profile=replace(profile, document_url=given.get("document_url") or profile.document_url),
         trust=Trust(policy=allowed),
+        grant=_grant(config.name, given) if vouching is None else vouching(),
         registered=_client_of(config.name, given),
         issuer=given.get("issuer"),
         server=_server_of(given),
@@ -83,14 +131,68 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
         display_name=str(given.get("display_name") or provider),
         plan=plan,
         network=allowed,
+        resource=_resource(config),
+        vouching=vouching,
     )
 
 
-def _refuse_unknown(name: str, given: dict[str, Any]) -> None:
-    if strangers := sorted(given.keys() - _KNOWN):
+def _refuse_unknown(name: str, given: dict[str, Any], known: frozenset[str] = _KNOWN, where: str = "") -> None:
+    if strangers := sorted(given.keys() - known):
         raise ConfigError(
-            f"auth_config of source {name!r} has no key {strangers[0]!r}; there are: {', '.join(sorted(_KNOWN))}"
+            f"auth_config{where} of source {name!r} has no key {strangers[0]!r}; there are: {', '.join(sorted(known))}"
         )
+
+
+def _grant(name: str, given: dict[str, Any]) -> Literal["code", "client"]:
+    match given.get("grant", "code"):
+        case "code":
+            return "code"
+        case "client_credentials":
+            if not given.get("client_id"):
+                raise ConfigError(f"auth_config of source {name!r} needs a client_id for the grant client_credentials")
+            return "client"
+        case other:
+            raise ConfigError(f"auth_config.grant of source {name!r} is one of {', '.join(_GRANTS)}, not {other!r}")
+
+
+def _vouching(name: str, given: dict[str, Any]) -> Callable[[], Assertion | IdentityProvider] | None:
+    """What reads the statement of the moment, for grants that rest on one."""
+    kind = given.get("grant")
+    for grant, key in (("jwt_bearer", "assertion"), ("enterprise", "identity_provider")):
+        if (kind == grant) is not bool(given.get(key)):
+            raise ConfigError(f"auth_config of source {name!r}: the grant {grant} and {key} belong together")
+    if kind == "jwt_bearer":
+        return lambda: Assertion(token=secret_from(str(given["assertion"]), allow_plain=True))
+    if kind != "enterprise":
+        return None
+    vouching: object = given["identity_provider"]
+    if not is_object(vouching) or not all(vouching.get(key) for key in ("token_url", "client_id", "id_token")):
+        said = "is an object with token_url, client_id and id_token"
+        raise ConfigError(f"auth_config.identity_provider of source {name!r} {said}")
+    _refuse_unknown(name, vouching, _PROVIDER, ".identity_provider")
+    return partial(_identity_provider, vouching)
+
+
+def _identity_provider(given: dict[str, Any]) -> IdentityProvider:
+    url, secret = str(given["token_url"]), _secret(given.get("client_secret"))
+    return IdentityProvider(
+        server=ServerMetadata(issuer=origin_of(url), token_endpoint=url),
+        client=Client(id=str(given["client_id"]), secret=secret),
+        id_token=secret_from(str(given["id_token"]), allow_plain=True),
+    )
+
+
+def _provider_urls(given: dict[str, Any]) -> list[str]:
+    vouching: object = given.get("identity_provider")
+    return [str(vouching["token_url"])] if is_object(vouching) else []
+
+
+def _resource(config: ExternalToolConfig) -> str | None:
+    """MCP wants it named always; other services know no such parameter, unless an operator says so."""
+    named = config.auth_config.get("resource")
+    if not named and config.transport is TransportType.MCP and (url := _url_of(config)):
+        return resource_of(url)
+    return str(named) if named else None
 
 
 def _url_of(config: ExternalToolConfig) -> str:

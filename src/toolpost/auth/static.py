@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import AuthType, TransportType
 from toolpost.contracts.errors import ToolAuthError
+from toolpost.schema.jsontypes import is_object
 from toolpost.schema.secrets import is_secret_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from toolpost.contracts.config import ExternalToolConfig
 
@@ -35,10 +36,10 @@ def static_credential(config: ExternalToolConfig) -> Credential:
 
 def discovery_credential(config: ExternalToolConfig) -> Credential:
     """What a source for people's own accounts lists its tools with: `auth_config.discovery`, else nothing."""
-    given = config.auth_config.get("discovery")
+    given: object = config.auth_config.get("discovery")
     if not given:
         return NO_CREDENTIAL
-    token = given.get("token") if isinstance(given, dict) else given
+    token = given.get("token") if is_object(given) else given
     headers = {"Authorization": f"Bearer {token}"}
     return Credential(f"discovery:{fingerprint(headers)}", headers)
 
@@ -104,7 +105,7 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
     """What must not be told of a source: keys and tokens, wherever in its configuration they stand."""
     given = {**config.env, **config.headers}
     named = {value for name, value in given.items() if is_secret_name(name)}
-    named |= {value for value in config.auth_config.values() if isinstance(value, str)}
+    named |= {value for name, value in config.auth_config.items() if isinstance(value, str) and _hides(config, name)}
     named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
     if config.webhook.signature is not None:
         named.add(config.webhook.signature.secret)
@@ -117,6 +118,28 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
     texts = [config.connection, *given.values()]
     inside = {found["secret"] for text in texts for found in _INSIDE.finditer(text) if _tells(found)}
     return {secret for secret in named | sent | inside if secret}
+
+
+def _hides(config: ExternalToolConfig, name: str) -> bool:
+    """Whether a value of `auth_config` is a secret; of people's accounts it mostly says where they sign in."""
+    return config.auth_type is not AuthType.OAUTH2_USER or name in {"assertion", "discovery"} or is_secret_name(name)
+
+
+def _secret_part(config: ExternalToolConfig) -> dict[str, Any]:
+    """What of `auth_config` is secret; for people's own accounts it is mostly addresses and names."""
+    given = config.auth_config
+    if config.auth_type is not AuthType.OAUTH2_USER:
+        return given
+    return {name: value for name, value in given.items() if is_secret_name(name) or isinstance(value, dict)}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of a table, however deep it stands."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in cast("dict[str, Any]", value).values():
+            yield from _texts(inner)
 
 
 _INSIDE = re.compile(r"(?:[?&;\s-](?P<name>[A-Za-z][\w.-]*)(?:=|\s+)|://[^\s/@:]*:(?=[^\s/@]+@))(?P<secret>[^\s&;#@]+)")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolpost import __version__
-from toolpost.cli import config, doctor, events, imports, pending, runs, tools
+from toolpost.cli import accounts, config, doctor, events, imports, pending, runs, tools
 from toolpost.cli.options import Config, Json, User
 
 app = typer.Typer(
@@ -65,6 +65,7 @@ def _bench(
 
 app.add_typer(tools.app, name="tools")
 app.add_typer(pending.app, name="pending")
+app.add_typer(accounts.app, name="accounts")
 app.add_typer(runs.app, name="runs")
 app.add_typer(config.app, name="config")
 app.command("import")(imports.import_servers)

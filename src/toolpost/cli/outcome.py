@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Any, assert_never
 
 from toolpost.cli.output import Output, pretty
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
@@ -12,7 +13,7 @@ EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
 
 _NEXT: dict[QuestionKind, str] = {
     "approval": "`toolpost pending approve {id}` runs it, `toolpost pending deny {id}` does not.",
-    "consent": "`toolpost pending answer {id}` goes on once that is done.",
+    "consent": "`toolpost accounts connect {service}` signs you in; the call then goes on by itself.",
     "input": "`toolpost pending answer {id} VALUE` goes on with your answer.",
     "unknown": "`toolpost pending answer {id} --decision happened` (or not_happened, or rerun) settles it.",
 }
@@ -27,9 +28,11 @@ def show_outcome(outcome: Outcome, output: Output) -> int:
     return EXIT_CODES[outcome.status]
 
 
-def next_step(kind: QuestionKind, pending_id: str) -> str:
+def next_step(kind: QuestionKind, pending_id: str, payload: Mapping[str, Any]) -> str:
     """How a question of this kind is answered."""
-    return _NEXT[kind].format(id=pending_id)
+    step = _NEXT[kind].format(id=pending_id, service=payload.get("provider", "SERVICE"))
+    link = payload.get("auth_url") if kind == "consent" else None
+    return f"{step}\nOr open {link}" if link else step
 
 
 def _tell(outcome: Outcome, output: Output) -> None:
@@ -45,6 +48,7 @@ def _tell(outcome: Outcome, output: Output) -> None:
             output.note(f"failed: {error}")
             output.advise(error)
         case Paused(question=question):
-            output.text(f"paused: {question.prompt}\n{next_step(question.kind, outcome.pending_id)}")
+            step = next_step(question.kind, outcome.pending_id, question.payload)
+            output.text(f"paused: {question.prompt}\n{step}")
         case _:
             assert_never(outcome)

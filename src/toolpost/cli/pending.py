@@ -166,4 +166,4 @@ def _show_one(question: dict[str, Any], output: Output) -> None:
     rows = [(key, pretty(value)) for key, value in {**question, **times}.items() if value not in (None, "", {})]
     output.table(["", question["prompt"]], rows)
     if question["status"] == "open":
-        output.note(next_step(question["kind"], question["id"]))
+        output.note(next_step(question["kind"], question["id"], question["payload"]))

@@ -36,7 +36,7 @@ class Question:
     kind: QuestionKind
     prompt: str
     reason: str = "approval_required"
-    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)  # it may hold where to sign in
     key: str = "approval"
     expires_in_s: float | None = None
     answer_schema: Mapping[str, Any] | None = None

@@ -14,12 +14,13 @@ from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import JournalEntry
 from toolpost.runtime.contexts import keep_context
 from toolpost.runtime.results import artifact_of
-from toolpost.runtime.teller import as_told
+from toolpost.runtime.teller import as_told, why
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.events import CallRef
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
@@ -256,6 +257,11 @@ class LentServices:
         self._attempt.router.teller.tell(
             self._attempt.call, EventCode.SUBAGENT_ACTION, {"text": text, "fraction": fraction}
         )
+
+    def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
+        """Tell that one provider failed and the next is asked."""
+        facts = {"provider": name, "next": to, **why(error)}
+        self._attempt.router.teller.tell(self._attempt.call, EventCode.FALLBACK_USED, facts)
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
         """Call another tool as part of the same run, under the same policy."""

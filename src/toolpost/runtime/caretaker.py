@@ -15,6 +15,7 @@ from toolpost.contracts.storage import Retention
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from toolpost.contracts.events import RunSummary
     from toolpost.contracts.questions import PendingStatus
     from toolpost.contracts.storage import JournalEntry, Store
     from toolpost.runtime.desk import PendingDesk
@@ -87,7 +88,7 @@ class Caretaker:
         for action in await self._store.pending.adopt_claims():
             await self._continue(action)
         for run in await self._store.events.adopt_orphans():
-            self._desk.endings.interrupted(run)
+            await self._end(run)
         if self._also is not None:
             await self._also(self._desk)
 
@@ -109,14 +110,29 @@ class Caretaker:
         if action.idempotency_key is not None:
             await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
 
+    async def _end(self, run: RunSummary) -> None:
+        """Tell the end that a dead process did not come to tell; what the journal has is what happened."""
+        entry = await self._store.journal.find(run.call_id, "")
+        if entry is not None and entry.done:
+            self._desk.endings.recorded(run, entry.result)
+        else:
+            self._desk.endings.interrupted(run)
+
     async def _ask_about(self, entry: JournalEntry) -> None:
-        """A call that began and never ended: an unsafe one goes to a person, the others are closed as failed."""
+        """A call that began and never ended: an unsafe one goes to a person, the others are closed as failed.
+
+        One that a person let go on is taken back instead, for nobody waits to call again: its answer, which is still
+        claimed, is then carried out once more.
+        """
         waiting = await self._store.pending.list(tenant=entry.principal.tenant, status="open", limit=10_000)
         if any(action.call_id == entry.call_id for action in waiting):
             await self._store.journal.forget(entry.call_id, "")  # it had paused; the question stands
             return
         if _is_doubtful(entry):
             await self._make_unknown(entry)
+            return
+        if entry.call.get("answers"):
+            await self._store.journal.forget(entry.call_id, "")
             return
         outcome = self._desk.endings.interrupted(entry)
         await self._store.journal.finish(entry.call_id, "", outcome_to_dict(outcome))
@@ -175,9 +191,14 @@ class Caretaker:
 
 
 def _is_doubtful(entry: JournalEntry) -> bool:
-    """Whether calling again could repeat an effect; the key of a call that nobody gave one died with it."""
-    replay = entry.call.get("replay")
-    return replay == "unsafe" or (replay == "keyed" and not entry.call.get("idempotency_key"))
+    """Whether calling again could repeat an effect.
+
+    The key of a call that nobody gave one died with it, unless a question keeps the call.
+    """
+    call = entry.call
+    return call.get("replay") == "unsafe" or (
+        call.get("replay") == "keyed" and not (call.get("idempotency_key") or call.get("answers"))
+    )
 
 
 def _paused(of: JournalEntry | PendingAction, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolError
 from toolpost.contracts.events import CallRef, EventCode, RunSummary
-from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
 from toolpost.contracts.storage import JournalEntry
+from toolpost.runtime.results import summary_of
+from toolpost.runtime.revive import revive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from toolpost.contracts.questions import Answer
     from toolpost.runtime.teller import Teller
@@ -61,6 +63,13 @@ class Endings:
         """A call that is safe to repeat lost its process."""
         message = "the process running this call ended before it did; it is safe to call again"
         return self._failed(of, ToolError(message, code="interrupted"))
+
+    def recorded(self, of: RunSummary, kept: Mapping[str, Any]) -> None:
+        """A call whose result was written down lost its process before anybody was told."""
+        outcome = revive(kept)
+        if not isinstance(outcome, Paused):
+            content = outcome.content if isinstance(outcome, Completed) else None
+            self._teller.ended(self._ref(of), outcome, summary=summary_of(content))
 
     def paused(self, of: JournalEntry | PendingAction, action: PendingAction) -> None:
         """Tell that a person is asked: what became of a call, or for an answer that was lost with its process."""

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolConflictError
-from toolpost.contracts.outcomes import Completed, Failed, Paused
+from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.contracts.storage import KeyRecord
 from toolpost.runtime.revive import revive
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.storage import Store
     from toolpost.runtime.lane import Lane
+
+_MOST_QUESTIONS = 10_000
 
 
 def _hash(arguments: Mapping[str, Any]) -> str:
@@ -62,8 +64,21 @@ class KeyGate:
         if entry is not None:
             msg = f"the call with key {key!r} was interrupted and may have happened; see `toolpost pending list`"
             raise ToolConflictError(msg, tool_name=mine.tool_name, code="outcome_unknown")
+        asked = await self._question_of(request, held)
+        if asked is not None:  # it died between asking and saying so under its key
+            await self._store.keys.settle(request.principal, key, asked)
+            return await self._current(asked)
         await self._store.keys.release(request.principal, key, call_id=held.call_id)  # it died before it began
         return None if await self._store.keys.reserve(request.principal, key, mine) is None else await self._lost(key)
+
+    async def _question_of(self, request: RequestedCall, held: KeyRecord) -> Mapping[str, Any] | None:
+        """The newest question of the call that holds the key, as an outcome."""
+        found = await self._store.pending.list(tenant=request.principal.tenant, status=None, limit=_MOST_QUESTIONS)
+        for action in found:
+            if action.call_id == held.call_id:
+                paused = Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
+                return outcome_to_dict(paused)
+        return None
 
     async def _lost(self, key: str) -> Outcome:
         msg = f"a call with idempotency key {key!r} has just been started elsewhere; ask again when it has ended"

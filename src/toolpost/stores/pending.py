@@ -43,7 +43,13 @@ UPDATE pending SET status = 'cancelled' WHERE status = 'open' AND (call_id = :id
     AND (:tenant IS NULL OR tenant = :tenant) RETURNING {_COLUMNS}
 """  # noqa: S608
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE status = 'claimed'"
-_ADOPT = f"UPDATE pending SET owner = ? WHERE owner = ? AND status = 'claimed' RETURNING {_COLUMNS}"  # noqa: S608
+# Not before somebody has seen to what the call had begun: two processes that look after the dead at once could
+# otherwise ask about a call and run it again.
+_ADOPT = f"""
+UPDATE pending SET owner = ? WHERE owner = ? AND status = 'claimed' AND NOT EXISTS (
+    SELECT 1 FROM journal WHERE journal.call_id = pending.call_id AND journal.step = '' AND journal.result IS NULL
+) RETURNING {_COLUMNS}
+"""  # noqa: S608
 
 
 class SQLitePendingStore:

@@ -52,6 +52,7 @@ class AccountDesk:
             self.accounts,
             redirect_uri=settings.redirect_uri or (f"{base}/oauth/callback" if base else ""),
             start_url=f"{base}/oauth/start" if base else "",
+            ttl_s=settings.sign_in_ttl,
         )
         self._profile = ClientProfile(
             redirect_uris=(self.consents.redirect_uri,) if self.consents.redirect_uri else (),
@@ -72,9 +73,10 @@ class AccountDesk:
         return lender
 
     def join(self, desk: PendingDesk, source: Callable[[str], ToolSource | None]) -> None:
-        """Learn where calls wait, and how to get at a source to list its tools anew."""
+        """Learn where calls wait, and how to get at a source, which hears refusals and may list its tools anew."""
         self._desk = desk
         self._source = source
+        self.consents.refusal = self._refusal
 
     async def states(self, person: Principal) -> list[AccountState]:
         """Every service, and how a person stands there."""
@@ -119,6 +121,7 @@ class AccountDesk:
         """Remove all that is kept of a person, after telling every issuer."""
         for provider in self.consents.services:
             await self.disconnect(provider, person)
+        await self.consents.forget(person)
         return dict(await self._store.forget(person))
 
     async def close(self) -> None:
@@ -138,6 +141,12 @@ class AccountDesk:
             None if tokens is None else tokens.expires_at,
             account.changed_at,
         )
+
+    def _refusal(self, provider: str) -> ToolError | None:
+        """What a source of a service was told when it was not let in."""
+        names = [name for name, lender in self._lenders.items() if lender.service.provider == provider]
+        heard = [source.refusal for name in names if isinstance(source := self._source(name), PersonalSource)]
+        return next((refused for refused in heard if refused is not None), None)
 
     async def _list_anew(self, connected: Connected) -> None:
         for name, lender in self._lenders.items():

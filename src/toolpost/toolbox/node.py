@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from toolpost.auth.managed import AuthManager
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolNodeError
 from toolpost.policy.redaction import Redactor
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from toolpost.auth.account_counts import AccountCounts
-    from toolpost.auth.managed import AuthManager
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -72,7 +72,8 @@ class ToolNode:
     async def _opened(self, config: ExternalToolConfig) -> Standalone:
         name, people = config.name, self._people
         registry = self.registry if people is None else people.catalog(self.registry, self._completed)
-        provider = cast("CredentialProvider | None", self.auth_manager) if people is None else people.provider
+        given = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
+        provider = given if people is None else people.provider
         opened = Standalone(
             registry,
             servers={name: self.server} if self.server is not None else None,

@@ -204,6 +204,7 @@ class AccountSettings(ConfigModel):
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
     redirect_uri: str | None = Field(default=None, pattern=r"^https?://[^\s#]+$")
     document_url: str | None = Field(default=None, pattern=r"^https://[^\s#]+$")
+    sign_in_ttl: Seconds = 600.0
     key: str = Field(default="file", description="Where the sealing key lies: file, keyring:SERVICE/NAME or kms:NAME")
 
 

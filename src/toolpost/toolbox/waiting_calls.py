@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from toolpost.auth.account_counts import AccountCounts
     from toolpost.auth.accounts import Accounts
     from toolpost.auth.consents import Connected, Consents
+    from toolpost.auth.oauth.tokens import TokenSet
+    from toolpost.auth.vault import Account
     from toolpost.contracts.questions import PendingAction
     from toolpost.runtime.desk import PendingDesk
     from toolpost.runtime.router import ToolRouter
@@ -30,8 +32,10 @@ class WaitingCalls:
 
     async def go_on(self, connected: Connected, desk: PendingDesk) -> None:
         """Let the calls that waited for this account go on, in the background."""
+        account = await self._accounts.held(self._consents.service(connected.provider), connected.person)
         for action in await self._open(connected.person.tenant):
-            if action.asked_by == connected.person and _provider_of(action) == connected.provider:
+            mine = action.asked_by == connected.person and _provider_of(action) == connected.provider
+            if mine and account is not None and _helps(account, action):
                 self._router.background.start(self._answer(action, desk))
 
     async def sweep(self, desk: PendingDesk) -> None:
@@ -41,7 +45,9 @@ class WaitingCalls:
         for action in await self._open(None):
             service = self._consents.services.get(_provider_of(action))
             account = None if service is None else await self._accounts.held(service, action.asked_by)
-            if account is not None and account.status == "live" and account.changed_at > action.created_at:
+            if account is None or account.changed_at <= action.created_at:
+                continue
+            if account.status == "live" and _helps(account, action):
                 self._router.background.start(self._answer(action, desk))
 
     async def _open(self, tenant: str | None) -> list[PendingAction]:
@@ -54,6 +60,13 @@ class WaitingCalls:
         except ToolError:
             return  # somebody was faster, or the question is gone
         self._counts.resumed(max(0.0, time.time() - action.created_at))
+
+
+def _helps(account: Account[TokenSet], action: PendingAction) -> bool:
+    """Whether an account is what a call waits for; one that needs more scopes is not helped by a grant without them."""
+    more = action.question.key.removeprefix(f"consent:{_provider_of(action)}").removeprefix(":").split()
+    tokens = account.tokens
+    return tokens is not None and set(more) <= {*tokens.asked, *tokens.scopes}
 
 
 def _provider_of(action: PendingAction) -> str:

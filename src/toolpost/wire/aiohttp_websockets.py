@@ -21,6 +21,7 @@ from aiohttp import (
     WSMsgType,
     WSServerHandshakeError,
 )
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from toolpost.contracts.adapt import from_status
@@ -39,7 +40,6 @@ from toolpost.wire.tls import ssl_context
 if TYPE_CHECKING:
     from aiohttp import ClientRequest, ClientResponse, ClientWebSocketResponse, WSMessage
     from aiohttp.client_middlewares import ClientHandlerType
-    from aiohttp.client_proto import ResponseHandler
     from aiohttp.tracing import Trace
 
     from toolpost.wire.openings import Opening
@@ -86,22 +86,25 @@ async def open_websocket(opening: Opening) -> AiohttpWebSocket:
         raise
     # Only what the server sends is worth compressing: our messages are short. There is no public word for it.
     socket._writer.compress = 0  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    return AiohttpWebSocket(socket, session, connector.transport, opening)
+    return AiohttpWebSocket(socket, session, connector, opening)
 
 
 class AiohttpWebSocket:
-    """A connection of aiohttp's, whose short messages are framed here."""
+    """A connection of aiohttp's, whose messages are framed here."""
 
-    __slots__ = ("_ended", "_opening", "_outbox", "_session", "_socket", "_transport")
+    __slots__ = ("_ended", "_leaving", "_opening", "_outbox", "_room", "_session", "_socket", "_transport", "_turn")
 
     def __init__(
-        self, socket: ClientWebSocketResponse, session: ClientSession, transport: asyncio.Transport, opening: Opening
+        self, socket: ClientWebSocketResponse, session: ClientSession, connector: _Connector, opening: Opening
     ) -> None:
         self._socket = socket
         self._session = session
-        self._transport = transport
+        self._transport = transport = connector.transport
         self._outbox = Outbox(transport)
+        self._room = connector.room
+        self._turn = asyncio.Lock()
         self._opening = opening
+        self._leaving = False
         self._ended: WSMessage | None = None
 
     @property
@@ -112,7 +115,7 @@ class AiohttpWebSocket:
     @property
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
-        return self._ended is not None or self._transport.is_closing()
+        return self._leaving or self._ended is not None or self._transport.is_closing()
 
     @property
     def ended_well(self) -> bool:
@@ -121,23 +124,28 @@ class AiohttpWebSocket:
 
     def post(self, message: str) -> bool:
         """Send a short text without waiting; False when it has to be waited for."""
-        if self._ended is not None or self._transport.is_closing():
-            raise ToolConnectionError(f"{self._opening.subject}: the connection is closed", sent=False)
-        return self._outbox.put(_TEXT, message.encode())
+        self._must_be_open()
+        return not self._turn.locked() and self._outbox.put(_TEXT, message.encode())
 
     async def send(self, message: str | bytes) -> None:
-        """Send a message; a long one waits until the server has taken enough of what was sent before it."""
+        """Send a message; a long one waits until the server has taken enough of what was sent before it.
+
+        All waiting is done before anything is written, each sender by itself: aiohttp would write first and
+        then let all wait for one future, which the first to give up cancels for the others.
+        """
+        self._must_be_open()
+        opcode, data = (_TEXT, message.encode()) if isinstance(message, str) else (_BINARY, message)
+        if not self._turn.locked() and self._outbox.put(opcode, data):
+            return
+        async with self._turn:
+            await asyncio.sleep(0)  # whoever sends without end lets others in
+            await self._room.wait()
+            self._must_be_open()
+            self._outbox.write(opcode, data)
+
+    def _must_be_open(self) -> None:
         if self.closed:
             raise ToolConnectionError(f"{self._opening.subject}: the connection is closed", sent=False)
-        opcode, data = (_TEXT, message.encode()) if isinstance(message, str) else (_BINARY, message)
-        if self._outbox.put(opcode, data):
-            return
-        self._outbox.flush()
-        try:
-            await self._socket.send_frame(data, opcode)
-            await asyncio.sleep(0)  # whoever sends without end lets others in
-        except (ClientError, OSError) as broken:
-            raise self._broken(str(broken) or type(broken).__name__) from None
 
     async def receive(self) -> str | bytes:
         """The next message."""
@@ -152,11 +160,14 @@ class AiohttpWebSocket:
 
     async def close(self) -> None:
         """Say goodbye; a server that goes on talking is not listened to for long."""
+        self._leaving = True
         self._outbox.flush()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GOODBYE_S):
-                await self._socket.close()
-        await self._session.close()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE_S):
+                    await self._socket.close()
+        finally:
+            await self._session.close()
 
     def _failure(self, ended: WSMessage) -> ToolError:
         match ended.data:
@@ -184,6 +195,7 @@ class _Connector(BaseConnector):
         super().__init__(limit=1, force_close=True)
         self._opening = opening
         self._transport: asyncio.Transport | None = None
+        self.room = asyncio.Event()
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -202,7 +214,7 @@ class _Connector(BaseConnector):
         if self._transport is not None or req.url.raw_host != str(address):
             raise ToolPermissionError("a handshake leads nowhere else", code=REFUSED)
         try:
-            transport, protocol = await self._loop.create_connection(self._factory, **await self._way())
+            transport, protocol = await self._loop.create_connection(self._protocol, **await self._way())
         except OSError as failed:  # also what TLS raises
             raise _no_connection(failed, self._opening) from None
         peer = transport.get_extra_info("peername")
@@ -213,6 +225,9 @@ class _Connector(BaseConnector):
         self._transport = transport
         return protocol
 
+    def _protocol(self) -> ResponseHandler:
+        return _Protocol(self._loop, self.room)
+
     async def _way(self) -> dict[str, Any]:
         """The judged address itself, or a tunnel to it; and who TLS has to find there."""
         route, proxy = self._opening.route, self._opening.proxy
@@ -220,6 +235,27 @@ class _Connector(BaseConnector):
         if proxy is None:
             return {"host": str(route.address), "port": route.port, **secure}
         return {"sock": await proxy.dial(route.address, route.port), **secure}
+
+
+class _Protocol(ResponseHandler):
+    """aiohttp's own, which also tells when there is room for more to be sent, or nothing more to wait for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, room: asyncio.Event) -> None:
+        super().__init__(loop)
+        self._room = room
+        room.set()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._room.set()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._room.set()
 
 
 class _Handshake:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PATH = "/callback"
+USUAL_PORT = 21917  # below those that systems hand out, so that it is mostly free
 _MOST_BYTES = 32 * 1024
 _REQUEST_S = 10.0
 _GOODBYE_S = 2.0
@@ -85,7 +86,7 @@ class Loopback:
     @property
     def url(self) -> str:
         """Where browsers are to be sent."""
-        return f"http://{HOST}:{self.port}{PATH}"
+        return loopback_url(self.port)
 
     async def visit(self) -> Visit:
         """The next browser that comes to the path."""
@@ -124,3 +125,8 @@ class Loopback:
         visit = Visit(query=query, answered=asyncio.get_running_loop().create_future())
         self._visits.put_nowait(visit)
         return await visit.answered
+
+
+def loopback_url(port: int) -> str:
+    """The address of such a place."""
+    return f"http://{HOST}:{port}{PATH}"

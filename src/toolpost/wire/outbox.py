@@ -1,4 +1,4 @@
-"""Short WebSocket messages on their way out: many that are sent in one turn of the loop leave in one system call."""
+"""WebSocket messages on their way out: many short ones of one turn of the loop leave in one system call."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ class Outbox:
             transport.write(frame)
         return True
 
+    def write(self, opcode: int, payload: bytes) -> None:
+        """Send a message of any length, behind what waits for the end of the turn."""
+        self.flush()
+        self._transport.write(_frame(opcode, payload))
+
     def flush(self) -> None:
         """Send what waits for the end of the turn."""
         frames, self._frames, self._size = self._frames, [], 0
@@ -58,4 +63,6 @@ def _frame(opcode: int, payload: bytes) -> bytes:
     body = masked.to_bytes(len(stretched), "little")[:size]
     if size < 126:
         return bytes((_WHOLE | opcode, _MASKED | size)) + mask + body
-    return bytes((_WHOLE | opcode, _MASKED | 126, size >> 8, size & 255)) + mask + body
+    if size < 65_536:
+        return bytes((_WHOLE | opcode, _MASKED | 126)) + size.to_bytes(2, "big") + mask + body
+    return bytes((_WHOLE | opcode, _MASKED | 127)) + size.to_bytes(8, "big") + mask + body

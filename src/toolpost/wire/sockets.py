@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 from toolpost.wire.guard import parse_target
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Framing(NamedTuple):
     def framed(self, message: bytes) -> bytes:
         """A message as it is sent."""
         if self.strategy == "delimiter":
+            if self.delimiter in message:
+                raise ToolValidationError(f"the message holds {self.delimiter!r}, which would begin a second one")
             return message + self.delimiter
         if self.strategy != "length_prefix":
             return message
@@ -48,6 +50,13 @@ class Framing(NamedTuple):
             return len(message).to_bytes(self.prefix_bytes, self.endian) + message
         except OverflowError:
             raise ToolClientError(f"the message is too long for a prefix of {self.prefix_bytes} bytes") from None
+
+
+class Received(NamedTuple):
+    """An answer; the note says that there may be more of it."""
+
+    data: bytes
+    note: str = ""
 
 
 async def exchange_stream(
@@ -59,7 +68,7 @@ async def exchange_stream(
     policy: NetworkPolicy,
     timeout_s: float,
     resolver: Resolver | None = None,
-) -> bytes:
+) -> Received:
     """Send a message over a TCP connection of its own and return the answer without its framing."""
     target, shown = _target(host, port, "tcp")
     sent = framing.framed(message)
@@ -70,15 +79,19 @@ async def exchange_stream(
         async with asyncio.timeout_at(deadline):
             writer.write(sent)
             await writer.drain()
-            return await _READERS[framing.strategy](reader, framing, came, shown)
+            received = await _READERS[framing.strategy](reader, framing, came, shown)
+            if not writer.transport.get_write_buffer_size():
+                writer.close()
+            return received
     except TimeoutError:
         if framing.strategy == "stream" and came:
-            return bytes(came)
+            return Received(bytes(came), "The connection stayed open; this is what came until time was up.")
         raise _late(shown, timeout_s) from None
     except OSError as error:
         raise ToolConnectionError(f"{shown}: the connection broke ({error})", cause=error) from error
     finally:
-        writer.close()
+        if not writer.transport.is_closing():  # what the other side does not take would be waited for
+            writer.transport.abort()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
@@ -167,41 +180,45 @@ async def _connect(address: Address, port: int, timeout_s: float) -> tuple[async
         return await asyncio.open_connection(str(address), port, limit=_PIECE)
 
 
-async def _prefixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> bytes:
+async def _prefixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
     try:
         length = int.from_bytes(await reader.readexactly(framing.prefix_bytes), framing.endian)
         if length > framing.max_bytes:
             raise _too_large(shown, framing.max_bytes)
-        return await reader.readexactly(length)
+        return Received(await reader.readexactly(length))
     except asyncio.IncompleteReadError:
         raise _cut(shown) from None
 
 
-async def _fixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> bytes:
+async def _fixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
     try:
-        return await reader.readexactly(framing.length)
+        return Received(await reader.readexactly(framing.length))
     except asyncio.IncompleteReadError:
         raise _cut(shown) from None
 
 
-async def _delimited(reader: asyncio.StreamReader, framing: Framing, came: bytearray, shown: str) -> bytes:
+async def _delimited(reader: asyncio.StreamReader, framing: Framing, came: bytearray, shown: str) -> Received:
     while piece := await reader.read(_PIECE):
         start = max(0, len(came) - len(framing.delimiter))
         came += piece
         if (end := came.find(framing.delimiter, start)) >= 0:
-            return bytes(came[:end])
+            return Received(bytes(came[:end]))
         if len(came) > framing.max_bytes:
             raise _too_large(shown, framing.max_bytes)
     raise _cut(shown)
 
 
-async def _until_closed(reader: asyncio.StreamReader, framing: Framing, came: bytearray, _: str) -> bytes:
-    while len(came) < framing.max_bytes and (piece := await reader.read(min(_PIECE, framing.max_bytes - len(came)))):
+async def _until_closed(reader: asyncio.StreamReader, framing: Framing, came: bytearray, _: str) -> Received:
+    while piece := await reader.read(_PIECE):
         came += piece
-    return bytes(came)
+        if len(came) > framing.max_bytes:
+            return Received(
+                bytes(came[: framing.max_bytes]), f"The answer goes on; it is cut at {framing.max_bytes:,} bytes."
+            )
+    return Received(bytes(came))
 
 
-_READERS: dict[str, Callable[[asyncio.StreamReader, Framing, bytearray, str], Awaitable[bytes]]] = {
+_READERS: dict[str, Callable[[asyncio.StreamReader, Framing, bytearray, str], Awaitable[Received]]] = {
     "length_prefix": _prefixed,
     "fixed_length": _fixed,
     "delimiter": _delimited,

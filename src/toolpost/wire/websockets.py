@@ -57,9 +57,10 @@ class WebSocket(Protocol):
         ...
 
     async def send(self, message: str | bytes) -> None:
-        """Send a text or a binary message.
+        """Send a text or a binary message, in its turn.
 
-        A ToolConnectionError has `sent=False` when the connection was closed before any of it could leave.
+        A ToolConnectionError has `sent=False` when the connection was closed before any of it could leave. Of a
+        message that is given up before `send` is done, nothing has left, and nobody else's message is touched.
         """
         ...
 

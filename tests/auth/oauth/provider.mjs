@@ -1,10 +1,11 @@
-// node provider.mjs <entry of oidc-provider> <more clients as JSON>
+// node provider.mjs <entry of oidc-provider> <more clients as JSON> <seconds that access tokens last>
 // An authorization server on a port of its own; its first line says where.
 import { createServer } from 'node:http';
 import { pathToFileURL } from 'node:url';
 
 const { Provider } = await import(pathToFileURL(process.argv[2]).href);
 const clients = JSON.parse(process.argv[3] ?? '[]');
+const accessTokenTTL = Number(process.argv[4] ?? 600);
 const resource = 'http://127.0.0.1:9500/mcp';
 
 function settings() {
@@ -31,7 +32,7 @@ function settings() {
         getResourceServerInfo: () => ({
           scope: 'tools.read tools.call',
           accessTokenFormat: 'jwt',
-          accessTokenTTL: 600,
+          accessTokenTTL,
           jwt: { sign: { alg: 'RS256' } },
         }),
       },

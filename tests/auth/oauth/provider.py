@@ -30,10 +30,10 @@ def entry() -> Path:
 
 
 @contextmanager
-def provider(*clients: dict[str, Any]) -> Iterator[str]:
+def provider(*clients: dict[str, Any], token_ttl_s: int = 600) -> Iterator[str]:
     """The server while it runs; gives its issuer."""
     program = Path(__file__).with_name("provider.mjs")
-    command = [str(node24()), str(program), str(entry()), json.dumps(clients)]
+    command = [str(node24()), str(program), str(entry()), json.dumps(clients), str(token_ttl_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
@@ -45,10 +45,11 @@ def provider(*clients: dict[str, Any]) -> Iterator[str]:
 
 
 class Browser:
-    """A person who signs in as alice and says yes to everything, or no."""
+    """A person who signs in, as alice if nothing else is said, and says yes to everything, or no."""
 
-    def __init__(self, redirect_uri: str, *, says_yes: bool = True) -> None:
+    def __init__(self, redirect_uri: str, *, says_yes: bool = True, login: str = "alice") -> None:
         self.redirect_uri = redirect_uri
+        self.login = login
         self.says_yes = says_yes
 
     async def visit(self, url: str) -> dict[str, str]:
@@ -84,7 +85,7 @@ class Browser:
         assert form, page.text
         fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', page.text))
         if fields.get("prompt") == "login":
-            fields |= {"login": "alice", "password": "x"}
+            fields |= {"login": self.login, "password": "x"}
         if "xsrf" in fields:
             fields["confirm"] = "yes"
         return await web.post(urljoin(here, html.unescape(form[1])), data=fields)

@@ -125,9 +125,11 @@ def sign_in(
 
     `tokens` are those that were refused; `clients` are those of earlier registrations, by issuer.
     """
-    earlier = _earlier(demand, tokens)
+    earlier = scopes_so_far(demand, tokens)
     found = yield from discover(plan, demand, known=clients)
     server = found.server
+    if tokens is not None and tokens.issuer != server.issuer:  # what one issuer knows means nothing to another
+        tokens, earlier = None, ()
     client = yield from obtain_client(
         server, plan.profile, registered=plan.registered, known=clients.get(server.issuer), clock=clock
     )
@@ -146,6 +148,21 @@ def sign_in(
         server, client, caller, resource=found.resource, scopes=scopes, dpop_key=key, clock=clock
     )
     return Consent(url=request.url, transaction=request.transaction, client=client)
+
+
+def scopes_so_far(demand: Demand, tokens: TokenSet | None) -> tuple[str, ...]:
+    """The scopes to keep asking for; what was asked for and not given will not be given the next time."""
+    if tokens is None:
+        return ()
+    if demand.wants_more_scopes and set(demand.scopes or ()) <= set(tokens.asked):
+        wanted = " ".join(demand.scopes or ()) or "more than it says"
+        raise ToolAuthError(
+            f"The server still refuses for lack of scope ({wanted}), which was asked for and not granted. "
+            "Somebody with more rights must sign in, or be given them.",
+            code="oauth_scope_refused",
+            status_code=403,
+        )
+    return tuple(dict.fromkeys((*tokens.asked, *tokens.scopes)))
 
 
 async def authorize(step: Granted | Consent, *, client: HttpClient, visit: Visit, clock: Clock = time.time) -> Granted:
@@ -187,21 +204,6 @@ def _choice(plan: SignIn, resource: ResourceMetadata, known: Mapping[str, Client
             code="oauth_issuer_changed",
         )
     return plan.issuer
-
-
-def _earlier(demand: Demand, tokens: TokenSet | None) -> tuple[str, ...]:
-    """The scopes to keep asking for; what was asked for and not given will not be given the next time."""
-    if tokens is None:
-        return ()
-    if demand.wants_more_scopes and set(demand.scopes or ()) <= set(tokens.asked):
-        wanted = " ".join(demand.scopes or ()) or "more than it says"
-        raise ToolAuthError(
-            f"The server still refuses for lack of scope ({wanted}), which was asked for and not granted. "
-            "Somebody with more rights must sign in, or be given them.",
-            code="oauth_scope_refused",
-            status_code=403,
-        )
-    return tuple(dict.fromkeys((*tokens.asked, *tokens.scopes)))
 
 
 def _dpop_key(found: Discovered, demand: Demand, tokens: TokenSet | None) -> DpopKey | None:

@@ -157,6 +157,17 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def covers(resource: str, server_url: str) -> bool:
+    """Whether tokens for the resource are meant for the server: the same origin, and its path or one above it."""
+    try:
+        wider, narrower = urlsplit(resource), urlsplit(server_url)
+        same = _origin(wider) == _origin(narrower)
+    except ValueError:
+        return False
+    above, path = wider.path.rstrip("/"), narrower.path.rstrip("/")
+    return same and not wider.fragment and not wider.query and (path == above or path.startswith(f"{above}/"))
+
+
 _CODE = "oauth_metadata"
 
 
@@ -178,7 +189,7 @@ def _chain(documents: tuple[str, ...], url: str) -> tuple[str, ...]:
 
 def _resource(told: dict[str, Any], server_url: str, documents: tuple[str, ...]) -> ResourceMetadata:
     resource = told.get("resource")
-    if not isinstance(resource, str) or not _covers(resource, server_url):
+    if not isinstance(resource, str) or not covers(resource, server_url):
         raise ToolAuthError(
             f"The document of {host_of(server_url)!r} speaks for another resource, so it is not used. "
             "Its `resource` must be the URL of the server, or a path above it.",
@@ -194,17 +205,6 @@ def _resource(told: dict[str, Any], server_url: str, documents: tuple[str, ...])
         dpop_required=told.get("dpop_bound_access_tokens_required") is True,
         documents=documents,
     )
-
-
-def _covers(resource: str, server_url: str) -> bool:
-    """Whether tokens for the resource are meant for the server: the same origin, and its path or one above it."""
-    try:
-        wider, narrower = urlsplit(resource), urlsplit(server_url)
-        same = _origin(wider) == _origin(narrower)
-    except ValueError:
-        return False
-    above, path = wider.path.rstrip("/"), narrower.path.rstrip("/")
-    return same and not wider.fragment and not wider.query and (path == above or path.startswith(f"{above}/"))
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:

@@ -1,0 +1,199 @@
+"""Signing in from a terminal: by a browser that comes back to this machine, or by a code entered in any other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolpost.auth.consents import Connected
+from toolpost.auth.device_sign_in import begin_by_code, finish_by_code
+from toolpost.auth.oauth.authorization import callback_parameters
+from toolpost.cli.tool_table import show_tools
+from toolpost.contracts.config import AuthType
+from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
+from toolpost.toolbox.account_pages import Page, connected_page, failure_page
+from toolpost.wire.loopback import USUAL_PORT, Answer, Loopback, loopback_url
+
+if TYPE_CHECKING:
+    from toolpost.auth.services import Service
+    from toolpost.cli.output import Output
+    from toolpost.contracts.principal import Principal
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.wire.loopback import Visit
+
+_PATIENCE_S = 60.0
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInWay:
+    """How somebody wants to sign in."""
+
+    device: bool
+    open_browser: bool
+    port: int
+    timeout_s: float
+
+
+async def sign_in(box: Toolbox, provider: str, person: Principal, way: SignInWay, output: Output) -> int:
+    """Connect an account, see what it opens and which calls go on; returns the code to leave with."""
+    service = box.accounts.consents.service(provider)
+    waiting = await _waiting(box, provider, person)
+    if way.device:
+        await _by_code(box, service, person, way, output)
+    else:
+        await _by_browser(box, service, person, way, output)
+    # What was let go on, and the listing of tools, would end with this process.
+    await box.router.background.finish(patience_s=_PATIENCE_S)
+    await _show(box, service, person, waiting, output)
+    return 0
+
+
+async def _by_browser(box: Toolbox, service: Service, person: Principal, way: SignInWay, output: Output) -> None:
+    async with Loopback(port=way.port, prefer=USUAL_PORT) as place:
+        begun = await box.accounts.connect(service.provider, person, redirect_uri=place.url)
+        if isinstance(begun, Connected):
+            await box.accounts.welcome(begun)
+            return
+        _say(output, f"Sign in to {service.display_name} for {person} at this address:\n\n  {begun.url}\n")
+        if way.open_browser and _has_screen():
+            # Some browsers end only when they are closed, so nobody waits for this thread.
+            threading.Thread(target=webbrowser.open, args=(begun.url,), daemon=True).start()
+        try:
+            async with asyncio.timeout(way.timeout_s), _counted_down(way.timeout_s, output):
+                await _come_back(box, place, service)
+        except TimeoutError:
+            raise ToolTimeoutError(
+                f"no browser came back within {way.timeout_s:g} s, and nothing was connected; if the service refused "
+                f"the address {place.url}, allow it there for this program, or choose its port with --port"
+            ) from None
+
+
+async def _come_back(box: Toolbox, place: Loopback, service: Service) -> None:
+    """Take what browsers bring; one with a state that nobody knows is sent away and spoils nothing."""
+    while True:
+        visit = await place.visit()
+        try:
+            await box.accounts.finish(callback_parameters(visit.query))
+        except ToolError as error:
+            _answer(visit, failure_page(error))
+            if error.error_code != "oauth_state":
+                raise
+        except ValueError:  # more fields than anybody has
+            _answer(visit, failure_page(ToolAuthError("The address has too many parts.", code="oauth_callback")))
+        else:
+            _answer(visit, connected_page(service.display_name))
+            return
+
+
+async def _by_code(box: Toolbox, service: Service, person: Principal, way: SignInWay, output: Output) -> None:
+    home = loopback_url(way.port or USUAL_PORT)
+    accounts = box.accounts.accounts
+    grant = await begin_by_code(service, accounts, redirect_uri=home)
+    _say(
+        output,
+        f"Sign in to {service.display_name} for {person}: open this address in any browser\n\n"
+        f"  {grant.verification_uri_complete or grant.verification_uri}\n\nand see that the code is\n\n"
+        f"  {grant.user_code}\n",
+    )
+    left = min(way.timeout_s, max(0.0, grant.expires - time.time()))
+    try:
+        async with asyncio.timeout(left), _counted_down(left, output):
+            connected = await finish_by_code(service, accounts, person, grant)
+    except TimeoutError:
+        raise ToolTimeoutError(
+            f"nobody entered the code within {left:.0f} s, and nothing was connected; run this again for a new one"
+        ) from None
+    await box.accounts.welcome(connected)
+
+
+@asynccontextmanager
+async def _counted_down(seconds: float, output: Output) -> AsyncGenerator[None]:
+    """One line that says how long there is left; where nobody looks on it is said once."""
+    if not sys.stderr.isatty():
+        output.note(f"Waiting for you, for at most {seconds:.0f} s.")
+        yield
+        return
+    counting = asyncio.create_task(_count(seconds))
+    try:
+        yield
+    finally:
+        counting.cancel()
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+async def _count(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        minutes, rest = divmod(int(left), 60)
+        sys.stderr.write(f"\r\x1b[KWaiting for you, {minutes}:{rest:02} left; Ctrl-C gives up. ")
+        sys.stderr.flush()
+        await asyncio.sleep(1)
+
+
+def _say(output: Output, text: str) -> None:
+    if output.as_json:
+        output.note(text)
+    else:
+        output.text(text)
+
+
+def _has_screen() -> bool:
+    """Without one, Linux would start a browser in this very terminal."""
+    return sys.platform != "linux" or any(os.environ.get(name) for name in _SCREENS)
+
+
+def _answer(visit: Visit, page: Page) -> None:
+    visit.answer(Answer(page.status, page.headers, page.body))
+
+
+async def _waiting(box: Toolbox, provider: str, person: Principal) -> list[str]:
+    """The calls of this person that wait for the account."""
+    found = await box.desk.list(by=str(person), limit=1000)
+    return [action.id for action in found if _waits(action, provider, person)]
+
+
+def _waits(action: PendingAction, provider: str, person: Principal) -> bool:
+    question = action.question
+    return question.kind == "consent" and action.asked_by == person and question.payload.get("provider") == provider
+
+
+async def _show(box: Toolbox, service: Service, person: Principal, waiting: list[str], output: Output) -> None:
+    specs = _tools_of(box, service.provider)
+    went_on = [_told(await box.desk.get(one, by=str(person))) for one in waiting]
+    [state] = [one for one in await box.accounts.states(person) if one.provider == service.provider]
+    if output.as_json:
+        tools = [spec.name for spec in specs]
+        output.document({**state._asdict(), "user": str(person), "tools": tools, "went_on": went_on})
+        return
+    output.text(f"connected: {service.display_name} for {person}.")
+    show_tools(specs, output)
+    for call in went_on:
+        output.note(
+            f"{call['tool_name']} went on: {call['status']}. `toolpost pending show {call['id']}` has the rest."
+        )
+
+
+def _tools_of(box: Toolbox, provider: str) -> list[ToolSpec]:
+    names = {
+        source.name
+        for source in box.settings.all_sources()
+        if source.auth_type is AuthType.OAUTH2_USER and (source.auth_config.get("provider") or source.name) == provider
+    }
+    return [spec for spec in box.registry.specs() if spec.source in names]
+
+
+def _told(action: PendingAction) -> dict[str, Any]:
+    status = (action.outcome or {}).get("status", action.status)
+    return {"id": action.id, "tool_name": action.tool_name, "status": status}

@@ -1,0 +1,233 @@
+"""State stores of others at work here, and our own store as one of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+
+from toolpost.contracts.events import RemoteBinding, RunEvent, StoredEvent
+from toolpost.contracts.storage import EventLog, PlannerStateStore, StateStore
+from toolpost.schema.secrets import is_secret_name
+from toolpost.stores.chain import link_hash, link_ids
+from toolpost.stores.state import SealedStateStore
+
+_PAGE = 1000
+_log = logging.getLogger("toolpost.stores")
+
+
+class StatefulStore(Protocol):
+    """The part of a store that a planner's memory is made of."""
+
+    @property
+    def events(self) -> EventLog:
+        """What is told of runs."""
+        ...
+
+    @property
+    def state(self) -> SealedStateStore:
+        """What a planner keeps."""
+        ...
+
+
+class StoreState:
+    """Fulfils `StateStore` and `PlannerStateStore` with a Toolbox's own store: durable, and sealed.
+
+    The history of a run is what the Toolbox told of it, and what was saved beside that.
+    """
+
+    def __init__(self, store: StatefulStore) -> None:
+        self._store = store
+
+    async def save_event(self, event: StoredEvent) -> None:
+        """Keep one event."""
+        await self._store.state.save_event(event)
+
+    async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
+        """A run's events in order."""
+        saved = {event.seq: event for event in await self._store.state.load_history(trace_id)}
+        told = {event.seq: event for event in await self._told(trace_id)}
+        return [event for _, event in sorted({**saved, **told}.items())]
+
+    async def save_remote_binding(self, binding: RemoteBinding) -> None:
+        """Keep where a remote agent holds its side of the run."""
+        await self._store.state.save_remote_binding(binding)
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        """Keep a pause under its token."""
+        await self._store.state.save_planner_state(token, payload)
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        """A pause by its token; {} when there is none."""
+        return await self._store.state.load_planner_state(token)
+
+    async def _told(self, run_id: str) -> list[StoredEvent]:
+        found: list[StoredEvent] = []
+        while page := await self._store.events.read(run_id=run_id, after=found[-1].id if found else 0, limit=_PAGE):
+            found += page
+        return found
+
+
+class _Head(NamedTuple):
+    """How far a run's chain has come."""
+
+    seq: int = 0
+    hash: bytes = b""
+
+
+class StateEvents:
+    """Fulfils `EventSink` with a state store: each event is saved there, in order, numbered and chained by run.
+
+    Nobody waits for it but `flush` and `close`. What cannot be saved, or finds no room, counts as `lost`.
+    """
+
+    def __init__(self, store: StateStore, *, most_waiting: int = 10_000, most_runs: int = 1000) -> None:
+        self.lost = 0
+        self._store = store
+        self._most_waiting = most_waiting
+        self._most_runs = most_runs
+        self._waiting: deque[RunEvent] = deque()
+        self._heads: OrderedDict[str, _Head] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+
+    def emit(self, event: RunEvent) -> None:
+        """Take one event."""
+        if len(self._waiting) >= self._most_waiting:
+            self.lost += 1
+            return
+        self._waiting.append(event)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._save_all())
+
+    async def flush(self) -> None:
+        """Wait until everything emitted so far is saved, or lost."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """Save what waits."""
+        await self.flush()
+
+    async def _save_all(self) -> None:
+        while self._waiting:
+            event = self._waiting.popleft()
+            try:
+                await self._save(event)
+            except Exception:  # noqa: BLE001 - foreign code; the other events may still be saved
+                self.lost += 1
+                _log.exception("the state store could not save %s", event.code.name)
+
+    async def _save(self, event: RunEvent) -> None:
+        call = event.call
+        head = self._heads.pop(call.run_id, None) or await self._head(call.run_id)
+        payload, seq = event.payload, head.seq + 1
+        digest = link_hash(
+            head.hash,
+            link_ids(call.run_id, call.call_id, call.tenant),
+            seq=seq,
+            code=int(event.code),
+            at=event.at,
+            payload=json.dumps(payload),
+        )
+        stored = StoredEvent(
+            id=seq,
+            run_id=call.run_id,
+            seq=seq,
+            code=event.code,
+            at=event.at,
+            call_id=call.call_id,
+            tenant=call.tenant,
+            payload=payload,
+            hash=digest.hex(),
+        )
+        await self._store.save_event(stored)
+        self._heads[call.run_id] = _Head(seq, digest)
+        if len(self._heads) > self._most_runs:
+            self._heads.popitem(last=False)
+
+    async def _head(self, run_id: str) -> _Head:
+        """Where a run was left, maybe by another process."""
+        history = await self._store.load_history(run_id)
+        return _Head(history[-1].seq, bytes.fromhex(history[-1].hash)) if history else _Head()
+
+
+@runtime_checkable
+class _KeepsPauses(PlannerStateStore, Protocol):
+    """A state store that has the optional part."""
+
+
+class PlannerPauses:
+    """Pauses in a state store of any make, each resumed once by the token that it was kept under.
+
+    A store without the optional methods cannot keep them, so they are gone with the process: `durable` says so. The
+    Protocol has no way to take a pause out: that one was resumed is kept beside it, as surely as the store tells two
+    writers of the same token apart.
+    """
+
+    def __init__(
+        self, store: object = None, *, ttl_s: float | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.durable = isinstance(store, _KeepsPauses)
+        self._store: PlannerStateStore = store if isinstance(store, _KeepsPauses) else _MemoryPauses()
+        self._ttl_s = ttl_s
+        self._clock = clock
+
+    async def keep(self, payload: Mapping[str, Any]) -> str:
+        """Keep a pause; the token returned resumes it and is a secret. Secrets in its `tool_context` are left out."""
+        token = secrets.token_urlsafe(32)
+        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
+        await self._store.save_planner_state(token, {"payload": _harmless(payload), "expires_at": expires_at})
+        return token
+
+    async def take(self, token: str) -> dict[str, Any]:
+        """The pause of a token, for exactly one who resumes it; KeyError when there is none, or not any more."""
+        kept = await self._store.load_planner_state(token) if token else {}
+        expires_at = kept.get("expires_at")
+        if "payload" not in kept or (expires_at is not None and expires_at <= self._clock()):
+            raise KeyError("no pause has this token: it is unknown, expired, or was kept by a process that is gone")
+        if not await self._is_first(_ticket(token)):
+            raise KeyError("this pause was resumed before")
+        payload: dict[str, Any] = kept["payload"]
+        return payload
+
+    async def _is_first(self, ticket: str) -> bool:
+        if await self._store.load_planner_state(ticket):
+            return False
+        mine = secrets.token_hex(8)
+        try:
+            await self._store.save_planner_state(ticket, {"by": mine})
+        except Exception:
+            if await self._store.load_planner_state(ticket):  # somebody else wrote it first, and the store minds
+                return False
+            raise
+        return (await self._store.load_planner_state(ticket)).get("by") == mine
+
+
+class _MemoryPauses:
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[str, Any]] = {}
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        self._kept[token] = payload
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        return self._kept.get(token, {})
+
+
+def _ticket(token: str) -> str:
+    """Under what it is kept that a pause was resumed; it resumes nothing."""
+    return f"resumed-{sha256(token.encode()).hexdigest()}"
+
+
+def _harmless(payload: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(payload)
+    if isinstance(context := kept.get("tool_context"), Mapping):
+        members = cast("Mapping[str, Any]", context).items()
+        kept["tool_context"] = {name: value for name, value in members if not is_secret_name(name)}
+    return kept

@@ -1,0 +1,223 @@
+"""Where browsers come to connect an account: a small ASGI app of its own, to be mounted in any other."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import inspect
+import re
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote, urlsplit
+
+from toolpost.auth.consents import Begun
+from toolpost.auth.oauth.authorization import browser_binding, callback_parameters
+from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.contracts.principal import Principal
+from toolpost.toolbox.account_pages import (
+    Invitation,
+    Page,
+    connected_page,
+    failure_page,
+    notice_page,
+    redirect_page,
+    start_page,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.auth.consents import Ticket
+    from toolpost.toolbox.account_desk import AccountDesk
+    from toolpost.toolbox.box import Toolbox
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Identify: TypeAlias = Callable[[Scope], str | Awaitable[str | None] | None]
+
+_MOST_BYTES = 16 * 1024
+_HELD = re.compile(r"[A-Za-z0-9_-]{43}")
+_FORM = "application/x-www-form-urlencoded"
+_IN_A_URL = "%/:=&?~#+!$,;'@()*[]"
+
+
+def callback_app(box: Toolbox, *, identify: Identify | None = None) -> CallbackApp:
+    """The app for an open Toolbox: `/oauth/start` and `/oauth/callback`, below whatever it is mounted at.
+
+    `identify` says who is logged in at the host, as `tenant:user`; only the user whom a link is for may then use it.
+    """
+    return CallbackApp(box, identify)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Visit:
+    """One request of a browser."""
+
+    scope: Scope
+    fields: Mapping[str, str] = field(repr=False)
+    held: str = field(repr=False)
+
+
+class CallbackApp:
+    """Begins sign-ins in the browser that came, and finishes those that this very browser began.
+
+    What a browser brings in its query is taken out of the scope, because servers and hosts log from there.
+    """
+
+    def __init__(self, box: Toolbox, identify: Identify | None = None) -> None:
+        self._box = box
+        self._identify = identify
+        self._routes: dict[str, dict[str, Callable[[_Visit], Awaitable[Page]]]] = {
+            "/oauth/start": {"GET": self._invite, "POST": self._begin},
+            "/oauth/callback": {"GET": self._finish},
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "http":
+            await _show(await self._answer(scope, receive), send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Page:
+        query, scope["query_string"] = scope.get("query_string", b""), b""
+        methods = self._routes.get(_path(scope))
+        if methods is None:
+            return notice_page(404, "There is nothing here", "Accounts are connected by links that tools ask for.")
+        handle = methods.get(scope["method"])
+        if handle is None:
+            allowed = ("Allow", ", ".join(methods))
+            return notice_page(405, "This is not done here", more=(allowed,))
+        given = await _body(scope, receive) if scope["method"] == "POST" else query
+        if isinstance(given, Page):
+            return given
+        try:
+            return await handle(_Visit(scope=scope, fields=_fields(given), held=self._held(scope)))
+        except ToolError as error:
+            return failure_page(error)
+
+    async def _invite(self, visit: _Visit) -> Page:
+        """Show what is asked for; nothing begins before the person says so."""
+        ticket = await self._ticket(visit)
+        service = self._desk.consents.service(ticket.provider)
+        held = visit.held or secrets.token_urlsafe(32)
+        asked = Invitation(
+            service=service.display_name,
+            user=str(ticket.person),
+            tool=ticket.tool,
+            scopes=ticket.demand.scopes or service.plan.scopes,
+            fields=(("ticket", ticket.secret), ("check", _check(held, ticket))),
+        )
+        return start_page(asked)._replace(more=(self._cookie(held),))
+
+    async def _begin(self, visit: _Visit) -> Page:
+        """The person said so, on the page that this browser was shown."""
+        ticket = await self._ticket(visit)
+        shown = hmac.compare_digest(_check(visit.held, ticket).encode(), visit.fields.get("check", "").encode())
+        if not visit.held or not shown:
+            raise ToolAuthError("This browser was not shown the page with the button.", code="oauth_form")
+        begun = await self._desk.consents.start(ticket, browser=browser_binding(visit.held))
+        if isinstance(begun, Begun):
+            return redirect_page(quote(begun.url, safe=_IN_A_URL), self._cookie(visit.held))
+        await self._desk.welcome(begun)
+        return self._connected(begun.provider)
+
+    async def _finish(self, visit: _Visit) -> Page:
+        """The service sent the browser back."""
+        connected = await self._desk.finish(visit.fields, browser=browser_binding(visit.held))
+        return self._connected(connected.provider)
+
+    async def _ticket(self, visit: _Visit) -> Ticket:
+        ticket = await self._desk.consents.ticket(visit.fields.get("ticket", ""))
+        if self._identify is None:
+            return ticket
+        found = self._identify(visit.scope)
+        who = await found if inspect.isawaitable(found) else found
+        if not who or Principal.parse(who) != ticket.person:
+            raise ToolAuthError("The link is for another user than the one who is logged in.", code="oauth_person")
+        return ticket
+
+    def _connected(self, provider: str) -> Page:
+        return connected_page(self._desk.consents.service(provider).display_name)
+
+    @property
+    def _desk(self) -> AccountDesk:
+        desk: AccountDesk = self._box.accounts
+        return desk
+
+    def _held(self, scope: Scope) -> str:
+        """What this browser was given to be known again by; empty where it has nothing of the kind."""
+        name, _, _ = self._jar()
+        for field_name, value in scope.get("headers", ()):
+            if field_name.lower() == b"cookie":
+                pairs = (pair.strip().partition("=") for pair in value.decode("latin-1").split(";"))
+                return next((kept for key, _, kept in pairs if key == name and _HELD.fullmatch(kept)), "")
+        return ""
+
+    def _cookie(self, held: str) -> tuple[str, str]:
+        name, path, secure = self._jar()
+        return "Set-Cookie", f"{name}={held}; Path={path}; HttpOnly; SameSite=Lax{secure}"
+
+    def _jar(self) -> tuple[str, str, str]:
+        """The cookie's name, path and protection; it must reach both addresses, as browsers see them."""
+        consents = self._desk.consents
+        start, back = (urlsplit(url).path.rpartition("/")[0] for url in (consents.start_url, consents.redirect_uri))
+        path = start if start == back and start else "/"
+        if consents.redirect_uri.startswith("https:"):
+            return "__Secure-toolpost", path, "; Secure"
+        return "toolpost", path, ""
+
+
+def _path(scope: Scope) -> str:
+    """The path below where the app is mounted, be that at the root, at a prefix, or at a prefix that ends in /oauth."""
+    root, path = str(scope.get("root_path", "")).rstrip("/"), str(scope["path"])
+    below = path.removeprefix(root) if path.startswith(f"{root}/") else path
+    return f"/oauth{below}" if root.endswith("/oauth") and not below.startswith("/oauth/") else below
+
+
+def _check(held: str, ticket: Ticket) -> str:
+    """What only a page that this browser was shown can hold: another site cannot press the button for it."""
+    return hmac.new(held.encode(), ticket.secret.encode(), hashlib.sha256).hexdigest()
+
+
+def _fields(given: bytes) -> Mapping[str, str]:
+    if len(given) > _MOST_BYTES:
+        raise ToolAuthError("The address is longer than any that is right.", code="oauth_callback")
+    try:
+        return callback_parameters(given.decode("latin-1"))
+    except ValueError:  # more fields than anybody has
+        raise ToolAuthError("The address has too many parts.", code="oauth_callback") from None
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes | Page:
+    """The form that was sent, as far as it is one."""
+    kinds = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-type"]
+    if not kinds or kinds[0].partition(b";")[0].strip().lower() != _FORM.encode():
+        return notice_page(415, "This is no form")
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = bool(message.get("more_body", False))
+        if len(body) > _MOST_BYTES:
+            return notice_page(413, "This is too long")
+    return body
+
+
+async def _show(page: Page, send: Send) -> None:
+    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in page.headers]
+    await send({"type": "http.response.start", "status": page.status, "headers": headers})
+    await send({"type": "http.response.body", "body": page.body})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """The Toolbox is opened and closed by whoever made it; there is nothing else to prepare."""
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return

@@ -1,0 +1,181 @@
+"""State stores of others at work here, and our own as one of theirs."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stores.conftest import AnyStore
+from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
+from tests.stores.test_state import BINDING, EVENT
+from toolpost import Completed, Settings, Toolbox, tool
+from toolpost.contracts.events import CallRef, EventCode, RunEvent
+from toolpost.contracts.storage import PlannerStateStore, StateStore
+from toolpost.stores.chain import find_breaks
+from toolpost.stores.state_adapter import PlannerPauses, StateEvents, StoreState
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[DatabaseState]:
+    store = DatabaseState(tmp_path / "theirs.db")
+    yield store
+    store.close()
+
+
+@tool(side_effects="pure")
+async def add(a: int, password: str = "") -> int:
+    """Add one."""
+    return a + 1
+
+
+def told(number: int, run_id: str = "run_1") -> RunEvent:
+    call = CallRef(run_id, f"call_{number}", "t", "acme", "ann", "", dict)
+    return RunEvent(EventCode.TOOL_CALL_REQUESTED, 1000.0 + number, call, {"number": number})
+
+
+@pytest.mark.req("STATE-01", "OAUTH-23")
+async def test_what_a_toolbox_tells_is_saved_in_a_store_of_others(theirs: DatabaseState) -> None:
+    events = StateEvents(theirs)
+    async with Toolbox(tools=[add], settings=Settings(data_dir=None), sinks=[events]) as box:
+        done = await box.call("add", {"a": 1, "password": "canary"}, user="acme:ann")
+        await events.close()
+        own = await box.events(user="acme:ann", run_id=done.run_id)
+    assert isinstance(done, Completed)
+    saved = await theirs.load_history(done.run_id)
+    assert [replace(event, id=0, hash="") for event in saved] == [replace(event, id=0, hash="") for event in own]
+    assert "canary" not in repr(saved)
+    assert events.lost == 0
+
+
+@pytest.mark.req("STATE-01")
+async def test_a_run_that_goes_on_in_another_process_is_numbered_and_chained_on(theirs: DatabaseState) -> None:
+    for part in (range(3), range(3, 5)):
+        events = StateEvents(theirs, most_runs=1)
+        for number in part:
+            events.emit(told(number))
+            events.emit(told(number, "run_2"))
+        await events.flush()
+    history = await theirs.load_history("run_1")
+    assert [(event.seq, event.payload["number"]) for event in history] == [(n + 1, n) for n in range(5)]
+    assert _breaks(history) == []
+    assert _breaks([*history[:2], replace(history[2], at=0.0), *history[3:]]) != []
+
+
+def _breaks(history: Any) -> list[str]:
+    rows = [
+        (e.run_id, e.seq, int(e.code), e.at, e.call_id, e.tenant, json.dumps(e.payload), bytes.fromhex(e.hash))
+        for e in history
+    ]
+    return find_breaks(rows, last_seq=len(rows), last_hash=rows[-1][-1])
+
+
+async def test_a_store_that_fails_or_is_slow_loses_events_and_disturbs_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = EventsOnly(failures=2)
+    events = StateEvents(failing, most_waiting=5)
+    for number in range(7):
+        events.emit(told(number))
+    await events.flush()
+    assert events.lost == 4
+    assert [event.payload["number"] for event in failing.saved] == [2, 3, 4]
+    assert [event.seq for event in failing.saved] == [1, 2, 3]
+    assert "could not save TOOL_CALL_REQUESTED" in caplog.text
+    await StateEvents(failing).flush()
+
+
+@pytest.mark.req("STATE-02", "STATE-10", "OAUTH-28")
+async def test_a_pause_is_resumed_once_in_any_process(theirs: DatabaseState) -> None:
+    token = await PlannerPauses(theirs).keep({"step": 1, "tool_context": {"user_id": "ann", "api_key": "canary"}})
+    assert PlannerPauses(theirs).durable
+    assert await PlannerPauses(theirs).take(token) == {"step": 1, "tool_context": {"user_id": "ann"}}
+    for unknown in (token, "unknown", ""):
+        with pytest.raises(KeyError):
+            await PlannerPauses(theirs).take(unknown)
+
+
+@pytest.mark.req("STATE-10")
+@pytest.mark.parametrize("kind", ["database", "overwriting", "memory"])
+async def test_of_many_who_resume_at_once_one_does(kind: str, theirs: DatabaseState) -> None:
+    pauses = PlannerPauses({"database": theirs, "overwriting": OverwritingState(), "memory": None}[kind])
+    token = await pauses.keep({"step": 1})
+    taken = await asyncio.gather(*(pauses.take(token) for _ in range(20)), return_exceptions=True)
+    assert [each for each in taken if not isinstance(each, KeyError)] == [{"step": 1}]
+
+
+@pytest.mark.req("STATE-10", "OAUTH-28")
+async def test_what_a_store_has_nothing_for_is_missing_and_what_is_too_old_too() -> None:
+    now, store = [1000.0], OverwritingState()
+    pauses = PlannerPauses(store, ttl_s=600.0, clock=lambda: now[0])
+    store.kept["empty"] = {}
+    early, late = [await pauses.keep({"step": n}) for n in range(2)]
+    with pytest.raises(KeyError, match="unknown, expired"):
+        await pauses.take("empty")
+    now[0] += 599.0
+    assert await pauses.take(early) == {"step": 0}
+    now[0] += 1.0
+    with pytest.raises(KeyError, match="unknown, expired"):
+        await pauses.take(late)
+
+
+@pytest.mark.req("OAUTH-28")
+async def test_a_store_without_the_optional_part_keeps_pauses_for_the_process_only() -> None:
+    pauses = PlannerPauses(EventsOnly())
+    token = await pauses.keep({"step": 1})
+    assert not pauses.durable
+    with pytest.raises(KeyError):
+        await PlannerPauses(EventsOnly()).take(token)
+    assert await pauses.take(token) == {"step": 1}
+
+
+class DownState(OverwritingState):
+    """One that cannot write any more."""
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        raise OSError("the database is gone")
+
+
+async def test_a_store_that_cannot_be_written_to_resumes_nothing() -> None:
+    store = OverwritingState()
+    token = await PlannerPauses(store).keep({"step": 1})
+    down = DownState()
+    down.kept = store.kept
+    with pytest.raises(OSError, match="the database is gone"):
+        await PlannerPauses(down).keep({"step": 2})
+    with pytest.raises(OSError, match="the database is gone"):
+        await PlannerPauses(down).take(token)
+    assert await PlannerPauses(store).take(token) == {"step": 1}
+
+
+def fulfils(state: StateStore, planner: PlannerStateStore) -> tuple[StateStore, PlannerStateStore]:
+    """For the type checker: our own is both."""
+    return state, planner
+
+
+@pytest.mark.req("STATE-01", "STATE-02")
+async def test_our_own_store_is_a_state_store(store: AnyStore) -> None:
+    ours = StoreState(store)
+    state, planner = fulfils(ours, ours)
+    await state.save_event(EVENT)
+    await state.save_remote_binding(BINDING)
+    await planner.save_planner_state("token", {"step": 1})
+
+    assert list(await state.load_history("trace_1")) == [EVENT]
+    assert list(await store.state.load_remote_bindings("trace_1")) == [BINDING]
+    assert await planner.load_planner_state("token") == {"step": 1}
+    assert await planner.load_planner_state("other") == {}
+
+
+async def test_the_history_of_a_run_is_what_was_told_of_it_and_what_was_saved_beside(store: AnyStore) -> None:
+    await StoreState(store).save_event(replace(EVENT, run_id="run_1", seq=1501))
+    await StoreState(store).save_event(replace(EVENT, run_id="run_1", seq=3))
+    for number in range(1500):
+        store.events.emit(told(number))
+    history = await StoreState(store).load_history("run_1")
+
+    assert [event.seq for event in history] == list(range(1, 1502))
+    assert history[2].payload["number"] == 2

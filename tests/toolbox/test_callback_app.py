@@ -1,0 +1,488 @@
+"""Where browsers connect accounts: behind a real server, at oidc-provider, for an API that takes its tokens."""
+
+import asyncio
+import logging
+import re
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from tests.auth.oauth.provider import provider
+from tests.toolbox.signing_in import CLIENT, NOTE, NotesApi, Person, address, notes_source, outcome_of, served, toolbox
+from toolpost import Completed, Failed, Paused, Principal, Toolbox, ToolPermissionError
+from toolpost.auth.consents import Connected
+from toolpost.auth.oauth.authorization import browser_binding
+from toolpost.toolbox.callback_app import callback_app
+from toolpost.toolbox.settings import AccountSettings
+
+ANN = "acme:ann"
+
+
+class Here(NamedTuple):
+    """A program that people reach with browsers."""
+
+    box: Toolbox
+    api: NotesApi
+    url: str
+
+    async def link(self, *, user: str = ANN) -> tuple[str, str]:
+        """What a call waits for, and where its person is sent."""
+        outcome = await self.box.call("notes.read_note", {"id": 7}, user=user)
+        assert isinstance(outcome, Paused)
+        return outcome.pending_id, outcome.question.payload["auth_url"]
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[str]:
+    with provider(CLIENT) as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def place() -> Iterator[tuple[str, socket.socket]]:
+    with address() as found:
+        yield found
+
+
+@pytest.fixture
+async def api(issuer: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NotesApi]:
+    monkeypatch.setenv("NOTES_CLIENT_SECRET", CLIENT["client_secret"])
+    async with NotesApi(issuer) as api:
+        yield api
+
+
+@pytest.fixture
+async def here(api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path) -> AsyncIterator[Here]:
+    url, listening = place
+    source, data = notes_source(api, tmp_path), tmp_path / "data"
+    async with toolbox(source, url, data) as box, served(callback_app(box), listening):
+        yield Here(box, api, url)
+
+
+@pytest.fixture
+async def ann() -> AsyncIterator[Person]:
+    async with Person() as ann:
+        yield ann
+
+
+@pytest.mark.req("OAUTH-05", "OAUTH-19", "MET-03")
+async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Here, ann: Person) -> None:
+    began = time.monotonic()
+    asked = await here.box.call("notes.read_note", {"id": 7}, user=ANN)
+    assert isinstance(asked, Paused)
+    payload = asked.question.payload
+    assert {key: value for key, value in payload.items() if key != "auth_url"} == {
+        "pause_type": "oauth",
+        "provider": "notes",
+        "display_name": "Notes of Ann & Co",
+        "scopes": ["tools.read", "offline_access"],
+    }
+    assert "Notes of Ann & Co" in asked.question.prompt
+
+    last = await ann.connects(payload["auth_url"])
+    outcome = await outcome_of(here.box, asked.pending_id, by=ANN)
+
+    assert (last.status_code, outcome["status"]) == (200, "completed")
+    assert "Connected, you can close this page" in last.text
+    assert (outcome["call_id"], outcome["content"]) == (asked.call_id, {**NOTE, "reader": "alice"})
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.req("OAUTH-29", "MET-05", "MET-06", "MET-07", "MET-08")
+async def test_the_next_call_asks_nobody_and_all_of_it_is_counted(here: Here, ann: Person) -> None:
+    pending_id, link = await here.link()
+    await ann.connects(link)
+    await outcome_of(here.box, pending_id, by=ANN)
+
+    again = await here.box.call("notes.read_note", {"id": 7}, user=ANN)
+    stray = await ann.opens(f"{here.url}/oauth/callback?state=nobody&code=c")
+
+    assert isinstance(again, Completed)
+    assert (here.api.readers, stray.status_code) == (["alice", "alice"], 400)
+    counted = here.box.accounts.counts.snapshot()
+    assert (counted["pauses"], counted["callbacks"]) == ({"notes": 1}, {"success": 1, "oauth_state": 1})
+    assert (counted["token_hits"], counted["token_misses"]) == ({"notes": 2}, {"notes": 1})
+    assert counted["token_hit_rate"] == pytest.approx(2 / 3)
+    assert all(0 < seconds < 60 for seconds in counted["time_to_resume_s"].values())
+
+
+@pytest.mark.req("OAUTH-24")
+async def test_an_account_is_its_users_own_whatever_others_of_the_tenant_do(here: Here, ann: Person) -> None:
+    pending_id, link = await here.link()
+    with pytest.raises(ToolPermissionError):
+        await here.box.answer(pending_id, "connected", by="acme:bob")
+    await ann.connects(link)
+    await outcome_of(here.box, pending_id, by=ANN)
+
+    for other in ("acme:bob", "other:ann", "local:ann"):
+        assert isinstance(await here.box.call("notes.read_note", {"id": 7}, user=other), Paused)
+
+
+async def test_a_call_that_needs_more_waits_for_a_grant_that_has_it(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+    await ann.connects(link)
+    asked = await here.box.call("notes.delete_note", {"id": 7}, user=ANN)
+    assert isinstance(asked, Paused)
+    assert "tools.call" in (await ann.opens(asked.question.payload["auth_url"])).text
+
+    await here.box.accounts.welcome(Connected(Principal("acme", "ann"), "notes"))
+    await here.box.caretaker.sweep()
+    assert (await here.box.desk.get(asked.pending_id, by=ANN)).status == "open"
+    await ann.connects(asked.question.payload["auth_url"])
+
+    assert (await outcome_of(here.box, asked.pending_id, by=ANN))["status"] == "completed"
+
+
+async def test_the_first_page_says_who_asks_for_what_and_holds_nothing_foreign(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+
+    page = await ann.opens(link)
+
+    for told in ("Notes of Ann &amp; Co", ANN, "notes.read_note", "tools.read", "Continue"):
+        assert told in page.text
+    assert not re.search(r"<script|<img|<link|src=|https?:", page.text)
+    rules = page.headers["content-security-policy"]
+    assert rules.startswith("default-src 'none'; style-src 'sha256-")
+    assert "frame-ancestors 'none'" in rules
+    assert (page.headers["referrer-policy"], page.headers["cache-control"]) == ("no-referrer", "no-store")
+    assert (page.headers["x-frame-options"], page.headers["x-content-type-options"]) == ("DENY", "nosniff")
+
+
+async def test_the_button_gives_the_browser_a_cookie_and_sends_it_to_the_service(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+
+    sent = await ann.presses(await ann.opens(link))
+
+    cookie = sent.headers["set-cookie"]
+    assert re.fullmatch(r"toolpost=[\w-]{43}; Path=/oauth; HttpOnly; SameSite=Lax", cookie)
+    assert (sent.status_code, sent.headers["cache-control"]) == (303, "no-store")
+    target = urlsplit(sent.headers["location"])
+    assert f"{target.scheme}://{target.netloc}" == here.api.issuer
+    asked = {name: value for name, [value] in parse_qs(target.query).items()}
+    assert (asked["code_challenge_method"], asked["redirect_uri"]) == ("S256", f"{here.url}/oauth/callback")
+    assert cookie.partition("=")[2].partition(";")[0] not in sent.headers["location"]
+
+
+@pytest.mark.req("OAUTH-25")
+async def test_another_browser_cannot_finish_what_this_one_began(here: Here, ann: Person) -> None:
+    pending_id, link = await here.link()
+    sent = await ann.presses(await ann.opens(link))
+    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+
+    async with Person() as stranger:
+        without = await stranger.opens(back)
+        await stranger.opens(link)  # now with a cookie, but of its own
+        wrong = await stranger.opens(back)
+    mine = await ann.opens(back)
+
+    assert (without.status_code, wrong.status_code, mine.status_code) == (403, 403, 200)
+    assert "Another browser began this" in wrong.text
+    assert (await outcome_of(here.box, pending_id, by=ANN))["status"] == "completed"
+
+
+@pytest.mark.req("OAUTH-25")
+async def test_a_callback_counts_once_and_only_with_its_own_state(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+    sent = await ann.presses(await ann.opens(link))
+    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+
+    wrong = await ann.opens(re.sub(r"state=[^&]+", "state=x", back))
+    first, replayed = await ann.opens(back), await ann.opens(back)
+
+    assert (wrong.status_code, first.status_code, replayed.status_code) == (400, 200, 400)
+    assert "not under way" in wrong.text
+    assert "It may have been finished before" in replayed.text
+
+
+async def test_an_answer_of_another_issuer_is_not_used(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+    sent = await ann.presses(await ann.opens(link))
+    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+
+    mixed_up = await ann.opens(re.sub(r"iss=[^&]+", urlencode({"iss": "https://evil.example"}), back))
+
+    assert mixed_up.status_code == 400
+    assert "came from somebody else" in mixed_up.text
+    assert (await ann.opens(back)).status_code == 200
+
+
+async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(here: Here) -> None:
+    pending_id, link = await here.link()
+    async with Person(says_yes=False) as ann:
+        declined = await ann.connects(link)
+        waiting = await here.box.desk.get(pending_id, by=ANN)
+        ann.says_yes = True
+        connected = await ann.connects(link)
+
+    assert (declined.status_code, waiting.status, connected.status_code) == (403, "open", 200)
+    assert "Nothing was connected" in declined.text
+    assert (await outcome_of(here.box, pending_id, by=ANN))["status"] == "completed"
+    assert here.box.accounts.counts.snapshot()["callbacks"] == {"oauth_denied": 1, "success": 1}
+
+
+async def test_two_tabs_of_one_browser_may_both_be_finished(here: Here, ann: Person) -> None:
+    pending_id, link = await here.link()
+    tabs = [await ann.opens(link), await ann.opens(link)]
+    sent = [await ann.presses(tab) for tab in tabs]
+    backs = [await ann.walks(one, f"{here.url}/oauth/callback") for one in sent]
+
+    last = [await ann.opens(back) for back in backs]
+
+    assert [page.status_code for page in last] == [200, 200]
+    assert (await outcome_of(here.box, pending_id, by=ANN))["status"] == "completed"
+    assert here.api.readers == ["alice"]
+
+
+async def test_a_link_that_was_used_is_used_up(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+    page = await ann.opens(link)
+    await ann.connects(link)
+
+    assert (await ann.opens(link)).status_code == 410
+    assert (await ann.presses(page)).status_code == 410
+
+
+async def test_what_a_forgotten_person_was_invited_to_or_began_is_over(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+    _, of_bob = await here.link(user="acme:bob")
+    sent = await ann.presses(await ann.opens(link))
+    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+
+    await here.box.accounts.forget(Principal("acme", "ann"))
+
+    assert [(await ann.opens(url)).status_code for url in (link, back, of_bob)] == [410, 400, 200]
+
+
+@pytest.mark.req("OAUTH-26")
+async def test_who_takes_longer_than_the_operator_allows_is_too_late(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
+) -> None:
+    url, listening = place
+    source = notes_source(api, tmp_path)
+    async with toolbox(source, url, sign_in_ttl="1ms") as box, served(callback_app(box), listening):
+        _, link = await Here(box, api, url).link()
+        late = await ann.connects(link)
+
+    assert AccountSettings().sign_in_ttl == 600
+    assert late.status_code == 410
+    assert "too old" in late.text
+
+
+async def test_another_site_cannot_press_the_button(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+    page = await ann.opens(link)
+    form = {"ticket": link.partition("ticket=")[2], "check": "0" * 64}
+
+    async with httpx2.AsyncClient(trust_env=False) as bare:
+        without_cookie = await bare.post(f"{here.url}/oauth/start", data=form)
+    guessed = await ann.presses(page, check="0" * 64)
+    _, another = await here.link()
+    crossed = await ann.presses(page, ticket=another.partition("ticket=")[2])
+
+    assert [one.status_code for one in (without_cookie, guessed, crossed)] == [403, 403, 403]
+    assert (await ann.presses(page)).status_code == 303
+
+
+async def test_nothing_that_a_browser_brings_is_shown_as_it_is(here: Here, ann: Person) -> None:
+    _, link = await here.link()
+    sent = await ann.presses(await ann.opens(link))
+    state = parse_qs(urlsplit(sent.headers["location"]).query)["state"][0]
+    nasty = "<script>alert(1)</script>"
+    told = {"state": state, "iss": here.api.issuer, "error": "server_error", "error_description": nasty}
+
+    shown = await ann.opens(f"{here.url}/oauth/callback?{urlencode(told)}")
+
+    assert shown.status_code == 502
+    assert nasty not in shown.text
+    assert "&lt;script&gt;" in shown.text
+    for odd in ("?ticket=" + nasty, f"?ticket=a&ticket={nasty}", "?" + "a=1&" * 99, "?ticket=" + "x" * 20_000):
+        assert nasty not in (await ann.opens(f"{here.url}/oauth/start{odd}")).text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/oauth", 404),
+        ("GET", "/", 404),
+        ("GET", "/oauth/start/", 404),
+        ("HEAD", "/oauth/start", 405),
+        ("PUT", "/oauth/start", 405),
+        ("POST", "/oauth/callback", 405),
+        ("GET", "/oauth/start", 410),
+        ("GET", "/oauth/start?ticket=unknown", 410),
+        ("GET", "/oauth/start?ticket=a&ticket=b", 400),
+        ("GET", "/oauth/start?" + "a=1&" * 99, 400),
+        ("GET", "/oauth/callback", 400),
+        ("GET", "/oauth/callback?" + "x" * 20_000, 400),
+        ("POST", "/oauth/start", 415),
+    ],
+)
+async def test_what_is_not_served_is_refused_plainly(here: Here, method: str, path: str, status: int) -> None:
+    async with httpx2.AsyncClient(trust_env=False) as web:
+        answer = await web.request(method, f"{here.url}{path}")
+
+    assert (answer.status_code, answer.headers["cache-control"]) == (status, "no-store")
+    assert ("allow" in answer.headers) is (status == 405)
+
+
+async def test_a_form_that_is_too_long_is_not_read(here: Here) -> None:
+    async with httpx2.AsyncClient(trust_env=False) as web:
+        answer = await web.post(f"{here.url}/oauth/start", data={"ticket": "x" * 20_000})
+
+    assert answer.status_code == 413
+
+
+@pytest.mark.req("OAUTH-31")
+async def test_neither_ticket_nor_state_nor_code_is_logged(
+    here: Here, ann: Person, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("httpcore2").setLevel(logging.WARNING)  # the browser's own
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    pending_id, link = await here.link()
+    sent = await ann.presses(await ann.opens(link))
+    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+    await ann.opens(back)
+    await outcome_of(here.box, pending_id, by=ANN)
+
+    brought = parse_qs(urlsplit(back).query)
+    secrets = [link.partition("ticket=")[2], brought["state"][0], brought["code"][0]]
+    assert '"GET /oauth/callback HTTP/1.1" 200' in caplog.text
+    assert [secret for secret in secrets if secret in caplog.text] == []
+
+
+async def test_a_host_that_knows_who_is_logged_in_lets_only_them_use_a_link(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path
+) -> None:
+    async def identify(scope: Any) -> str | None:
+        return dict(scope["headers"]).get(b"x-user", b"").decode() or None
+
+    url, listening = place
+    async with (
+        toolbox(notes_source(api, tmp_path), url) as box,
+        served(callback_app(box, identify=identify), listening),
+    ):
+        _, link = await Here(box, api, url).link()
+        async with Person() as ann, Person() as bob:
+            nobody = await ann.opens(link)
+            bob.web.headers["x-user"] = "acme:bob"
+            wrong = await bob.opens(link)
+            ann.web.headers["x-user"] = ANN
+            page = await ann.opens(link)
+            ann.web.headers["x-user"] = "acme:bob"
+            changed = await ann.presses(page)
+            ann.web.headers["x-user"] = ANN
+            right = await ann.connects(link)
+
+    assert [one.status_code for one in (nobody, wrong, changed, right)] == [403, 403, 403, 200]
+    assert "for somebody else" in wrong.text
+    assert link.partition("ticket=")[2] not in wrong.text
+
+
+@pytest.mark.req("OAUTH-20", "OAUTH-35", "FUT-14")
+@pytest.mark.parametrize("mounted", ["/oauth", "/tools", "/tools/oauth"])
+async def test_it_works_wherever_a_host_mounts_it(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person, mounted: str
+) -> None:
+    url, listening = place
+    client = notes_source(api, tmp_path, client_id=None, client_secret=None)  # one that registers itself
+    async with toolbox(client, f"{url}{mounted.removesuffix('/oauth')}") as box:
+        host = FastAPI()
+        host.mount(mounted, callback_app(box))
+        async with served(host, listening):
+            pending_id, link = await Here(box, api, url).link()
+            page = await ann.opens(link)
+            last = await ann.connects(link)
+            outcome = await outcome_of(box, pending_id, by=ANN)
+
+    assert f"Path={mounted.removesuffix('/oauth')}/oauth;" in page.headers["set-cookie"]
+    assert (last.status_code, outcome["status"]) == (200, "completed")
+
+
+@pytest.mark.req("OAUTH-23")
+async def test_a_sign_in_may_end_in_another_process_than_the_one_that_asked(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
+) -> None:
+    url, listening = place
+    source, data = notes_source(api, tmp_path), tmp_path / "data"
+    async with toolbox(source, url, data) as first:
+        pending_id, link = await Here(first, api, url).link()
+    async with toolbox(source, url, data) as second, served(callback_app(second), listening):
+        await ann.connects(link)
+        outcome = await outcome_of(second, pending_id, by=ANN)
+    async with toolbox(source, url, data) as third:
+        again = await third.call("notes.read_note", {"id": 7}, user=ANN)
+
+    assert (outcome["status"], again.status) == ("completed", "completed")
+
+
+@pytest.mark.req("MISC-06", "OAUTH-18", "OAUTH-20")
+async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on(here: Here, ann: Person) -> None:
+    early, _ = await here.link()
+    pending_id, link = await here.link()
+    not_yet = await here.box.answer(early, by=ANN)
+    sent = await ann.presses(await ann.opens(link))
+    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+
+    brought = dict(parse_qsl(urlsplit(back).query))
+    await here.box.accounts.consents.finish(brought, browser=browser_binding(ann.web.cookies["toolpost"]))
+    outcome = await here.box.answer(pending_id, by=ANN)
+
+    assert isinstance(not_yet, Failed)
+    assert str(not_yet.error) == "OAuth for notes was not completed"
+    assert isinstance(outcome, Completed)
+
+
+async def test_over_https_the_cookie_is_for_https_alone(api: NotesApi, tmp_path: Path) -> None:
+    async with toolbox(notes_source(api, tmp_path), "https://tools.example") as box:
+        _, link = await Here(box, api, "").link()
+        transport = httpx2.ASGITransport(callback_app(box))
+        async with httpx2.AsyncClient(transport=transport) as web:
+            page = await web.get(link)
+
+    assert link.startswith("https://tools.example/oauth/start?ticket=")
+    assert re.search(r"^__Secure-toolpost=[\w-]{43}; .*; Secure$", page.headers["set-cookie"])
+
+
+async def test_a_service_that_cannot_be_reached_is_told_without_details(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
+) -> None:
+    url, listening = place
+    source = notes_source(api, tmp_path, issuer="http://127.0.0.1:9", client_secret=None)
+    async with toolbox(source, url) as box, served(callback_app(box), listening):
+        _, link = await Here(box, api, url).link()
+        failed = await ann.presses(await ann.opens(link))
+
+    assert failed.status_code == 502
+    assert "127.0.0.1:9" not in failed.text
+
+
+async def test_without_accounts_there_is_nothing_to_connect(place: tuple[str, socket.socket]) -> None:
+    url, listening = place
+    async with Toolbox() as box, served(callback_app(box), listening), httpx2.AsyncClient(trust_env=False) as web:
+        answer = await web.get(f"{url}/oauth/start?ticket=x")
+
+    assert (answer.status_code, "not set up" in answer.text) == (500, True)
+
+
+async def test_servers_are_told_that_it_lives_and_sockets_are_closed() -> None:
+    told: list[str] = []
+    waiting: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def send(message: Any) -> None:
+        told.append(message["type"])
+
+    app = callback_app(Toolbox())
+    for kind in ("lifespan.startup", "lifespan.shutdown"):
+        waiting.put_nowait({"type": kind})
+    await app({"type": "lifespan"}, waiting.get, send)
+    await app({"type": "websocket", "path": "/oauth/start"}, waiting.get, send)
+
+    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete", "websocket.close"]
