@@ -1,6 +1,7 @@
 """The client under test: what the conformance suite starts, once for each scenario, with its server's address.
 
-It uses Toolpost by its front door, as an application would: a Toolbox with one MCP source.
+It uses Toolpost by its front door, as an application would: a Toolbox with one MCP source. Where the server wants to
+know who calls, the source is one for people's own accounts, and `person.py` signs in.
 """
 
 import asyncio
@@ -10,13 +11,12 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from conformance.person import DOCUMENT_URL, REDIRECT_URI, SOURCE, USER, Person, account_of
 from toolpost import Failed, Outcome, Paused, Toolbox, ToolError
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
 from toolpost.contracts.questions import Question
-from toolpost.toolbox.settings import NetworkSettings, Settings
+from toolpost.toolbox.settings import AccountSettings, NetworkSettings, Settings
 
-USER = "conformance:driver"
-SOURCE = "server"
 DEADLINE_S = 90.0  # the suite is less patient; this is for a driver that outlives it
 
 Routine = Callable[[Toolbox], Awaitable[None]]
@@ -24,24 +24,42 @@ Routine = Callable[[Toolbox], Awaitable[None]]
 
 async def drive(scenario: str, url: str) -> None:
     """Do what a scenario asks for; most want every tool called once."""
-    config = ExternalToolConfig(name=SOURCE, transport=TransportType.MCP, connection=url, required=True)
+    signs_in = scenario.startswith("auth/")
+    config = ExternalToolConfig(
+        name=SOURCE,
+        transport=TransportType.MCP,
+        connection=url,
+        required=not signs_in,
+        auth_type=AuthType.OAUTH2_USER if signs_in else AuthType.NONE,
+        auth_config=account_of(scenario, _context()) if signs_in else {},
+    )
     settings = Settings(
         data_dir=None,
         policy="exploratory",
         builtins="none",
         sources=[config],
         network=NetworkSettings(allow_private=True),
+        accounts=AccountSettings(redirect_uri=REDIRECT_URI, document_url=DOCUMENT_URL),
     )
     async with asyncio.timeout(DEADLINE_S), Toolbox(settings=settings) as box:
         for problem in box.problems:
             _say(problem)
-        await ROUTINES.get(scenario, call_every_tool)(box)
+        routine = sign_in_and_call if signs_in else ROUTINES.get(scenario, call_every_tool)
+        await routine(box)
 
 
 async def call_every_tool(box: Toolbox) -> None:
     """Call every tool with the least that its schema asks for."""
     for spec in box.registry.specs():
         await call(box, spec.name, sample(spec.input_schema))
+
+
+async def sign_in_and_call(box: Toolbox) -> None:
+    """Connect an account, which brings the tools, and call them; a call may ask for another consent."""
+    person = Person(box)
+    await person.connect()
+    for spec in box.registry.specs():
+        await person.settle(await box.call(spec.name, sample(spec.input_schema), user=USER))
 
 
 async def call_as_told(box: Toolbox) -> None:
@@ -120,13 +138,12 @@ def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _value(schema: Mapping[str, Any]) -> Any:
     if "enum" in schema:
         return schema["enum"][0]
-    return {"integer": 1, "number": 2.5, "boolean": True, "array": [], "object": {}, "null": None}.get(
-        schema.get("type", "string"), "text"
-    )
+    samples: dict[str, Any] = {"integer": 1, "number": 2.5, "boolean": True, "array": [], "object": {}, "null": None}
+    return samples.get(schema.get("type", "string"), "text")
 
 
 def _context() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])
+    found: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     return found
 
 

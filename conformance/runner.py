@@ -11,10 +11,10 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -26,14 +26,14 @@ from tests import parts
 HERE = Path(__file__).parent
 TIMEOUT_S = 45.0
 LISTED = re.compile(r"^  - (\S+)", re.MULTILINE)
-COLOURS = {"passed": "green", "failed": "red", "not applicable": "yellow"}
+COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
-Verdict = Literal["passed", "failed", "not applicable"]
+Verdict = Literal["passed", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How one scenario went; one that passed without checking anything does not apply to us."""
+    """How one scenario went; in one that is `skipped` the suite passed the client without checking anything."""
 
     scenario: str
     verdict: Verdict
@@ -41,12 +41,17 @@ class Result:
     checks: int = 0
     seconds: float = 0.0
     timed_out: bool = False
-    trouble: str = ""
+    output: str = ""
+
+    @property
+    def trouble(self) -> str:
+        """What was said of a failure."""
+        return self.output if self.verdict == "failed" else ""
 
 
 def own_client() -> str:
     """The command of our client; `exec` leaves no shell between, so that the suite's timeout ends the client."""
-    return f"exec {shlex.join([sys.executable, str(HERE / 'driver.py')])}"
+    return f"exec {shlex.join([sys.executable, '-m', 'conformance.driver'])}"
 
 
 async def list_scenarios() -> list[str]:
@@ -82,16 +87,22 @@ def _judge(name: str, code: int, output: str, checks: list[dict[str, Any]], seco
     statuses = [check["status"] for check in checks]
     passed = statuses.count("SUCCESS")
     counted = passed + statuses.count("FAILURE") + statuses.count("WARNING")
-    verdict: Verdict = "failed" if code else "passed" if passed else "not applicable"
     return Result(
         scenario=name,
-        verdict=verdict,
+        verdict="failed" if code else _unfailed(statuses),
         passed=passed,
         checks=counted,
         seconds=seconds,
         timed_out="CLIENT TIMED OUT" in output,
-        trouble=output if code else "",
+        output=output,
     )
+
+
+def _unfailed(statuses: list[str]) -> Verdict:
+    """What to call a scenario that the suite is content with; one that left no trace has shown nothing."""
+    if "SUCCESS" in statuses:
+        return "passed"
+    return "skipped" if "SKIPPED" in statuses else "failed"
 
 
 def _newest_checks(where: Path, name: str) -> list[dict[str, Any]]:
@@ -142,39 +153,49 @@ async def run_all(
     return [task.result() for task in tasks]
 
 
-def expected_failures() -> dict[str, str]:
-    """The scenarios that are known to fail, each with its reason."""
-    reasons: dict[str, str] = tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))["failing"]
-    return reasons
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The scenarios that are known to fail, or to be skipped by the suite itself, each with its reason."""
+
+    failing: dict[str, str] = field(default_factory=dict[str, str])
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def read(cls) -> Self:
+        """What `expected.toml` says."""
+        return cls(**tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8")))
 
 
-def surprises(results: Iterable[Result], expected: dict[str, str]) -> list[str]:
+def surprises(results: Iterable[Result], expected: Expected) -> list[str]:
     """What did not go as `expected.toml` says: news of a failure, or a reason that no longer holds."""
-    lines = []
+    lines: list[str] = []
     for result in results:
-        if result.verdict == "failed" and result.scenario not in expected:
-            lines.append(f"{result.scenario} failed:\n{result.trouble.strip()}")
-        elif result.verdict == "passed" and result.scenario in expected:
-            lines.append(f"{result.scenario} passes now: take it out of conformance/expected.toml")
+        name, verdict = result.scenario, result.verdict
+        if verdict == "failed" and name not in expected.failing:
+            lines.append(f"{name} failed:\n{result.trouble.strip()}")
+        elif verdict == "skipped" and name not in expected.skipped:
+            lines.append(f"{name} was skipped by the suite: find out why, and write it into conformance/expected.toml")
+        elif verdict == "passed" and name in {**expected.failing, **expected.skipped}:
+            lines.append(f"{name} passes now: take it out of conformance/expected.toml")
     return lines
 
 
 def summary(results: Sequence[Result]) -> str:
-    """The last line."""
-    count = sum(result.verdict == "passed" for result in results)
-    idle = [result.scenario for result in results if result.verdict == "not applicable"]
-    note = f" ({len(idle)} not applicable: {', '.join(idle)})" if idle else ""
+    """The last line; it counts as the suite does, and says what that is worth."""
+    count = sum(result.verdict != "failed" for result in results)
+    idle = [result.scenario for result in results if result.verdict == "skipped"]
+    note = f" ({len(idle)} of them with nothing but skipped checks: {', '.join(idle)})" if idle else ""
     return f"mcp client: {count} of {len(results)}{note}"
 
 
-def table(results: Sequence[Result], expected: dict[str, str]) -> Table:
+def table(results: Sequence[Result], expected: Expected) -> Table:
     """All results; names are shown whole."""
     shown = Table(box=SIMPLE_HEAD)
     shown.add_column("scenario", no_wrap=True, min_width=max((len(result.scenario) for result in results), default=0))
     for heading in ("verdict", "checks", "seconds"):
         shown.add_column(heading, no_wrap=True)
     for result in results:
-        known = ", known" if result.verdict == "failed" and result.scenario in expected else ""
+        known = ", known" if result.verdict == "failed" and result.scenario in expected.failing else ""
         verdict = f"[{COLOURS[result.verdict]}]{result.verdict}{known}[/]"
         shown.add_row(result.scenario, verdict, f"{result.passed} of {result.checks}", f"{result.seconds:.1f}")
     return shown
@@ -192,7 +213,7 @@ async def conform(only: str, *, jobs: int, keep: Path | None) -> int:
             progress.update(bar, advance=1, description=result.scenario)
 
         results = await run_all(names, jobs=jobs, keep=keep, done=done)
-    expected = expected_failures()
+    expected = Expected.read()
     console.print(table(results, expected))
     found = surprises(results, expected)
     for line in found:

@@ -29,9 +29,21 @@ def inquirer(*, protocol: str = "auto", env: dict[str, str] | None = None, **opt
 @contextlib.contextmanager
 def mirror(*tokens: str) -> Iterator[str]:
     """A server over HTTP that shows what arrives; gives its address."""
-    environment = {**os.environ, "TOKENS": " ".join(tokens)}
-    command = [sys.executable, str(SERVERS / "mirror.py")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    with _served("mirror.py", TOKENS=" ".join(tokens)) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def guarded(issuer: str) -> Iterator[str]:
+    """A server over HTTP that wants tokens of an issuer; gives its address."""
+    with _served("guarded.py", ISSUER=issuer) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _served(program: str, **environment: str) -> Iterator[str]:
+    command = [sys.executable, str(SERVERS / program)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

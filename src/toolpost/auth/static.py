@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.options import WebhookOptions
 
-_FILLED = ("connection", "env", "cwd", "headers", "auth_config")
+_FILLED_ALWAYS = ("base_url", "env", "cwd", "headers", "auth_config")
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _log = logging.getLogger("toolpost.auth")
 
@@ -69,15 +70,22 @@ def _headers(config: ExternalToolConfig) -> dict[str, str]:
 def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | None = None) -> ExternalToolConfig:
     """The configuration with every `${VAR}` filled in; ToolAuthError names the first one that is not set."""
     known = os.environ if environ is None else environ
-    names = ("env", "cwd", "headers", "auth_config") if is_inline(config) else _FILLED
+    names = _FILLED_ALWAYS if is_inline(config) else ("connection", *_FILLED_ALWAYS)
     filled = {key: _filled(getattr(config, key), config.name, known) for key in names}
     variables = _filled(config.utcp.variables, config.name, known)
     filled["utcp"] = config.utcp.model_copy(update={"variables": variables})
-    signature = config.webhook.signature
-    if signature is not None:
-        signed = signature.model_copy(update={"secret": _filled(signature.secret, config.name, known)})
-        filled["webhook"] = config.webhook.model_copy(update={"signature": signed})
+    filled["webhook"] = _filled_webhook(config, known)
     return config.model_copy(update=filled)
+
+
+def _filled_webhook(config: ExternalToolConfig, environ: Mapping[str, str]) -> WebhookOptions:
+    """The URLs of webhooks, which may hold a key, and what signs them."""
+    signature, tools = config.webhook.signature, config.webhook.tools
+    if signature is not None:
+        signature = signature.model_copy(update={"secret": _filled(signature.secret, config.name, environ)})
+    urls = {name: _filled(tool.url, config.name, environ) for name, tool in tools.items()}
+    filled = {name: tool.model_copy(update={"url": urls[name]}) for name, tool in tools.items()}
+    return config.webhook.model_copy(update={"signature": signature, "tools": filled})
 
 
 def is_inline(config: ExternalToolConfig) -> bool:
@@ -105,7 +113,7 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
     """What must not be told of a source: keys and tokens, wherever in its configuration they stand."""
     given = {**config.env, **config.headers}
     named = {value for name, value in given.items() if is_secret_name(name)}
-    named |= {value for name, value in config.auth_config.items() if isinstance(value, str) and _hides(config, name)}
+    named |= set(_auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER))
     named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
     if config.webhook.signature is not None:
         named.add(config.webhook.signature.secret)
@@ -115,33 +123,25 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
         for value in credential.headers.values()
         for part in (value, value.rpartition(" ")[2])
     }
-    texts = [config.connection, *given.values()]
+    texts = [config.connection, *_urls(config), *given.values()]
     inside = {found["secret"] for text in texts for found in _INSIDE.finditer(text) if _tells(found)}
     return {secret for secret in named | sent | inside if secret}
 
 
-def _hides(config: ExternalToolConfig, name: str) -> bool:
-    """Whether a value of `auth_config` is a secret; of people's accounts it mostly says where they sign in."""
-    return config.auth_type is not AuthType.OAUTH2_USER or name in {"assertion", "discovery"} or is_secret_name(name)
+def _urls(config: ExternalToolConfig) -> list[str]:
+    return [*filter(None, (config.base_url, *(tool.url for tool in config.webhook.tools.values())))]
 
 
-def _secret_part(config: ExternalToolConfig) -> dict[str, Any]:
-    """What of `auth_config` is secret; for people's own accounts it is mostly addresses and names."""
-    given = config.auth_config
-    if config.auth_type is not AuthType.OAUTH2_USER:
-        return given
-    return {name: value for name, value in given.items() if is_secret_name(name) or isinstance(value, dict)}
+def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
+    """The secrets of `auth_config`, however deep they stand; for people's accounts it mostly says where they sign in."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _auth_secrets(cast("dict[str, Any]", value), all_of_it=all_of_it)
+        elif isinstance(value, str) and (all_of_it or name in _SECRET_TOO or is_secret_name(name)):
+            yield value
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text of a table, however deep it stands."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in cast("dict[str, Any]", value).values():
-            yield from _texts(inner)
-
-
+_SECRET_TOO = frozenset({"assertion", "discovery", "id_token"})
 _INSIDE = re.compile(r"(?:[?&;\s-](?P<name>[A-Za-z][\w.-]*)(?:=|\s+)|://[^\s/@:]*:(?=[^\s/@]+@))(?P<secret>[^\s&;#@]+)")
 
 
@@ -156,6 +156,6 @@ def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: 
         return set()
     kept = [] if is_inline(before) else [before.connection]
     signature = before.webhook.signature
-    kept += [] if signature is None else [signature.secret]
+    kept += [*_urls(before), *([] if signature is None else [signature.secret])]
     text = json.dumps([*kept, before.env, before.headers, before.auth_config, before.utcp.variables], default=str)
     return {environ[name] for name in _VARIABLE.findall(text) if environ.get(name)}

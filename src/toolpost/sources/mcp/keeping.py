@@ -15,6 +15,7 @@ from toolpost.sources.mcp.faults import fault_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from toolpost.sources.mcp.door import Door
     from toolpost.sources.mcp.hearing import Hearing
     from toolpost.sources.mcp.link import Link
     from toolpost.sources.mcp.listing import Listing
@@ -35,12 +36,14 @@ class Keeping:
         connect: Callable[[], Awaitable[Link]],
         list_tools: Callable[[Link], Awaitable[Listing]],
         *,
+        door: Door,
         poll_s: float,
     ) -> None:
         self._hearing = hearing
         self._connect = connect
         self._list = list_tools
         self._poll_s = poll_s
+        self._door = door
         self._task: asyncio.Task[None] | None = None
         self._last: tuple[Link, Listing] | None = None
         self._looked = 0.0
@@ -74,6 +77,9 @@ class Keeping:
             except Exception as raised:  # noqa: BLE001 - whatever a server does, the next try may work
                 failures += 1
                 error = fault_of(raised)
+                if self._door.found_shut(error):
+                    self._leave_to_people()
+                    return
                 self._say(SourceHealth("down", error.message))
                 wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(failures, 20))
                 await asyncio.sleep(max(wait, error.retry_after_s or 0.0))
@@ -85,6 +91,12 @@ class Keeping:
             self._last = None
             if link.dead:
                 self._say(SourceHealth("down", "the connection broke"))
+
+    def _leave_to_people(self) -> None:
+        """Stop asking as a stranger, who would get the same answer again; the tools that are known stay."""
+        tools, problems = self._door.tools()
+        if tools:
+            self._hearing.found(tools, problems)
 
     async def _breathe(self) -> None:
         """Let a server that changes all the time wait longer and longer, and others not at all."""

@@ -163,6 +163,6 @@ def _again(error: ToolError, wait_s: float) -> ToolError:
     if not isinstance(error, ToolConnectionError):
         copy = type(error).__new__(type(error))
         ToolError.__init__(copy, message, status_code=error.status_code, category=error.category, cause=error)
-        copy.retry_after_s = error.retry_after_s
+        copy.retry_after_s, copy.challenges = error.retry_after_s, error.challenges
         return copy
     return ToolConnectionError(message, sent=False, retry_after_s=wait_s or None, cause=error)

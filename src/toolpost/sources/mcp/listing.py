@@ -5,13 +5,15 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.schema.jsontypes import is_object
 from toolpost.sources.mcp.paging import items_of, list_pages
 from toolpost.sources.mcp.tools import ServerTool, sift
-from toolpost.sources.mcp.utilities import utility_tools
+from toolpost.sources.mcp.utilities import offers_of, utility_tools
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.memory import Listed
     from toolpost.sources.mcp.tools import ToolServer
 
 
@@ -19,12 +21,16 @@ _LONGEST_TTL_MS = 24 * 3600 * 1000
 
 
 class Listing(NamedTuple):
-    """A server's tools; `ttl_s` is how long the server says that they stay as they are."""
+    """A server's tools; `ttl_s` is how long the server says that they stay as they are.
+
+    `raw` are the tools that can be offered as the server listed them, `offers` what it has beside tools.
+    """
 
     tools: list[ServerTool]
     problems: list[str]
     ttl_s: float | None
     raw: list[Any]
+    offers: list[str]
 
 
 async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> Listing:
@@ -37,9 +43,30 @@ async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer,
     if pages and pages[-1].get("nextCursor"):
         problems.append(f"source {config.name!r} lists tools without end; the first {len(raw)} are kept")
     kept = [tool for tool in tools if _carries_headers(link, tool, config, problems)]
-    names = {tool.spec.name for tool in kept}
-    offered = utility_tools(capabilities, config, server, remote=remote)
-    return Listing([*kept, *(tool for tool in offered if tool.spec.name not in names)], problems, _ttl(pages), raw)
+    names = {tool.remote_name for tool in kept}
+    offerable = [one for one in raw if is_object(one) and one.get("name") in names]
+    offers = offers_of(capabilities)
+    tools_and_more = _beside(kept, offers, config, server, remote=remote)
+    return Listing(tools_and_more, problems, _ttl(pages), offerable, offers)
+
+
+def known_tools(
+    listed: Listed, config: ExternalToolConfig, server: ToolServer, *, remote: bool
+) -> tuple[list[ServerTool], list[str]]:
+    """The tools of an earlier listing, and what was left out of them and why."""
+    tools, problems = sift(listed.tools, config, server, remote=remote)
+    for tool in tools:
+        tool.mirrors = True  # no session has looked at its schema yet; the first call on each does
+    return _beside(tools, listed.offers, config, server, remote=remote), problems
+
+
+def _beside(
+    tools: list[ServerTool], offers: list[str], config: ExternalToolConfig, server: ToolServer, *, remote: bool
+) -> list[ServerTool]:
+    """A server's tools, and those for what it has beside them; a tool of its own has precedence."""
+    names = {tool.spec.name for tool in tools}
+    more = utility_tools(offers, config, server, remote=remote)
+    return [*tools, *(tool for tool in more if tool.spec.name not in names)]
 
 
 def _carries_headers(link: Link, tool: ServerTool, config: ExternalToolConfig, problems: list[str]) -> bool:

@@ -5,40 +5,77 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.schema.jsontypes import is_array
+from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+_MOST_PEOPLE = 64
+
+
+class Listed(NamedTuple):
+    """Tools as a server lists them, and what else it has: `resources`, `prompts`."""
+
+    tools: list[Any]
+    offers: list[str]
+
 
 class ListingMemory:
-    """One server's last listing, in a file if there is one; what cannot be kept or read is only forgotten."""
+    """One server's last listings, in a file if there is one; what cannot be kept or read is only forgotten.
+
+    A server may list more for one person than for another. What it listed for either is known, so that nobody's tools
+    vanish when somebody else signs in.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._kept: list[Any] | None = None
+        self._kept: dict[str, Listed] | None = None
 
-    def keep(self, raw_tools: Sequence[Any]) -> None:
-        """Remember a listing."""
-        listed = list(raw_tools)
-        if listed == self._kept:
+    def keep(self, tools: Sequence[Any], offers: Sequence[str], *, by: str = "") -> None:
+        """Remember what was listed for somebody, in place of what was listed for them before."""
+        kept, listed = self._read(), Listed(list(tools), list(offers))
+        if kept.get(by) == listed:
             return
-        self._kept = listed
+        kept.pop(by, None)
+        kept[by] = listed
+        for oldest in list(kept)[:-_MOST_PEOPLE]:
+            del kept[oldest]
+        self._write(kept)
+
+    def recall(self) -> Listed:
+        """All that was listed last for anybody; of two tools with one name the one listed later."""
+        newest_first = list(reversed(self._read().values()))
+        tools: dict[Any, Any] = {}
+        for listed in newest_first:
+            for tool in listed.tools:
+                tools.setdefault(tool.get("name") if is_object(tool) else None, tool)
+        return Listed(list(tools.values()), sorted({offer for listed in newest_first for offer in listed.offers}))
+
+    def _read(self) -> dict[str, Listed]:
+        if self._kept is None:
+            self._kept = {}
+            if self._file is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    self._kept = _parsed(json.loads(self._file.read_text()))
+        return self._kept
+
+    def _write(self, kept: dict[str, Listed]) -> None:
         if self._file is None:
             return
         fresh = self._file.with_suffix(f".{os.getpid()}.new")
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(listed))
+            fresh.write_text(json.dumps({by: listed._asdict() for by, listed in kept.items()}))
             fresh.replace(self._file)
 
-    def recall(self) -> list[Any]:
-        """The last listing; empty when there was none."""
-        if self._kept is None and self._file is not None:
-            with contextlib.suppress(OSError, ValueError):
-                read: object = json.loads(self._file.read_text())
-                self._kept = read if is_array(read) else None
-        return self._kept or []
+
+def _parsed(told: object) -> dict[str, Listed]:
+    found: dict[str, Listed] = {}
+    for by, listed in (told if is_object(told) else {}).items():
+        tools, offers = (listed.get("tools"), listed.get("offers")) if is_object(listed) else (None, None)
+        if is_array(tools) and is_array(offers):
+            found[by] = Listed(tools, [str(offer) for offer in offers])
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -12,6 +13,7 @@ from fastmcp.client.transports import FastMCPTransport
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp.client.streamable_http import streamable_http_client
 
+from toolpost.auth.oauth.dpop import nonce_in
 from toolpost.auth.static import secrets_of
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.policy.redaction import Redactor
@@ -20,6 +22,7 @@ from toolpost.sources.mcp.session import RawSession
 from toolpost.sources.mcp.streams import EventReader, PipeReader, PipeWriter, Poster
 from toolpost.sources.mcp.telling import TellingTransport
 from toolpost.wire.environment import child_environment
+from toolpost.wire.headers import Headers
 from toolpost.wire.http import http_transport
 from toolpost.wire.processes import Launch, start
 
@@ -165,12 +168,13 @@ class _Presented(httpx2.Auth):
             return
         request.headers.update(credential.proof(request.method, str(request.url), self._nonce))
         response = yield request
-        nonce = response.headers.get("dpop-nonce", "")
-        if nonce and nonce != self._nonce:  # RFC 9449 section 9: the server wants this in the proofs from now on
-            self._nonce = nonce
-            if response.status_code == httpx2.codes.UNAUTHORIZED:
-                request.headers.update(credential.proof(request.method, str(request.url), nonce))
-                yield request
+        nonce = nonce_in(Headers(tuple(response.headers.multi_items())))
+        if not nonce or nonce == self._nonce:
+            return
+        self._nonce = nonce  # RFC 9449 section 9: the server wants this in the proofs from now on
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            request.headers.update(credential.proof(request.method, str(request.url), nonce))
+            yield request
 
 
 class _OverStreams(ClientTransport):

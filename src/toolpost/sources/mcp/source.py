@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import (
@@ -13,12 +14,12 @@ from toolpost.contracts.calls import (
     ToolOutput,
     ValidatedCall,
 )
-from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import PauseSignal, ToolAuthError, ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.mcp.calls import Calls, orphaned
+from toolpost.sources.mcp.door import Door
 from toolpost.sources.mcp.endpoint import UrlEndpoint, endpoint_of
 from toolpost.sources.mcp.hearing import Hearing
 from toolpost.sources.mcp.keeping import Keeping
@@ -27,9 +28,7 @@ from toolpost.sources.mcp.library import Library
 from toolpost.sources.mcp.link import Link
 from toolpost.sources.mcp.links import Links
 from toolpost.sources.mcp.listing import Listing, list_tools
-from toolpost.sources.mcp.memory import ListingMemory
 from toolpost.sources.mcp.opening import Way
-from toolpost.sources.mcp.tools import sift
 from toolpost.sources.mcp.utilities import UtilityTool, run_utility
 from toolpost.wire.logs import discreet
 from toolpost.wire.network import NetworkPolicy
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ChatModel, SourceListener
     from toolpost.sources.mcp.tools import ServerTool
@@ -78,10 +78,11 @@ class McpSource:
         self._calls = Calls(config.name, lending, elicitation=config.mcp.elicitation)
         self._hearing = Hearing(self, lending, self._calls)
         self._links = Links(self._new_link, config.name, lasting=credential)
-        self._keeping = Keeping(self._hearing, self._connect, self._list, poll_s=config.mcp.poll_s)
+        self._connect = partial(self._links.get, credential)
+        self._remote = isinstance(self._endpoint, UrlEndpoint)
+        self._door = Door(config, self, remote=self._remote, file=listing_file)
+        self._keeping = Keeping(self._hearing, self._connect, self._list, door=self._door, poll_s=config.mcp.poll_s)
         self._closed = False
-        self._signed_out = False
-        self._memory = ListingMemory(listing_file)
         self.library = Library(self._connect, timeout_s=config.timeout_s)
         self.problems: Sequence[str] = ()
 
@@ -95,8 +96,8 @@ class McpSource:
         """How it is doing now."""
         if self._closed:
             return SourceHealth("closed")
-        if self._signed_out:
-            return SourceHealth("up", "its tools are those that were listed last; a call asks its caller to sign in")
+        if self._door.is_shut:
+            return self._door.health
         if self._links.live(self._credential) is not None:
             return SourceHealth("up")
         return self._keeping.health
@@ -111,18 +112,15 @@ class McpSource:
         way = Way(self.config, self._endpoint, credential, network=self._network, server=self._server)
         return Link(way, self._hearing.callbacks)
 
-    async def _connect(self) -> Link:
-        return await self._links.get(self._credential)
-
-    async def _list(self, link: Link) -> Listing:
+    async def _list(self, link: Link, *, by: str = "") -> Listing:
         try:
             async with asyncio.timeout(self.config.connect_timeout_s):
-                listing = await list_tools(link, self.config, self, remote=isinstance(self._endpoint, UrlEndpoint))
+                listing = await list_tools(link, self.config, self, remote=self._remote)
         except TimeoutError as error:
             seconds = f"{self.config.connect_timeout_s:g} s"
             raise ToolTimeoutError(f"{self.name!r} did not list its tools within {seconds}", cause=error) from error
         self.problems = listing.problems
-        self._memory.keep(listing.raw)
+        self._door.remember(listing, by=by)
         return listing
 
     async def discover(self) -> Sequence[ServerTool]:
@@ -133,25 +131,32 @@ class McpSource:
         try:
             link = await self._connect()
             listing = await self._list(link)
-        except ToolAuthError:
-            known = self._memory.recall() or self.config.mcp.declared_tools
-            if self.config.auth_type is not AuthType.OAUTH2_USER or not known:
+        except ToolAuthError as refused:
+            found, self.problems = self._door.tools() if self._door.found_shut(refused) else ([], [])
+            if not found:
                 raise
-            self._signed_out = True
-            found, self.problems = sift(known, self.config, self, remote=isinstance(self._endpoint, UrlEndpoint))
             return found
         self._keeping.listed(link, listing)
         return listing.tools
 
+    @property
+    def refusal(self) -> ToolError | None:
+        """What the server said when it was last found to let no strangers in, or not to list for somebody."""
+        return self._door.refusal
+
     async def list_for(self, credential: Credential) -> None:
-        """List with a person's own credential, and tell the catalog what there is."""
-        listing = await self._list(await self._links.get(credential))
-        self._hearing.found(listing.tools, listing.problems)
+        """List with a person's own credential, and tell the catalog what there is for anybody."""
+        try:
+            listing = await self._list(await self._links.get(credential), by=credential.key)
+        except ToolAuthError as refused:
+            self._door.refusal = refused
+            raise
+        self._hearing.found(self._door.tools()[0], listing.problems)
 
     def watch(self, listener: SourceListener) -> None:
         """Keep the session up and the tools current from now on."""
         self._hearing.listener = listener
-        if not self._signed_out:
+        if not self._door.is_shut:
             self._keeping.start()
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:

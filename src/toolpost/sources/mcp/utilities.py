@@ -12,7 +12,7 @@ from toolpost.sources.mcp.results import output_of
 from toolpost.sources.mcp.tools import ServerTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
@@ -53,14 +53,19 @@ class UtilityTool(ServerTool):
     __slots__ = ()
 
 
+def offers_of(capabilities: Any) -> list[str]:
+    """What a server says it has beside tools."""
+    return [kind for kind in _OFFERED if getattr(capabilities, kind, None) is not None]
+
+
 def utility_tools(
-    capabilities: Any, config: ExternalToolConfig, server: ToolServer, *, remote: bool
+    offers: Sequence[str], config: ExternalToolConfig, server: ToolServer, *, remote: bool
 ) -> list[UtilityTool]:
     """The tools for what the server says it has."""
     return [
         UtilityTool(_spec(name, text, schema, config, remote=remote), name, server)
         for kind, tools in _OFFERED.items()
-        if getattr(capabilities, kind, None) is not None
+        if kind in offers
         for name, text, schema in tools
         if config.includes(name)
     ]
