@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import PauseSignal
+from toolpost.contracts.errors import PauseSignal, ToolError
 from toolpost.contracts.outcomes import Completed, Outcome
 from toolpost.contracts.questions import Answer
 
@@ -32,6 +32,9 @@ class Services:
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
         self.kept[name] = (data, media_type)
         return "art_1"
+
+    def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
+        self.told.append((f"{name} failed: {error}; {to} is asked", None))
 
 
 @pytest.mark.req("PTYPE-04")

@@ -6,9 +6,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolPermissionError, ToolTimeoutError
+from toolpost.contracts.errors import (
+    ToolClientError,
+    ToolConnectionError,
+    ToolPermissionError,
+    ToolTimeoutError,
+    ToolValidationError,
+)
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.sockets import Framing, exchange_datagrams, exchange_stream
+from toolpost.wire.sockets import Framing, Received, exchange_datagrams, exchange_stream
 
 HERE = "127.0.0.1"
 
@@ -35,7 +41,11 @@ def allowed(port: int) -> NetworkPolicy:
 
 
 async def asked(port: int, framing: Framing, *, timeout_s: float = 5.0) -> bytes:
-    return await exchange_stream(HERE, port, b"hi", framing=framing, policy=allowed(port), timeout_s=timeout_s)
+    return (await received(port, framing, timeout_s=timeout_s)).data
+
+
+async def received(port: int, framing: Framing, *, message: bytes = b"hi", timeout_s: float = 5.0) -> Received:
+    return await exchange_stream(HERE, port, message, framing=framing, policy=allowed(port), timeout_s=timeout_s)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +130,43 @@ async def test_a_port_that_refuses_datagrams_is_told() -> None:
     async with server(b"") as port:  # a port of TCP, at which no datagram is taken
         with pytest.raises(ToolConnectionError, match="udp://"):
             await exchange_datagrams(HERE, port, b"hi", answers=1, policy=allowed(port), timeout_s=5)
+
+
+async def test_a_message_that_holds_the_delimiter_is_not_sent() -> None:
+    got: list[bytes] = []
+    async with server(b"ok\n", got=got) as port:
+        with pytest.raises(ToolValidationError, match="would begin a second one"):
+            await received(port, Framing(strategy="delimiter", delimiter=b"\n"), message=b"GET a\nFLUSHALL")
+
+    assert got == []
+
+
+async def test_a_stream_that_is_cut_says_so() -> None:
+    async with server(b"x" * 5000) as port:
+        whole = await received(port, Framing(max_bytes=5000))
+        cut = await received(port, Framing(max_bytes=1000))
+    async with server(b"half", stays=True) as port:
+        late = await received(port, Framing(), timeout_s=0.3)
+
+    assert (len(whole.data), whole.note) == (5000, "")
+    assert (len(cut.data), cut.note) == (1000, "The answer goes on; it is cut at 1,000 bytes.")
+    assert late == (b"half", "The connection stayed open; this is what came until time was up.")
+
+
+async def test_a_server_that_does_not_read_holds_nobody_past_the_deadline() -> None:
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await gone.wait()
+        writer.transport.abort()
+
+    async with await asyncio.start_server(serve, HERE, 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ToolTimeoutError):
+            await received(port, Framing(), message=b"x" * 20_000_000, timeout_s=0.3)
+        took = asyncio.get_running_loop().time() - began
+        gone.set()
+
+    assert took < 2

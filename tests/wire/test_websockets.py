@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import gc
 import hashlib
 import socket
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-from tests.sources.websocket.servers import echo, serving
+from tests.sources.websocket.servers import echo, serving, soon
 from tests.wire.certificates import Authority
 from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import Dialled, StubResolver
@@ -102,6 +104,36 @@ async def test_a_server_that_does_not_read_makes_senders_wait(dial: Dial) -> Non
         websocket = await dial(url)
         with pytest.raises(TimeoutError):
             await flood(websocket)
+
+
+async def test_a_message_that_is_given_up_before_its_turn_never_leaves_and_the_others_do(dial: Dial) -> None:
+    received: list[str | bytes] = []
+    awake = asyncio.Event()
+
+    async def sleepy(connection: ServerConnection) -> None:
+        connection.transport.pause_reading()
+        await soon(awake)
+        connection.transport.resume_reading()
+        async for message in connection:
+            received.append(message)
+            await connection.send("taken")
+
+    async with serving(sleepy, max_size=None) as url:
+        websocket = await dial(url)
+        first = [asyncio.create_task(websocket.send(f"{number}{'x' * 2_000_000}")) for number in range(20)]
+        await asyncio.wait(first, timeout=0.3)
+        left = [number for number, sending in enumerate(first) if sending.done()]
+        hasty, patient = first[len(left)], first[len(left) + 1 :]
+        hasty.cancel()
+        awake.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*patient)
+            assert [await websocket.receive() for _ in first[1:]] == ["taken"] * 19
+    assert 0 < len(left) < 19
+    assert [int(message.strip("x")) for message in received if isinstance(message, str)] == [
+        number for number in range(20) if number != len(left)
+    ]
+    assert hasty.cancelled()
 
 
 @pytest.mark.req("NSSRF-07")
@@ -425,6 +457,23 @@ async def test_closing_says_goodbye(dial: Dial) -> None:
         await websocket.close()
         await websocket.close()
     assert codes == [1000]
+
+
+async def test_being_cancelled_in_the_goodbye_leaves_nothing_open() -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told["message"]))
+    async with serving(echo) as url:
+        websocket = await connect_websocket(url, policy=NetworkPolicy().for_source(url))
+        closing = asyncio.create_task(websocket.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        del websocket, closing
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+    assert complaints == []
 
 
 async def test_a_server_that_talks_on_does_not_keep_a_connection_open(dial: Dial) -> None:

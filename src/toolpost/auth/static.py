@@ -133,7 +133,7 @@ def _urls(config: ExternalToolConfig) -> list[str]:
 
 
 def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
-    """The secrets of `auth_config`, however deep they stand; for people's accounts it mostly says where they sign in."""
+    """The secrets of `auth_config`, however deep; for people's accounts it mostly says where they sign in."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _auth_secrets(cast("dict[str, Any]", value), all_of_it=all_of_it)

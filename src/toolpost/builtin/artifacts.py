@@ -26,7 +26,7 @@ def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
 
 
 def _reader(artifacts: ArtifactStore) -> FunctionTool:
-    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"])
+    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"], timeout_s=30)
     async def artifact_read(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
         ctx: ToolContext,
@@ -52,7 +52,7 @@ def _reader(artifacts: ArtifactStore) -> FunctionTool:
 
 
 def _searcher(artifacts: ArtifactStore) -> FunctionTool:
-    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"])
+    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"], timeout_s=30)
     async def artifact_search(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
         query: Annotated[

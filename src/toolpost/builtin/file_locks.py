@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -36,6 +37,26 @@ def locked(access: FileAccess, path: str, goes_on: Callable[[], None]) -> Genera
             message = f"{shown(path)!r} was held by somebody else for {_WAIT_S:g} s; try again later"
             raise ToolServerError(message, tool_name=access.tool_name, code="file_locked")
         time.sleep(_PAUSE_S)
+
+
+@contextmanager
+def folder_turn(access: FileAccess, folder: str, goes_on: Callable[[], None]) -> Generator[None]:
+    """One writer at a time to all files of a folder, new ones included; the lock ends with whoever holds it."""
+    if sys.platform == "win32":  # No test covers it: Windows cannot open folders, so writers are not kept apart.
+        yield
+        return
+    deadline = time.monotonic() + _WAIT_S
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        while not _try_lock(fd):
+            goes_on()
+            if time.monotonic() > deadline:
+                message = f"{shown(folder)!r} was held by somebody else for {_WAIT_S:g} s; try again later"
+                raise ToolServerError(message, tool_name=access.tool_name, code="file_locked")
+            time.sleep(_PAUSE_S)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _try_lock(fd: int) -> bool:

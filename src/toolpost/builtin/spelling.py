@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from pydantic import AliasChoices
@@ -10,8 +11,13 @@ from pydantic import AliasChoices
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from toolpost.catalog.function import FunctionTool
     from toolpost.contracts.spec import JsonSchema
+
+
+NO_OTHERS: Mapping[str, Sequence[str]] = {}
 
 
 def either(name: str, *others: str) -> AliasChoices:
@@ -25,13 +31,14 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def with_camel_case(made: FunctionTool) -> FunctionTool:
+def with_camel_case(made: FunctionTool, *, also: Mapping[str, Sequence[str]] = NO_OTHERS) -> FunctionTool:
     """The same tool, validated by a schema that takes both spellings; a model is shown the one it had.
 
-    The function's parameters say `Field(validation_alias=either("max_results"))`, so that pydantic reads both.
+    The function's parameters say `Field(validation_alias=either("max_results"))`, so that pydantic reads both. `also`
+    has names for optional arguments that others know them by.
     """
     shown = made.spec.input_schema
-    accepted = _widened(shown)
+    accepted = _with_others(_widened(shown), also)
     return made if accepted == shown else made.renamed(replace(made.spec, input_schema=accepted, model_schema=shown))
 
 
@@ -56,6 +63,16 @@ def _with_both(schema: JsonSchema, properties: JsonSchema) -> JsonSchema:
     if plain:
         both["required"] = plain
     return {**both, "allOf": [_one_of_two(name, required=name in required) for name in twofold]}
+
+
+def _with_others(schema: JsonSchema, also: Mapping[str, Sequence[str]]) -> JsonSchema:
+    for name, others in also.items():
+        known: JsonSchema = schema["properties"]
+        names = [name, *([camel(name)] if camel(name) != name else []), *others]
+        pairs = [{"required": [*pair]} for pair in combinations(names, 2)]
+        rules = [*schema.get("allOf", []), {"not": {"anyOf": pairs}}]
+        schema = {**schema, "properties": {**known, **dict.fromkeys(others, known[name])}, "allOf": rules}
+    return schema
 
 
 def _one_of_two(name: str, *, required: bool) -> JsonSchema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -15,6 +15,8 @@ from toolpost.schema.jsontypes import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+Role = Literal["input", "output"]
 
 DOCUMENT = "tool.md"
 SCHEMA = "schema.json"
@@ -81,18 +83,19 @@ def _in_schema(folder: Path) -> Iterator[str]:
     schemas: dict[str, Any] = found if is_object(found) else {}
     if "input_schema" not in schemas:
         yield f"{SCHEMA} has no `input_schema`"
-    for key in ("input_schema", "output_schema"):
-        schema: Any = schemas.get(key)
+    roles: tuple[Role, ...] = ("input", "output")
+    for role in roles:
+        schema: Any = schemas.get(f"{role}_schema")
         if schema is not None:
-            yield from (f"{SCHEMA}: {key}: {problem}" for problem in _problems(schema))
+            yield from (f"{SCHEMA}: {role}_schema: {problem}" for problem in _problems(schema, role))
 
 
-def _problems(schema: Any) -> Iterator[str]:
+def _problems(schema: Any, role: Role) -> Iterator[str]:
     if not is_object(schema):
         yield "must be an object"
         return
     try:
-        check_schema(schema, tool_name="")
+        check_schema(schema, tool_name="", role=role)
     except ToolError as wrong:
         yield str(wrong)
 
@@ -121,7 +124,7 @@ def _is_case(case: Any) -> bool:
         is_object(case)
         and isinstance(case.get("name"), str)
         and is_object(case.get("arguments"))
-        and (is_object(case.get("result")) != isinstance(case.get("error"), str))
+        and (("result" in case) != isinstance(case.get("error"), str))
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolpost.cli.options import Config, Json, User
+from toolpost.cli.options import Config, Json, User, default_user
 from toolpost.cli.output import Output
 from toolpost.cli.session import run_with_box
 
@@ -29,19 +29,20 @@ def export_tools(
     source: Source = None,
     address: Address = None,
     config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
+    user: User = "",
     json: Json = False,
 ) -> None:
     """Print the tools as a manual; by itself each is called through this program, under its policy."""
     if not utcp:
         raise typer.BadParameter("say in which format: --utcp", param_hint="--utcp")
     written = _written(config)
+    said = "" if user == default_user() else user  # whoever calls is the person at their own machine
 
     async def work(box: Toolbox, output: Output) -> int:
         from toolpost.sources.utcp.export import by_address, by_command, exported_manual, manual_text
 
         specs = [spec for spec in box.registry.specs() if source is None or spec.source == source]
-        route = by_address(address) if address else by_command(config=written)
+        route = by_address(address) if address else by_command(config=written, user=said, env=_variables(written))
         output.text(manual_text(exported_manual(specs, route)))
         return 0
 
@@ -52,3 +53,10 @@ def _written(config: Path | None) -> str | None:
     """The configuration as others find it, whatever folder they run in."""
     path = config or _USUAL_FILE
     return str(path.absolute()) if path.exists() else None
+
+
+def _variables(config: str | None) -> list[str]:
+    """The variables that a configuration takes from the environment."""
+    from toolpost.toolbox.concealment import references
+
+    return [] if config is None else references(Path(config).read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli.check import check_tool
 from toolpost.cli.connect import connect
 from toolpost.cli.export import export_tools
 from toolpost.cli.options import Config, Json, User, read_json
@@ -101,6 +102,7 @@ def call_tool(
     run_with_box(work, config=config, as_json=json)
 
 
+app.command("check")(check_tool)
 app.command("connect")(connect)
 app.command("export")(export_tools)
 

@@ -1,15 +1,13 @@
-"""Redaction: known secrets by exact value, secret-like names and what a schema marks, before anything is told."""
+"""Redaction: known secrets however written, secret-like names and what a schema marks, before anything is told."""
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote, quote_plus
 
 from toolpost.contracts.events import JsonText
+from toolpost.policy.lookout import Lookout
 from toolpost.schema.secrets import is_secret_name, is_secret_path, secret_paths
 
 if TYPE_CHECKING:
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from toolpost.schema.secrets import SecretPaths
 
 MASK = "[redacted]"
-_SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
-_SHORTEST_INSIDE_BASE64 = 8
 _DEEPEST = 100  # what lies deeper is masked unseen, because looking would overflow the stack
 _LARGEST_NUMBER = 10**100
 _ARGUMENT_KEYS = ("params", "input", "arguments")
@@ -35,29 +31,28 @@ _NOTHING: SecretPaths = frozenset()
 class Redactor:
     """Knows the secrets of one Toolbox and takes them out of whatever is to be told."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
+    def __init__(self, secrets: Iterable[str] = (), *, beside: tuple[Lookout, ...] = ()) -> None:
+        self._own = Lookout()  # with others beside it, it is never without a secret
+        self._lookouts = (*beside, self._own)
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Remember more secrets, also as they look in JSON, in a URL and in base64."""
+        """Remember more secrets, in whatever form they may come back."""
         for secret in secrets:
-            if len(secret.strip()) >= _SHORTEST_SECRET:
-                self._forms.update(_forms_of(secret))
-        longest_first = sorted(self._forms, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+            self._own.learn(secret)
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
         """A redactor that knows more secrets, such as those in the arguments of one call."""
-        other = Redactor()
-        other._forms = set(self._forms)
-        other.learn(secrets)
-        return other
+        other = Redactor(secrets, beside=self._lookouts)
+        return self if other._own.knows_nothing else other
 
     def text(self, text: str) -> str:
         """A text without the known secrets."""
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
+        if self._own.knows_nothing:
+            return text
+        for lookout in self._lookouts:
+            text = lookout.without(text, MASK)
+        return text
 
     def value(self, value: Any, *, secret: SecretPaths = _NOTHING, path: tuple[str, ...] = ()) -> Any:
         """A JSON value without known secrets, secret-like names and marked paths; what is not JSON becomes text."""
@@ -87,9 +82,9 @@ class Redactor:
 
     def _number(self, value: float) -> Any:
         """A number that is no secret; a passcode may come as one."""
-        if self._pattern is None or not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
+        if self._own.knows_nothing or not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
             return value
-        return MASK if self._pattern.fullmatch(str(value)) else value
+        return MASK if any(str(value) in lookout.numbers for lookout in self._lookouts) else value
 
     def _member(self, key: str, item: Any, secret: SecretPaths, path: tuple[str, ...]) -> Any:
         if item is None:
@@ -118,7 +113,7 @@ class Redactor:
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, fact: Any, secret: SecretPaths) -> Any:
-        if not secret and self._pattern is None and _is_harmless(fact):
+        if not secret and self._own.knows_nothing and _is_harmless(fact):
             return fact
         if () in secret:  # the whole of it is one
             return MASK
@@ -168,29 +163,3 @@ def _marked_facts(spec: ToolSpec) -> dict[str, SecretPaths]:
     """Where secrets lie in those facts that a tool's schemas describe."""
     arguments, results = secret_paths(spec.input_schema), secret_paths(spec.output_schema or {})
     return {**dict.fromkeys(_ARGUMENT_KEYS, arguments), **dict.fromkeys(_RESULT_KEYS, results)}
-
-
-def _forms_of(secret: str) -> set[str]:
-    raw = secret.encode("utf-8", "surrogatepass")
-    return {
-        secret,
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        quote(raw, safe=""),
-        quote(raw),
-        quote_plus(raw),
-        base64.b64encode(raw).decode().rstrip("="),
-        base64.urlsafe_b64encode(raw).decode().rstrip("="),
-        *_inside_base64(raw),
-    }
-
-
-def _inside_base64(raw: bytes) -> Iterator[str]:
-    """The characters that base64 has for a secret in the middle of a text, such as `user:secret`, at each alignment."""
-    for before in range(3):
-        shifted = b"\0" * before + raw
-        first, last = -(-before * 8 // 6), len(shifted) * 8 // 6
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            core = encode(shifted)[first:last].decode()
-            if len(core) >= _SHORTEST_INSIDE_BASE64:
-                yield core

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.questions import Question
+from toolpost.runtime.echoes import Echoes
 from toolpost.runtime.failures import failure_of
 from toolpost.runtime.retry import backoff, may_repeat
 from toolpost.runtime.teller import why
@@ -32,6 +33,7 @@ class Invoker:
         self._journal = journal
         self._teller = teller
         self._authorizer = authorizer
+        self._echoes = Echoes()
 
     async def ask(self, attempt: Attempt, lane: Lane, call: AuthorizedCall) -> ToolOutput | Question:
         """Run the call; a credential that is no longer taken is renewed once, or the person asked for another."""
@@ -63,7 +65,7 @@ class Invoker:
                 error = _own_failure(raised, attempt, lane)
             else:
                 lane.succeeded()
-                return output
+                return self._echoes.without(output, call.credential) if _has_lent(output, call) else output
             finally:
                 if lane.limiters:
                     lane.release(attempt.request.held)
@@ -93,6 +95,10 @@ class Invoker:
             raise error
         self._teller.tell(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **why(error)})
         await asyncio.sleep(wait)
+
+
+def _has_lent(output: ToolOutput | Question, call: AuthorizedCall) -> TypeGuard[ToolOutput]:
+    return bool(call.credential.headers) and not isinstance(output, Question)
 
 
 def _own_failure(raised: BaseException, attempt: Attempt, lane: Lane) -> ToolError:

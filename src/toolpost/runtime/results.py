@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _PREVIEW_CHARS = 1000
+_LOOKED_AT = 4000  # of it, so that a secret at its end is not told in half
 _MOST_ISSUES = 5
 _TOLD_CHARS = 2000  # a longer result is told by its shape, not its content
 _LARGEST = 1e300  # beyond it, and for NaN, the encoder has the last word
@@ -89,7 +90,7 @@ class Results:
         ref = await self._artifacts.put(data, artifact_of(call, media_type=media_type))
         content: dict[str, Any] = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         if preview is not None:
-            content["preview"] = preview
+            content["preview"] = call.redact({"preview": preview})["preview"][:_PREVIEW_CHARS]
             content["next"] = "artifact_read and artifact_search get at the rest"
         if "note" in meta:
             content["note"] = meta["note"]
@@ -109,8 +110,8 @@ def _doubts(content: Any, lane: Lane, meta: Mapping[str, Any]) -> Mapping[str, A
 def _bulk(content: Any, encoded: str, meta: Mapping[str, Any]) -> Bulk:
     if isinstance(content, str):
         data = content.encode("utf-8", "surrogatepass")
-        return Bulk(data, "text/plain; charset=utf-8", content[:_PREVIEW_CHARS], meta)
-    return Bulk(encoded.encode(), "application/json", encoded[:_PREVIEW_CHARS], meta)
+        return Bulk(data, "text/plain; charset=utf-8", content[:_LOOKED_AT], meta)
+    return Bulk(encoded.encode(), "application/json", encoded[:_LOOKED_AT], meta)
 
 
 def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from toolpost.builtin.providers.config import ProviderSettings, SearchName
 from toolpost.contracts.config import (
     ExternalToolConfig,
     McpOptions,
@@ -34,7 +35,6 @@ from toolpost.wire.proxies import proxy_at
 
 PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
-SearchProviderName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
 McpServerTransport = Literal["stdio", "sse", "streamable_http"]
 
 
@@ -101,11 +101,40 @@ Builtins = Annotated[
 
 
 class WebSearchSettings(ConfigModel):
-    """Where web searches go."""
+    """Where web searches go: one provider, or a chain of which the next is asked when one fails."""
 
-    provider: SearchProviderName = "duckduckgo"
+    provider: SearchName = "duckduckgo"
     api_key: SecretStr | None = None
+    engine: str | None = Field(default=None, description="The id of a search engine of Google's (cx)")
+    url: str | None = Field(default=None, description="Where the provider is, if that is not the usual place")
     max_results: Count = 10
+    chain: list[ProviderSettings] = Field(
+        default_factory=list[ProviderSettings], description="In place of the one provider, in order"
+    )
+
+    def links(self) -> list[ProviderSettings]:
+        """The chain; the one provider is a chain of one, and none at all where nobody wrote any."""
+        if self.chain or not {"provider", "api_key", "engine", "url"} & self.model_fields_set:
+            return self.chain
+        facts = {"provider": self.provider, "api_key": self.api_key, "engine": self.engine, "url": self.url}
+        return [ProviderSettings.model_validate(facts)]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        self.links()
+        return self
+
+
+class WebFetchSettings(ConfigModel):
+    """Who reads pages: this program itself, unless others are named."""
+
+    chain: list[ProviderSettings] = Field(default_factory=list[ProviderSettings])
+
+
+class RetrievalSettings(ConfigModel):
+    """Where `retrieve` looks; without a store there is no such tool."""
+
+    chain: list[ProviderSettings] = Field(default_factory=list[ProviderSettings])
 
 
 class McpServerSettings(ConfigModel):
@@ -169,6 +198,8 @@ class ToolsSettings(ConfigModel):
     max_concurrent: Count = 3
     allowed_paths: list[Path] | None = None
     web_search: WebSearchSettings = Field(default_factory=WebSearchSettings)
+    web_fetch: WebFetchSettings = Field(default_factory=WebFetchSettings)
+    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     mcp_servers: list[McpServerSettings] = Field(default_factory=list[McpServerSettings])
 
     @property

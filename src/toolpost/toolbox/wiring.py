@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from toolpost.auth.authorizer import Authorizer
 from toolpost.auth.keys import keys_from
 from toolpost.auth.seal import KeySealer
-from toolpost.builtin.artifacts import artifact_tools
+from toolpost.builtin.assembly import BuiltinParts, Builtins
+from toolpost.builtin.collections import COLLECTIONS
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolError
 from toolpost.policy.redaction import Redactor
@@ -87,11 +88,13 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
         accounts.join(desk, sources.source)
     also = None if accounts is None else accounts.sweep
     caretaker = Caretaker(router, desk, retention=settings.retention.to_retention(), also=also)
-    for tool in [*_builtins(settings, store), *given.tools]:
+    builtins = _builtins(settings, store, network)
+    closing.push_async_callback(builtins.close)
+    for tool in [*builtins.tools(settings.builtins), *given.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
     problems = [*plugins.problems, *_add_offered(registry, plugins.tools)]
     await sources.load_all(settings.all_sources())
-    for name, members in settings.collections.items():
+    for name, members in {**COLLECTIONS, **settings.collections}.items():
         registry.define_collection(name, members)
     registry.subscribe(router.teller.catalog)
     closing.push_async_callback(router.close)
@@ -225,10 +228,14 @@ def _context_defaults(settings: Settings) -> ContextDefaults:
     )
 
 
-def _builtins(settings: Settings, store: Store) -> list[Tool]:
-    if settings.builtins == "none":
-        return []
-    tools: list[Tool] = [*artifact_tools(store.artifacts)]
-    if settings.builtins == "all":
-        return tools
-    return [tool for tool in tools if tool.spec.name in settings.builtins]
+def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Builtins:
+    tools = settings.tools
+    parts = BuiltinParts(
+        store=store,
+        network=network,
+        search=tools.web_search.links(),
+        scrape=tools.web_fetch.chain,
+        retrieve=tools.retrieval.chain,
+        max_results=tools.web_search.max_results,
+    )
+    return Builtins(parts)

@@ -98,3 +98,35 @@ async def test_a_schema_may_be_composed_or_open() -> None:
         wide = await box.call("cmd.open", {"anything": 1})
         problems = list(box.problems)
     assert (outcome.content, wide.content, problems) == ("1 2", "a", [])
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        ({"properties": ["a"]}, "`properties`"),
+        ({"properties": None}, "`properties`"),
+        ({"properties": {"a": {}}, "allOf": {"x": 1}}, "`allOf`"),
+        ({"properties": {"a": {}}, "required": None}, "`required`"),
+        ({"properties": {"a": {}}, "required": "a"}, "`required`"),
+    ],
+    ids=["list", "null", "no list", "required null", "required text"],
+)
+async def test_a_schema_of_an_odd_shape_leaves_its_tool_out_and_no_other(odd: dict[str, Any], says: str) -> None:
+    tools = {"good": {"args": ["x"]}, "odd": {"args": ["{a}"], "input_schema": odd}}
+    error, names, problems = await loaded(source("echo", tools))
+
+    assert (error, names) == (None, ["cmd.good"])
+    assert says in problems[0]
+
+
+async def test_a_part_of_a_schema_that_is_true_says_nothing() -> None:
+    tools = {"run": {"args": ["{a}"], "input_schema": {"properties": {"a": {}}, "allOf": [True]}}}
+
+    assert await loaded(source("echo", tools)) == (None, ["cmd.run"], [])
+
+
+async def test_an_end_of_options_in_the_connection_may_be_for_another_program() -> None:
+    async with box_of(source("env -- grep", {"find": {"args": ["{p}", "/etc/passwd"]}})) as box:
+        outcome = await box.call("cmd.find", {"p": "-f/etc/hostname"})
+
+    assert "p: begins with '-'" in str(outcome.error)

@@ -12,8 +12,8 @@ from toolpost.sources.cli.words import filled_words, read_words
 SHELL = ["; rm -rf /", "$(id)", "`id`", "a|b", "a && b", "> /etc/passwd", "'", '"', "*", "~", "a b", "\n", "", "é"]
 
 
-def words(template: list[str], fixed: tuple[str, ...] = (), **arguments: Any) -> list[str]:
-    return filled_words(read_words(template, fixed=fixed), arguments)
+def words(template: list[str], **arguments: Any) -> list[str]:
+    return filled_words(read_words(template), arguments)
 
 
 @pytest.mark.parametrize("text", SHELL)
@@ -75,7 +75,17 @@ def test_braces_can_be_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "template", [["{x}"], ["-i", "{x}"], ["--color=always", "{x}"], ["{x}:{x}"], ["a", "{x}", "--"]]
+    "template",
+    [
+        ["{x}"],
+        ["-i", "{x}"],
+        ["--color=always", "{x}"],
+        ["{x}:{x}"],
+        ["a", "{x}", "--"],
+        ["--", "grep", "{x}"],
+        ["--", "{y}", "grep", "{x}"],
+    ],
+    ids=["alone", "option", "whole option", "pair", "before the end", "another program", "another program later"],
 )
 @pytest.mark.parametrize("text", ["-", "--", "-rf", "--output=/etc/passwd"])
 def test_a_value_that_looks_like_an_option_is_refused(template: list[str], text: str) -> None:
@@ -89,12 +99,12 @@ def test_every_item_of_a_list_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "fixed"),
-    [(["--", "{x}"], ()), (["--x={x}"], ()), (["+{x}"], ()), (["{x}"], ("git", "grep", "--"))],
-    ids=["after the end of options", "behind a literal", "behind a sign", "after fixed words"],
+    "template",
+    [["--", "{x}"], ["--", "{x}", "{x}"], ["--x={x}"], ["+{x}"]],
+    ids=["after the end of options", "after another", "behind a literal", "behind a sign"],
 )
-def test_a_value_that_nobody_takes_for_an_option_may_look_like_one(template: list[str], fixed: tuple[str, ...]) -> None:
-    assert words(template, fixed, x="--help")[-1].endswith("--help")
+def test_a_value_that_nobody_takes_for_an_option_may_look_like_one(template: list[str]) -> None:
+    assert words(template, x="--help")[-1].endswith("--help")
 
 
 def test_a_negative_number_is_the_operand_of_an_option_and_else_refused() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.sources.graphql.serving import Canned, rough, source, toolbox
 from toolpost import (
+    Failed,
     ToolAuthError,
     ToolClientError,
     ToolOutputError,
@@ -33,7 +34,7 @@ async def test_answers_are_taken_under_every_name_that_servers_give_them(media_t
     assert outcome.content == USER
 
 
-@pytest.mark.parametrize("errors", [None, []])
+@pytest.mark.parametrize("errors", [None, [], {}, "", False], ids=str)
 async def test_no_errors_are_no_failure_however_they_are_written(errors: Any) -> None:
     outcome = await called("user", Canned({"data": {"user": USER}, "errors": errors, "extensions": {"cost": 1}}))
     assert outcome.content == USER
@@ -41,6 +42,25 @@ async def test_no_errors_are_no_failure_however_they_are_written(errors: Any) ->
 
 def coded(code: str) -> dict[str, Any]:
     return {"message": "no", "extensions": {"code": code}}
+
+
+@pytest.mark.parametrize("errors", [{}, {"errors": [{"message": "half of it"}]}], ids=["alone", "with errors"])
+@pytest.mark.parametrize("status", [302, 404, 500])
+async def test_data_with_a_status_of_failure_is_a_failure(status: int, errors: dict[str, Any]) -> None:
+    outcome = await called("user", Canned({"data": {"user": USER}, **errors}, status))
+    assert isinstance(outcome, Failed)
+
+
+@pytest.mark.parametrize(
+    ("tool", "code", "status"),
+    [("user", "UNAUTHENTICATED", 401), ("user", "FORBIDDEN", 403), ("rename", "UNAUTHENTICATED", None)],
+)
+async def test_a_query_that_is_refused_by_a_code_has_the_status_of_a_refusal(
+    tool: str, code: str, status: int | None
+) -> None:
+    outcome = await called(tool, Canned({"errors": [coded(code)]}))
+    assert type(outcome.error) is ToolAuthError
+    assert outcome.error.status_code == status
 
 
 @pytest.mark.parametrize(

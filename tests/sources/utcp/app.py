@@ -67,6 +67,15 @@ async def lines(request: web.Request) -> web.StreamResponse:
     return response
 
 
+@routes.get("/endless-line")
+async def endless_line(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+    await response.prepare(request)
+    for _ in range(40):
+        await response.write(b"x" * 1_000_000)
+    return response
+
+
 @routes.get("/picture")
 async def picture(_: web.Request) -> web.Response:
     return web.Response(body=PICTURE, content_type="application/octet-stream")
@@ -113,6 +122,10 @@ async def graphql(request: web.Request) -> web.Response:
     name = asked["variables"].get("name")
     if name == "nobody":
         return web.json_response({"data": None, "errors": [{"message": "there is nobody of that name"}]})
+    if name == "declined":
+        return web.json_response({"data": {"pay": None}, "errors": [{"message": "card declined"}]})
+    if name == "odd":
+        return web.json_response({"data": None, "errors": "boom"})
     errors = {"errors": [{"message": "half of it is missing"}]} if name == "half" else {}
     return web.json_response({"data": {"hello": f"hello {name}", "query": asked["query"]}, **errors})
 

@@ -1,12 +1,13 @@
 """Scripts of cli templates: values never become code, and a command that fails is a failure."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sources.utcp.serving import cli, in_file, manual, source, tool, toolbox
+from tests.sources.utcp.serving import cli, in_file, manual, names, source, tool, toolbox
 from toolpost import Completed, ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 
 NAUGHTY = ["$(touch x)", "`id`", '"; exit 3; "', "'; exit 3; '", "a  b\nc", "$HOME", "-rf *", "\\", "ü", ""]
@@ -22,9 +23,9 @@ async def called(template: dict[str, Any], arguments: dict[str, Any] | None = No
 @pytest.mark.parametrize(
     "place",
     [
-        "printf '<%s>' UTCP_ARG_a_UTCP_END",
-        "printf '<%s>' \"UTCP_ARG_a_UTCP_END\"",
-        "printf '<%s>' 'UTCP_ARG_a_UTCP_END'",
+        "printf '%s>' \\<UTCP_ARG_a_UTCP_END",
+        "printf '%s>' \"<UTCP_ARG_a_UTCP_END\"",
+        "printf '%s>' '<UTCP_ARG_a_UTCP_END'",
     ],
     ids=["bare", "double", "single"],
 )
@@ -204,3 +205,108 @@ async def test_a_command_that_fails_to_write_a_manual_is_told() -> None:
 
     assert not state.ok
     assert "exit code 2: broken" in str(state.error)
+
+
+PLACE = "UTCP_ARG_p_UTCP_END"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f'echo "found: $(grep "{PLACE}" file)"',
+        f'echo "`printf %s "{PLACE}"`"',
+        f"echo ${{x:-{PLACE}}}",
+        f"# don't\nprintf %s {PLACE}",
+        f"cat <<EOF\n{PLACE}\nEOF",
+        f"echo $'it\\'s' {PLACE}",
+        f'echo "\\{PLACE}"',
+        f"echo 'open {PLACE}",
+        "echo UTCP_ARG_my-arg_UTCP_END",
+        f"echo $(({PLACE} + 1))",
+        f"echo $[{PLACE} + 1]",
+        f"(( {PLACE} > 3 ))",
+        f"[[ {PLACE} -gt 3 ]]",
+        f"a[{PLACE}]=1",
+        f"let x={PLACE}",
+        f"eval {PLACE}",
+        f"bash -c 'echo {PLACE}'",
+        f"/bin/sh -ec 'echo {PLACE}'",
+        f"python3 -c 'print({PLACE})'",
+        f"sed 's/a/{PLACE}/' file",
+    ],
+)
+async def test_a_tool_whose_argument_could_become_code_is_left_out(command: str) -> None:
+    async with toolbox(source(manual(tool("bad", cli(command)), tool("good", cli("echo"))))) as box:
+        found, told = names(box), box.problems
+
+    assert found == {"m.good"}
+    assert len(told) == 1
+    assert "tool 'm.bad' is left out: its command has" in told[0]
+
+
+async def test_nor_may_another_step_read_it_as_code() -> None:
+    async with toolbox(
+        source(manual(tool("bad", cli(f"n={PLACE}", "echo $((n * 2))")), tool("good", cli("echo"))))
+    ) as box:
+        assert names(box) == {"m.good"}
+
+
+async def test_plain_substitutions_may_stand_beside_an_argument() -> None:
+    command = f'# say it\nX=1; printf %s "$(echo a) ${{X}} {PLACE} $X" # done'
+
+    outcome = await called(cli(command), {"p": "$(id)"})
+
+    assert outcome.content == "a 1 $(id) 1"
+
+
+@pytest.mark.parametrize("place", [PLACE, f'"{PLACE}"', f"'{PLACE}'"], ids=["bare", "double", "single"])
+async def test_an_argument_that_looks_like_an_option_is_refused(place: str) -> None:
+    refused = await called(cli(f"grep {place} /etc/hostname"), {"p": "-f/etc/hostname"})
+    behind = await called(cli(f"printf %s x={place}"), {"p": "-x"})
+    ended = await called(cli(f"printf -- {place}"), {"p": "-x"})
+    number = await called(cli(f"printf %s; test 1 -gt {place} && echo yes"), {"p": -5})
+
+    assert "p: begins with '-', and would be taken for an option" in str(refused.error)
+    assert [behind.content, ended.content, number.content] == ["x=-x", "-x", "yes"]
+
+
+async def test_a_step_keeps_to_what_it_says_of_errors() -> None:
+    outcome = await called(cli("set -e\nfalse\necho went on", "echo two"))
+
+    assert "exit code 1" in str(outcome.error)
+
+
+async def test_a_step_that_ends_the_script_early_is_a_failure_and_the_last_one_may_end_it() -> None:
+    early = await called(cli("echo first; exit 0", "echo second"))
+    last = await called(cli("echo first", 'echo "$CMD_0_OUTPUT, second"; exit 0'))
+
+    assert "a step ended the script before its end" in str(early.error)
+    assert last.content == "first, second"
+
+
+async def test_a_step_may_wait_and_leave_something_running() -> None:
+    outcome = await called(cli("sleep 600 >/dev/null & true & wait $!; echo a", "wait $!; echo $CMD_0_OUTPUT"))
+
+    assert outcome.content == "a"
+
+
+async def test_a_step_that_floods_is_ended_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    flood = await called(cli("yes", "echo x"))
+    late = await called(cli("trap '' TERM; while :; do sleep 1; done", "echo x"), timeout_s=1.0)
+
+    assert flood.error.error_code == "output_too_large"
+    assert isinstance(late.error, ToolTimeoutError)
+    assert list(tmp_path.glob("toolpost-steps-*")) == []
+
+
+async def test_neither_progress_nor_errors_tell_a_secret() -> None:
+    command = 'set -x; : "$WORD"; sleep 0.3; env | grep DB_WORD >&2; exit 1'
+    options = {"utcp": {"variables": {"WORD": "Bearer s3cretword"}}, "env": {"DB_WORD": "s3cretenv"}}
+    async with toolbox(source(manual(tool("t", cli(command))), **options)) as box:
+        outcome = await box.call("m.t", {})
+        told = repr(await box.events())
+
+    assert "DB_WORD=[redacted]" in str(outcome.error)
+    assert "s3cret" not in str(outcome.error) + told

@@ -1,5 +1,6 @@
 """What another transport speaks better is handed to it: API documents, MCP servers, GraphQL endpoints."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -188,3 +189,75 @@ async def test_a_source_that_may_make_no_others_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing here speaks mcp"):
         await utcp.discover()
     await utcp.close()
+
+
+def api(app: App) -> dict[str, Any]:
+    with urlopen(f"{app.address}/openapi.json") as answer:
+        document: dict[str, Any] = json.load(answer)
+    return document
+
+
+async def test_two_parts_with_tools_of_one_name_keep_their_own_credentials(app: App, tmp_path: Path) -> None:
+    templates = [
+        {
+            "name": name,
+            "call_template_type": "text",
+            "content": json.dumps(api(app)),
+            "base_url": app.address,
+            "auth_tools": {"auth_type": "api_key", "api_key": f"key-of-{name}", "var_name": "X-Api-Key"},
+        }
+        for name in ("a", "b")
+    ]
+    async with toolbox(source(in_file(tmp_path, {"manual_call_templates": templates}))) as box:
+        outcome = await box.call("m.say", {"q": "x"})
+
+    assert outcome.content["headers"]["x-api-key"] == "key-of-a"
+
+
+async def test_an_api_document_that_came_by_a_socket_is_not_taken(app: App, tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(json.dumps(api(app)).encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        template = {"name": "far", "call_template_type": "tcp", "host": "127.0.0.1", "port": port, "timeout": 3000}
+        async with toolbox(source(in_file(tmp_path, {"manual_call_templates": [template]}))) as box:
+            [state] = box.report
+
+    assert not state.ok
+    assert "is not taken by tcp" in str(state.error)
+
+
+GOOD = tool("good", {"call_template_type": "text", "content": "hi"})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"call_template_type": "mcp", "config": {"mcpServers": {"s": {"url": "http://127.0.0.1:1/mcp"}}}},
+        {"call_template_type": "mcp"},
+        {"call_template_type": "cli", "commands": [{"command": "echo"}], "env_vars": ["A=1"]},
+        {"call_template_type": "tcp", "host": "127.0.0.1", "port": 9, "timeout": "inf"},
+        {"call_template_type": "tcp", "host": "127.0.0.1", "port": 9, "message_delimiter": "\\x"},
+    ],
+    ids=["dead server", "no server", "odd variables", "endless", "odd delimiter"],
+)
+async def test_one_tool_that_cannot_be_used_takes_no_other_down(template: dict[str, Any]) -> None:
+    async with toolbox(source(manual(GOOD, tool("bad", template)), connect_timeout_s=2)) as box:
+        assert names(box) == {"m.good"}
+        assert len(box.problems) == 1
+
+
+async def test_nor_does_one_manual_that_cannot_be_reached(tmp_path: Path) -> None:
+    templates = [
+        {"name": "a", "call_template_type": "text", "content": json.dumps(manual(GOOD))},
+        {"name": "b", "call_template_type": "graphql", "url": "http://127.0.0.1:1/${KEY}"},
+    ]
+    config = {"manual_call_templates": templates, "variables": {"KEY": "s3cret-key"}}
+    async with toolbox(source(in_file(tmp_path, config))) as box:
+        assert names(box) == {"m.good"}
+        assert "by graphql, is left out" in box.problems[0]
+        assert "s3cret" not in box.problems[0]

@@ -1,6 +1,7 @@
 """Our catalog as a manual: others load it and call by it, and so do we."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from tests.sources.utcp.serving import App, asked_of_utcp, in_file, source, toolbox
 from toolpost import Settings, Toolbox, ToolSpec
-from toolpost.sources.utcp.export import by_address, by_command, exported_manual, manual_text, portable
+from toolpost.schema.validator import compile_validator
+from toolpost.sources.utcp.export import Route, by_address, by_command, exported_manual, manual_text, portable
 
 TOOLS = """
 from toolpost import tool
@@ -135,3 +137,40 @@ async def test_a_catalog_of_everything_is_a_manual_that_loads(config: Path) -> N
 
     assert answer["tools"] == sorted(f"toolpost.{tool['name']}" for tool in manual["tools"])
     assert answer["tools"]
+
+
+DEEP = {
+    "type": "object",
+    "$defs": {"A": {"type": "object", "properties": {"n": {"type": "integer"}, "more": {"$ref": "#/$defs/A"}}}},
+    "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/properties/a"}, "self": {"$ref": "#"}},
+}
+
+
+@pytest.mark.parametrize("route", [by_command(), by_address("https://a.example")], ids=["command", "address"])
+async def test_what_a_schema_refers_to_is_found_in_the_manual(route: Route) -> None:
+    spec = ToolSpec(name="mine.deep", input_schema=DEEP, output_schema={"$ref": "#/$defs/A", "$defs": DEEP["$defs"]})
+    manual = exported_manual([spec], route)
+    [exported] = manual["tools"]
+    async with toolbox(source(manual)) as box:
+        assert box.problems == []
+
+    for schema in (exported["inputs"], exported["outputs"]):
+        assert "A" in schema["$defs"]
+        compile_validator(schema)
+    whole = (
+        exported["inputs"]["properties"].get("body") or exported["inputs"]["properties"]["arguments"]["contentSchema"]
+    )
+    assert whole["properties"]["self"]["$ref"].startswith("#/properties/")
+
+
+def test_the_command_hands_on_its_user_and_what_its_configuration_needs(config: Path) -> None:
+    config.write_text(config.read_text().replace("./tools.py}", "./tools.py, env: {K: '${EXPORT_TOKEN}'}}"))
+    words = ["tools", "export", "--utcp", "--config", str(config), "--user", "acme:ida"]
+    env = {**os.environ, "EXPORT_TOKEN": "t-12345"}
+    done = subprocess.run([TOOLPOST, *words], capture_output=True, text=True, check=True, env=env)
+    [exported] = json.loads(done.stdout)["tools"]
+    template = exported["tool_call_template"]
+
+    assert "--user acme:ida --json" in template["commands"][0]["command"]
+    assert {"PATH", "EXPORT_TOKEN"} <= {*template["inherit_env_vars"]}
+    assert "t-12345" not in done.stdout

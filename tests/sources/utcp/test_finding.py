@@ -258,3 +258,50 @@ async def test_a_required_manual_stops_the_start() -> None:
     with pytest.raises(ConfigError, match=r"gone\.json"):
         async with toolbox(source("./gone.json", required=True)):
             pass
+
+
+async def test_an_empty_manual_is_an_error_and_an_emptied_one_is_not(app: App) -> None:
+    told = await error_of(source(manual()))
+    async with toolbox(source(manual(tool("t", app.http("/echo"))), tool_exclude=["t"])) as box:
+        [state] = box.report
+
+    assert "the manual has no tools" in told
+    assert state.ok
+
+
+async def test_tools_whose_names_end_alike_go_by_more_of_them() -> None:
+    ends = ["items.get", "orders.get", "orders.list"]
+    tools = [tool(name, {"call_template_type": "text", "content": name}) for name in ends]
+    async with toolbox(source(manual(*tools))) as box:
+        found = names(box)
+        outcome = await box.call("m.orders_get", {})
+
+    assert found == {"m.items_get", "m.orders_get", "m.list"}
+    assert outcome.content == "orders.get"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"call_template_type": "http", "url": "{app}/status/404?k=${KEY}", "headers": {"authorization": "${KEY}"}},
+        {"call_template_type": "http", "url": "{app}/echo/${KEY}"},
+        {"call_template_type": "http", "url": "{app}/none/${KEY}"},
+        {"call_template_type": "cli", "commands": [{"command": "echo tried $KEY >&2; exit 3"}]},
+        {"call_template_type": "websocket", "url": "ws://127.0.0.1:1/${KEY}"},
+    ],
+    ids=["answer", "no manual", "path", "command", "websocket"],
+)
+async def test_an_error_of_finding_tells_no_secret(app: App, tmp_path: Path, template: dict[str, Any]) -> None:
+    given = json.loads(json.dumps({"name": "far", **template}).replace("{app}", app.address))
+    config = {"manual_call_templates": [given], "variables": {"KEY": "s3cret-key"}}
+
+    assert "s3cret" not in await error_of(source(in_file(tmp_path, config), connect_timeout_s=5))
+
+
+async def test_what_a_variable_holds_is_not_filled_again(tmp_path: Path) -> None:
+    inner = json.dumps(manual(tool("t", {"call_template_type": "text", "content": "hi"})))
+    template = {"name": "far", **cli('printf %s "$MANUAL"', env_vars={"MANUAL": "${MANUAL}", "NOTE": "${NOTE}"})}
+    variables = {"MANUAL": inner, "NOTE": "costs ${FIVE}"}
+    config = {"manual_call_templates": [template], "variables": variables}
+    async with toolbox(source(in_file(tmp_path, config))) as box:
+        assert names(box) == {"m.t"}

@@ -257,3 +257,10 @@ async def test_a_tool_can_be_run_by_itself(app: App) -> None:
 
     assert result.result["query"] == {"a": ["1"]}
     assert result.result["headers"]["authorization"] == "Bearer tok-1"
+
+
+async def test_an_argument_cannot_double_what_the_address_fixes(app: App) -> None:
+    outcome = await called(app.http("/echo?tenant=a"), {"tenant": "b"})
+
+    assert isinstance(outcome.error, ToolValidationError)
+    assert "tenant: the address has a value of its own" in str(outcome.error)

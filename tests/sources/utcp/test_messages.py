@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
 from tests.sources.utcp.serving import App, in_file, manual, source, tool, toolbox
 from toolpost import ToolConnectionError, ToolOutputError, ToolTimeoutError, ToolValidationError
@@ -218,3 +219,80 @@ async def test_a_file_is_found_beside_its_manual(tmp_path: Path) -> None:
 
     assert (text.content, data.content) == ('{"a": 1}', {"a": 1})
     assert "gone.json" in str(gone.error)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("declined", "mutation", "card declined"),
+        ("declined", "query", "card declined"),
+        ("half", "mutation", "half of it is missing"),
+        ("odd", "query", "boom"),
+    ],
+)
+async def test_errors_of_graphql_are_a_failure_unless_a_query_gave_something(
+    app: App, name: str, kind: str, says: str
+) -> None:
+    template = {"call_template_type": "graphql", "url": f"{app.address}/graphql", "operation_type": kind}
+
+    outcome = await called({**template, "query": f"{kind}($name: String) {{ pay(name: $name) }}"}, {"name": name})
+
+    assert outcome.error.error_code == "graphql_errors"
+    assert says in str(outcome.error)
+
+
+async def test_an_answer_that_came_is_not_lost_to_a_long_goodbye() -> None:
+    async with serve(_says_hello_and_stays, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        template = {"call_template_type": "websocket", "url": f"ws://127.0.0.1:{port}/", "timeout": 0.8}
+        outcome = await called(template, {}, TEXT)
+
+    assert outcome.content == "hello"
+
+
+async def _says_hello_and_stays(socket: ServerConnection) -> None:
+    await asyncio.sleep(0.4)
+    await socket.send("hello")
+    socket.transport.pause_reading()
+    await asyncio.sleep(2)
+    socket.transport.abort()
+
+
+async def test_an_answer_that_is_cut_says_so(app: App) -> None:
+    template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": app.tcp, "request_data_format": "text"}
+
+    outcome = await called({**template, "max_response_size": 5}, {"x": "a long message"}, TEXT)
+
+    assert outcome.content == "got a"
+    assert "The answer goes on; it is cut at 5 bytes." in outcome.text
+
+
+async def test_nor_are_bytes_cut_in_silence(app: App) -> None:
+    template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": app.tcp, "response_byte_format": None}
+
+    outcome = await called({**template, "max_response_size": 5}, {"x": "a long message"})
+
+    assert outcome.content["note"] == "The answer goes on; it is cut at 5 bytes."
+
+
+async def test_an_argument_cannot_begin_a_second_message(app: App) -> None:
+    framing = {"framing_strategy": "delimiter", "message_delimiter": "\\n", "request_data_format": "text"}
+    template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": app.tcp, **framing}
+
+    outcome = await called(template, {"key": "a\nFLUSHALL"}, TEXT)
+
+    assert isinstance(outcome.error, ToolValidationError)
+
+
+async def test_a_tcp_host_may_be_an_ipv6_address() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"six")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "::1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await called({"call_template_type": "tcp", "host": "::1", "port": port}, {}, TEXT)
+
+    assert outcome.content == "six"

@@ -103,3 +103,9 @@ async def test_a_text_in_pieces_is_a_text(app: App) -> None:
     outcome = await called(stream(app, "/published/note"), {})
 
     assert outcome.content == ["plain text"]  # it says that it is JSON, and is not
+
+
+async def test_a_line_without_end_is_given_up_and_nobody_waits_for_it(app: App) -> None:
+    outcome = await called(stream(app, "/endless-line"), {})
+
+    assert outcome.error.error_code == "response_too_large"

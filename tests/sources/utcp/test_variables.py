@@ -107,3 +107,24 @@ async def test_a_variable_is_not_told_when_a_call_fails(app: App, tmp_path: Path
     assert "you sent" in str(outcome.error)
     assert "s3cret-token" not in str(outcome.error)
     assert "/status/${STATUS}" in str(outcome.error)
+
+
+async def test_a_number_may_be_a_variable(app: App, tmp_path: Path) -> None:
+    template = {"name": "x", "call_template_type": "text", "content": json.dumps(manual(tool("t", keyed(app))))}
+    config = {"manual_call_templates": [template], "variables": {"API_KEY": 12345}}
+
+    assert await key_sent(in_file(tmp_path, config)) == "12345"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["API_KEY=k-1 # a comment", "export API_KEY='k-1'  # one more", 'API_KEY="k-1"', "API_KEY=k-1"],
+    ids=["comment", "quoted", "double", "plain"],
+)
+async def test_a_file_of_variables_may_have_comments(app: App, tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.env").write_text(f"# all of them\n{line}\n")
+    template = {"name": "x", "call_template_type": "text", "content": json.dumps(manual(tool("t", keyed(app))))}
+    loaders = [{"variable_loader_type": "dotenv", "env_file_path": "x.env"}]
+    config = {"manual_call_templates": [template], "load_variables_from": loaders}
+
+    assert await key_sent(in_file(tmp_path, config)) == "k-1"

@@ -75,6 +75,47 @@ async def test_an_n8n_is_recognised_and_asked_without_being_named() -> None:
     assert (look.path, look.all("x-n8n-api-key")) == ("/rest/settings", [])
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"auth_config": {"api_key": KEY}},
+        {"auth_config": {"api_key": KEY, "header": "X-N8N-API-KEY"}},
+        {"auth_type": "none", "auth_config": {}, "headers": {"x-n8n-api-key": KEY}},
+    ],
+    ids=["without a header", "with a header", "as a header"],
+)
+@pytest.mark.parametrize("kind", ["auto", "n8n"])
+async def test_no_webhook_with_a_url_of_its_own_is_sent_the_key(kind: str, given: dict[str, Any]) -> None:
+    settings = {"data": {"settingsMode": "public", "userManagement": {}, "authCookie": {}}}
+    site = Site(by_path(settings=said(200, settings), workflows=listing(), mine=said(200, {"ok": True})))
+    async with site:
+        webhook = {"kind": kind, "tools": {"mine": {"url": "webhook/mine"}}}
+        async with n8n_box(N8n(site.url, KEY), webhook=webhook, **given) as box:
+            assert (await box.call("n8n.mine", {})).content == {"ok": True}
+        assert KEY in str(site.requests[-2].headers)
+        assert site.last.path == "/webhook/mine"
+        assert KEY not in str(site.last.headers)
+
+
+async def test_the_query_of_a_connection_is_not_in_the_way_of_looking() -> None:
+    async with Site(by_path(settings=said(404, {}))) as site:
+        async with n8n_box(N8n(f"{site.url}?token=t0ken-of-ada", KEY)):
+            pass
+        assert [one.path for one in site.requests] == ["/rest/settings", "/api/v1/workflows"]
+
+
+@pytest.mark.parametrize("cursor", ["again", "\ud800"], ids=["again", "no bytes"])
+async def test_a_list_that_takes_too_long_is_given_up(cursor: str) -> None:
+    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+        await (asyncio.Event().wait() if "cursor" in received.path else asyncio.sleep(0))
+        writer.write(listing(cursor=cursor))
+
+    async with Site(answer) as site, box_of(site, connect_timeout_s=0.3) as box:
+        [state] = box.report
+    assert not state.ok
+    assert "did not list its workflows within 0.3 s; raise connect_timeout_s" in str(state.error)
+
+
 async def test_every_page_is_asked_for() -> None:
     pages = {None: listing(workflow("One", "one"), cursor="two/2="), "two%2F2%3D": listing(workflow("Two", "two"))}
 
@@ -109,11 +150,31 @@ async def found_in(*workflows: Any, **options: Any) -> tuple[set[str], str]:
         pytest.param(workflow("X", "../../api/v1/users"), id="path that climbs"),
         pytest.param(workflow("X", "x", parameters={"httpMethod": "={{ 1 }}"}), id="method of an expression"),
         pytest.param(workflow("X", "x", parameters={"path": 3}), id="path of a number"),
+        pytest.param(workflow("X", "a\ud800b"), id="path that has no bytes"),
+        pytest.param(workflow("X", "", node={"webhookId": "\ud800"}), id="webhook that has no bytes"),
+        pytest.param(workflow("Good", "good"), id="the same again"),
     ],
 )
 async def test_what_cannot_be_called_is_left_out_and_the_others_stay(odd: Any) -> None:
     found, _ = await found_in(odd, workflow("Good", "good"))
     assert found == {"n8n.good"}
+
+
+async def test_what_is_odd_beside_a_path_with_arguments_is_not_required() -> None:
+    note = sticky('{"properties": {"id": {"type": "string"}}, "required": [["a"], 3, "id"]}')
+    site = Site(by_path(workflows=listing(workflow("Odd", "odd/:id", nodes=[note])), x=said(200, {"ok": 1})))
+    async with site, box_of(site) as box:
+        outcome = await box.call("n8n.odd", {"id": "x"})
+    assert outcome.content == {"ok": 1}
+
+
+async def test_a_tool_that_the_operator_wrote_goes_before_a_workflow_of_its_name() -> None:
+    site = Site(by_path(workflows=listing(workflow("Orders", "theirs")), mine=said(200, {"mine": True})))
+    async with site, box_of(site, webhook={"tools": {"orders": {"url": "webhook/mine"}}}) as box:
+        outcome = await box.call("n8n.orders", {})
+        [problem] = box.problems
+    assert outcome.content == {"mine": True}
+    assert "workflow 'Orders' gives way to webhook.tools.orders, which has a url of its own" in problem
 
 
 @pytest.mark.parametrize(
@@ -124,9 +185,14 @@ async def test_what_cannot_be_called_is_left_out_and_the_others_stay(odd: Any) -
         (workflow("X", "x", nodes=[sticky('```json\n{"type":\n```')]), "tool 'x': its block 'json' is not JSON"),
         (workflow("X", "x", nodes=[sticky("y" * 60_000)]), "a note of 60,000 characters was not read"),
         (workflow("X", "x", nodes=[sticky('{"type": "array"}')]), "not that of an object, so that it was not used"),
-        (workflow("X", "x", nodes=[sticky('{"properties": {"a": {"type": "wrong"}}}')]), "'n8n.x' of source 'n8n' is"),
+        (
+            workflow("X", "x", nodes=[sticky('{"properties": {"a": {"type": "wrong"}}}')]),
+            "tool 'x' is left out: Schema",
+        ),
+        (workflow("X", "x", nodes=[sticky('{"properties": {"a": {"pattern": "("}}}')]), "tool 'x' is left out: Schema"),
+        (workflow("X", "a\ud800b"), "workflow 'X' is left out: 'utf-8' codec can't encode"),
     ],
-    ids=["path", "nodes", "note", "long note", "list", "schema"],
+    ids=["path", "nodes", "note", "long note", "list", "schema", "pattern", "no bytes"],
 )
 async def test_what_is_wrong_with_a_workflow_is_told(one: Any, told: str) -> None:
     _, problems = await found_in(one)
@@ -204,6 +270,7 @@ async def test_a_base_url_says_where_the_webhooks_are() -> None:
 
 
 TRACE = "Error: boom\n    at run (/usr/lib/node_modules/n8n/dist/x.js:1:2)\n    at async /usr/lib/y.js:3:4"
+ODD_TRACE = "boom\n    at async Promise.all (x.js 0)\n  at run (/a b/x.js:1:2)\n\tat /usr/y.js:10\nat new Foo (z.js)"
 
 
 @pytest.mark.parametrize(
@@ -217,10 +284,20 @@ TRACE = "Error: boom\n    at run (/usr/lib/node_modules/n8n/dist/x.js:1:2)\n    
             said(500, f"<pre>{TRACE}</pre>".encode(), **{"content-type": "text/html"}), "server_error", id="page"
         ),
         pytest.param(said(422, {"message": "Failed to parse", "stacktrace": TRACE}), "client_error", id="refused"),
+        pytest.param(said(500, {"error": {"stackTrace": "in /usr/lib/x.js line 3"}}), "server_error", id="other case"),
+        pytest.param(said(500, [{"message": ODD_TRACE}]), "server_error", id="list"),
+        pytest.param(said(500, ODD_TRACE.encode(), **{"content-type": "text/plain"}), "server_error", id="text"),
+        pytest.param(
+            said(500, b"<pre>boom<br> &nbsp;at run (/a b/x.js:5)</pre>", **{"content-type": "text/html"}),
+            "server_error",
+            id="lines of a page",
+        ),
     ],
 )
-async def test_a_stack_trace_is_told_to_nobody(answer: bytes, code: str) -> None:
-    async with Site(by_path(workflows=listing(workflow()), flow=answer)) as site, box_of(site) as box:
+@pytest.mark.parametrize("kind", ["n8n", "plain"])
+async def test_a_stack_trace_is_told_to_nobody(answer: bytes, code: str, kind: str) -> None:
+    site = Site(by_path(workflows=listing(), flow=answer))
+    async with site, box_of(site, webhook={"kind": kind, "tools": {"flow": {"url": "webhook/flow"}}}) as box:
         outcome = await box.call("n8n.flow", {})
     assert outcome.error.error_code == code
     assert "answered " in str(outcome.error)

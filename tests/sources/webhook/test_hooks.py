@@ -161,6 +161,36 @@ async def test_the_signature_is_of_the_bytes_that_are_sent(
     assert sent.all("x-sig") == [prefix + hmac.new(b"s3cret-words", sent.body, algorithm).hexdigest()]
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_what_has_no_body_is_not_signed_but_left_out(method: str) -> None:
+    tools = {"gone": {"url": "gone", "method": method}, "stays": {"url": "stays"}}
+    async with plain_box("http://127.0.0.1:9", webhook={"signature": {"secret": "s3cret"}, "tools": tools}) as box:
+        assert names(box, "hooks") == {"hooks.stays"}
+        [problem] = box.problems
+    assert f"tool 'gone' is left out: a {method} has no body" in problem
+
+
+async def test_a_variable_in_a_url_is_filled_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", "t0ken-of-ada")
+    monkeypatch.setenv("HOOK_BASE", "base-of-ada")
+
+    async def echo(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(said(500, {"message": f"no such hook: {received.path}"}))
+
+    async with Site(echo) as site:
+        tools = {"a": {"url": "services/${HOOK_TOKEN}"}}
+        base = f"{site.url}/${{HOOK_BASE}}"
+        async with plain_box(site.url, base_url=base, webhook={"tools": tools}) as box:
+            outcome = await box.call("hooks.a", {})
+        assert site.last.path == "/services/t0ken-of-ada"
+        webhook = {"kind": "n8n", "tools": {"a": {"url": "${HOOK_TOKEN}"}}}
+        async with toolbox(source(site.url, base_url=base, webhook=webhook)) as box:
+            other = await box.call("hooks.a", {})
+        assert site.last.path == "/base-of-ada/t0ken-of-ada"
+    assert "no such hook: /services/[redacted]" in str(outcome.error)
+    assert "-of-ada" not in str(other.error)
+
+
 async def test_a_timestamp_is_signed_with_the_body() -> None:
     signature = {"secret": "s3cret-words", "encoding": "base64", "timestamp_header": "X-Time", "prefix": "v1,"}
     async with Site(said(200, {})) as site:

@@ -1,5 +1,6 @@
 """Real WebSocket servers on loopback, and boxes that reach them."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,6 +26,13 @@ async def serving(handler: Handler, **options: Any) -> AsyncIterator[str]:
     async with serve(handled, "127.0.0.1", 0, close_timeout=0.1, **options) as server:
         scheme = "wss" if options.get("ssl") else "ws"
         yield f"{scheme}://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+
+
+async def soon(event: asyncio.Event) -> None:
+    """Wait for an event, but not for ever: a test that fails has to end."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(10):
+            await event.wait()
 
 
 async def echo(connection: ServerConnection) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-from tests.sources.websocket.servers import said, serving, source, tool, toolbox
+from tests.sources.websocket.servers import said, serving, soon, source, tool, toolbox
 from toolpost import Completed, Failed
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.context import ToolContext
@@ -77,7 +77,7 @@ async def test_the_id_is_where_the_server_wants_it(
 
 
 @pytest.mark.parametrize(
-    ("template", "arguments"), [(None, {"id": 7, "deep": {"a": 1}}), ("{deep}", {"deep": {"a": 1}})], ids=["all", "one"]
+    ("template", "arguments"), [(None, {"x": 7, "deep": {"a": 1}}), ("{deep}", {"deep": {"a": 1}})], ids=["all", "one"]
 )
 async def test_an_id_inside_arguments_leaves_those_of_the_caller_alone(
     template: Any, arguments: dict[str, Any]
@@ -185,7 +185,7 @@ async def test_a_connection_that_was_closed_between_calls_costs_no_call() -> Non
     assert len(held.connections) == 3
 
 
-async def test_a_message_above_the_limit_fails_the_calls_under_way() -> None:
+async def test_a_message_above_the_limit_fails_the_one_call_that_waits_for_good() -> None:
     held = Held()
     async with serving(held) as url, toolbox(shared(url, max_message_bytes=1024)) as box:
         call = asyncio.create_task(box.call("api.ask", {}))
@@ -194,6 +194,45 @@ async def test_a_message_above_the_limit_fails_the_calls_under_way() -> None:
         outcome = await call
     assert isinstance(outcome, Failed)
     assert outcome.error.error_code == "response_too_large"
+
+
+async def test_a_message_above_the_limit_may_be_anybodys_so_that_others_may_try_again() -> None:
+    held = Held()
+    async with serving(held) as url, toolbox(shared(url, max_message_bytes=1024)) as box:
+        calls = [asyncio.create_task(box.call("api.ask", {"n": number})) for number in range(2)]
+        connection, message = await held.next()
+        await held.next()
+        await connection.send(json.dumps({"id": message["id"], "x": "x" * 5000}))
+        outcomes = await asyncio.gather(*calls)
+    for outcome in outcomes:
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.error, ToolConnectionError)
+        assert outcome.error.sent
+        assert outcome.error.is_retryable
+        assert "larger than 1,024 bytes" in str(outcome.error)
+
+
+TAKES_ID = {"properties": {"id": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"message": {"op": "delete", "id": "{id}"}, "input_schema": TAKES_ID}, {"input_schema": TAKES_ID}],
+    ids=["message", "argument"],
+)
+async def test_a_tool_with_something_of_its_own_where_the_id_goes_is_left_out(fields: dict[str, Any]) -> None:
+    own = WebSocketSource(shared("ws://127.0.0.1:9", {"delete": tool(**fields)}))
+    assert await own.discover() == []
+    assert "'delete' is left out: its " in own.problems[0]
+    assert "where the id of a call goes" in own.problems[0]
+
+
+async def test_an_argument_where_the_id_goes_is_refused() -> None:
+    async with serving(said) as url, toolbox(shared(url)) as box:
+        refused = await box.call("api.ask", {"id": 4711})
+        assert isinstance(await box.call("api.ask", {"number": 4711}), Completed)
+    assert isinstance(refused, Failed)
+    assert refused.error.error_code == "validation_failed"
 
 
 async def test_an_error_in_an_answer_fails_only_its_own_call() -> None:
@@ -227,6 +266,31 @@ async def test_each_credential_has_a_connection_of_its_own() -> None:
     assert seen == ["ada", "bob", "eve", "mal"]
 
 
+async def test_a_new_token_gets_a_new_connection_and_the_old_one_goes_when_its_calls_are_done() -> None:
+    held = Held()
+    async with serving(held) as url:
+        own = WebSocketSource(shared(url))
+        (ask,) = await own.discover()
+
+        def call(token: str) -> asyncio.Task[Any]:
+            person = Credential("ada", {"Authorization": token})
+            return asyncio.create_task(own.run(ask.plan, {}, person, timeout_s=5, context=ToolContext))
+
+        before = call("old")
+        old, first = await held.next()
+        after = call("new")
+        new, second = await held.next()
+        for connection, message in ((new, second), (old, first)):
+            await connection.send(json.dumps({"id": message["id"], "from": id(connection)}))
+        assert [(await one).content for one in (before, after)] == [{"from": id(old)}, {"from": id(new)}]
+        async with asyncio.timeout(5):
+            await old.wait_closed()
+        assert new.close_code is None
+        await own.close()
+    presented = [one.request.headers["Authorization"] for one in (old, new) if one.request is not None]
+    assert presented == ["old", "new"]
+
+
 async def test_calls_that_arrive_while_it_connects_share_the_connection_or_its_failure() -> None:
     held = Held()
     async with serving(held) as url:
@@ -258,6 +322,53 @@ async def test_many_credentials_do_not_hold_connections_without_end(answered: bo
         gone = [connection for connection in held.connections if connection.close_code is not None]
         await own.close()
     assert 70 - len(gone) <= 65
+
+
+async def test_a_call_that_gives_up_does_not_disturb_others_whose_messages_wait_for_their_turn() -> None:
+    awake = asyncio.Event()
+
+    async def sleepy(connection: ServerConnection) -> None:
+        connection.transport.pause_reading()
+        await soon(awake)
+        connection.transport.resume_reading()
+        await said(connection)
+
+    tools = {"hasty": tool(timeout_s=0.5), "patient": tool(side_effects="external")}
+    async with serving(sleepy, max_size=None) as url:
+        own = WebSocketSource(shared(url, tools))
+        hasty, patient = await own.discover()
+        big = {"x": "y" * 8_000_000}
+        first = asyncio.create_task(hasty.execute(big, ToolContext()))
+        unsent = asyncio.create_task(hasty.execute({"n": 1}, ToolContext()))
+        others = [asyncio.create_task(patient.execute({"n": number}, ToolContext())) for number in (2, 3)]
+        with pytest.raises(ToolTimeoutError):
+            await first
+        with pytest.raises(ToolConnectionError, match="did not take the message in time") as given_up:
+            await unsent
+        awake.set()
+        assert [(await one).result["got"] for one in others] == [{"n": 2}, {"n": 3}]
+        await own.close()
+    assert not given_up.value.sent
+
+
+async def test_closing_a_source_while_it_connects_tells_that_nothing_was_sent() -> None:
+    reached = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        own = WebSocketSource(shared(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+        (ask,) = await own.discover()
+        call = asyncio.create_task(ask.execute({}, ToolContext()))
+        async with asyncio.timeout(5):
+            await reached.wait()
+        await own.close()
+        with pytest.raises(ToolConnectionError, match="is closed") as unsent:
+            await call
+    assert not unsent.value.sent
 
 
 async def test_closing_a_source_fails_what_waits_and_says_goodbye() -> None:

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from tests.sources.websocket.servers import echo, said, serving, source, tool, toolbox
+from tests.sources.websocket.servers import echo, said, serving, soon, source, tool, toolbox
 from tests.wire.stubs import Dialled, StubResolver
 from toolpost import Completed, Failed
 from toolpost.contracts.config import AuthType
@@ -95,6 +95,29 @@ async def test_a_server_that_never_answers_ends_in_a_timeout_that_says_so() -> N
         (ask,) = await WebSocketSource(source(url, {"ask": tool(timeout_s=0.2)})).discover()
         with pytest.raises(ToolTimeoutError, match=r"no answer within 0\.19 s"):
             await ask.execute({}, ToolContext())
+        async with asyncio.timeout(5):
+            await gone.wait()
+
+
+async def test_an_answer_is_not_lost_in_a_goodbye_that_takes_longer_than_the_call_has() -> None:
+    gone = asyncio.Event()
+    parted = asyncio.Event()
+
+    async def absent(connection: ServerConnection) -> None:
+        await connection.send(await connection.recv())
+        connection.transport.pause_reading()  # so that it hears no goodbye
+        await soon(parted)
+        connection.transport.resume_reading()
+        await connection.wait_closed()
+        gone.set()
+
+    async with serving(absent) as url:
+        own = WebSocketSource(source(url, {"pay": tool(timeout_s=0.5, side_effects="external")}))
+        (pay,) = await own.discover()
+        async with asyncio.timeout(0.5):
+            assert (await pay.execute({"n": 1}, ToolContext())).result == {"n": 1}
+        await own.close()
+        parted.set()
         async with asyncio.timeout(5):
             await gone.wait()
 

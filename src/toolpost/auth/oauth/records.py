@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from toolpost.auth.oauth.authorization import Transaction
@@ -45,8 +46,14 @@ def _plain(value: Any) -> Any:
 def _whole(kind: type[Any], told: object) -> Any:
     if not is_object(told):
         raise TypeError(kind.__name__)
-    types = get_type_hints(kind)
+    types = _types(kind)  # type: ignore[arg-type]  # every class can be hashed
     return kind(**{name: _value(types[name], value) for name, value in told.items() if name in types})
+
+
+@cache
+def _types(kind: type[Any]) -> dict[str, Any]:
+    """Reading the hints of a class takes longer than all the rest."""
+    return get_type_hints(kind)
 
 
 def _value(kind: Any, told: object) -> Any:

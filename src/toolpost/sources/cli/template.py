@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.contracts.errors import ConfigError, ToolValidationError
+from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.templates import filled, slots_of
 from toolpost.sources.cli.words import Word, filled_words, read_words, value_text
 
@@ -50,11 +51,10 @@ def _text(value: Any) -> str:
 
 def read_template(tool: CliTool, fixed: Sequence[str]) -> tuple[Template, JsonSchema]:
     """The command with the schema of its arguments; ConfigError says where the two do not agree."""
-    words = tuple(read_words(tool.args, fixed=fixed))
+    words = tuple(read_words(tool.args))
     schema = _schema(tool, words)
     _check(words, tool.stdin or "", _properties(schema))
-    required = cast("list[str]", schema.get("required", []))
-    return Template(tuple(fixed), words, tool.stdin, tuple(required)), schema
+    return Template(tuple(fixed), words, tool.stdin, _required(schema)), schema
 
 
 def unused(template: Template, schema: JsonSchema) -> list[str]:
@@ -103,13 +103,31 @@ def _is_boolean(schema: Any) -> bool:
     return kind == "boolean" or (isinstance(kind, list) and "boolean" in kind)
 
 
+def _required(schema: JsonSchema) -> tuple[str, ...]:
+    required: Any = schema.get("required", [])
+    if not is_array(required) or not all(isinstance(name, str) for name in required):
+        raise ConfigError("`required` in its input_schema is a list of names")
+    return tuple(required)
+
+
 def _properties(schema: JsonSchema) -> dict[str, Any]:
     """The arguments that a schema names, also in the schemas that it is composed of."""
-    return {name: part for one in _parts(schema) for name, part in one.get("properties", {}).items()}
+    return {name: part for one in _parts(schema) for name, part in _named(one).items()}
+
+
+def _named(schema: JsonSchema) -> dict[str, Any]:
+    properties: Any = schema.get("properties", {})
+    if not is_object(properties):
+        raise ConfigError("`properties` in its input_schema is a table: each name with its schema")
+    return properties
 
 
 def _parts(schema: JsonSchema) -> Iterator[JsonSchema]:
     yield schema
     for keyword in _COMPOSED:
-        for part in cast("list[JsonSchema]", schema.get(keyword, [])):
-            yield from _parts(part)
+        parts: Any = schema.get(keyword, [])
+        if not is_array(parts):
+            raise ConfigError(f"`{keyword}` in its input_schema is a list of schemas")
+        for part in parts:
+            if is_object(part):
+                yield from _parts(part)

@@ -33,13 +33,16 @@ class Word(NamedTuple):
     is_free: bool = True
 
 
-def read_words(words: Iterable[str], *, fixed: Sequence[str] = ()) -> list[Word]:
-    """The words after the fixed ones."""
+def read_words(words: Iterable[str]) -> list[Word]:
+    """The words after those of the connection.
+
+    A `--` counts for the slots that follow it directly: behind another word it may be another program's.
+    """
     found: list[Word] = []
-    ended = _END_OF_OPTIONS in fixed
+    ended = False
     for text in words:
         word = _read_word(text, ended=ended)
-        ended = ended or text == _END_OF_OPTIONS
+        ended = text == _END_OF_OPTIONS or (ended and bool(word.slots))
         if word.slots and _begins_with_slot(text) and found and _is_option(found[-1]):
             word = word._replace(option=found.pop().text)
         found.append(word)

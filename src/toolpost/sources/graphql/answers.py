@@ -57,6 +57,11 @@ class Answer(NamedTuple):
     secrets: Sequence[str] = ()
 
     @property
+    def ok(self) -> bool:
+        """Whether the status says that all went well."""
+        return 200 <= self.status < 300
+
+    @property
     def told(self) -> str:
         """The errors in one line."""
         more = len(self.faults) - _MOST_TOLD
@@ -74,9 +79,12 @@ def answer_of(subject: str, reply: Reply, *, secrets: Sequence[str] = ()) -> Ans
         fault = "it is not a GraphQL answer: an object with data or errors"
     except UnreadableError as error:
         content, fault = None, str(error)
+    ok = 200 <= status < 300
     if is_object(content) and ("data" in content or "errors" in content):
-        return Answer(content.get("data"), faults_of(content.get("errors")), status, headers, secrets)
-    if not 200 <= status < 300:
+        faults = faults_of(content.get("errors"))
+        if ok or faults:
+            return Answer(content.get("data"), faults, status, headers, secrets)
+    if not ok:
         raise failure_of(subject, status, headers, reply.body, remedy=_REMEDY, secrets=secrets)
     begins = presentable(decoded(reply.body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
     raise ToolOutputError(f"{subject} answered {status}, but the answer is unusable: {fault}. It begins: {begins!r}")
@@ -86,8 +94,11 @@ def output_of(operation: Operation, answer: Answer, subject: str) -> ToolOutput:
     """The value of the operation's field; errors beside it are told, unless nothing or something half done is left."""
     data = answer.data
     value = data.get(operation.name) if is_object(data) else None
-    if answer.faults and (value is None or operation.kind == "mutation"):
-        raise failure(answer, subject, effect=value is not None)
+    if answer.faults and (value is None or operation.kind == "mutation" or not answer.ok):
+        error = failure(answer, subject, effect=value is not None)
+        if operation.kind == "query" and error.status_code is None:
+            error.status_code = _refusal(answer)  # of a query all may go again with another credential
+        raise error
     if not is_object(data) or operation.name not in data:
         raise ToolOutputError(f"{subject} answered without errors, but there is no {operation.name!r} in its data")
     if not answer.faults:
@@ -132,9 +143,20 @@ _KINDS: dict[str, type[ToolNodeError]] = {
 }
 
 
+_NOT_KNOWN = frozenset({"UNAUTHENTICATED", "UNAUTHORIZED", "INVALID_JWT", "AUTH_NOT_AUTHENTICATED"})
+
+
+def _refusal(answer: Answer) -> int | None:
+    """The status that a refusal would have elsewhere: 401 for who is not known, 403 for what they may not."""
+    codes = [fault.code for fault in answer.faults if _KINDS.get(fault.code) is ToolAuthError]
+    if not codes:
+        return None
+    return 401 if codes[0] in _NOT_KNOWN else 403
+
+
 def faults_of(errors: Any) -> list[Fault]:
     """The errors of an answer, in whatever form; some servers tell a text where a list is asked for."""
-    if errors is None or errors == []:
+    if not errors:
         return []
     return [_fault(error) for error in (errors if is_array(errors) else [errors])]
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from toolpost.web.sending import Send
     from toolpost.wire.client import HttpClient
 
-_SCHEMA_S = 60.0
 _HEADERS = (
     ("Accept", "application/graphql-response+json, application/json;q=0.9"),
     ("Content-Type", "application/json"),
@@ -48,14 +47,14 @@ class Endpoint:
         )
         self._secrets = tuple(value for name, value in config.headers.items() if is_secret_name(name))
         self._send = sender(client)
-        self._send_slowly = sender(client, timeout_s=_SCHEMA_S)
+        self._send_slowly = sender(client, timeout_s=config.connect_timeout_s)
 
     async def ask(self, question: Question, credential: Credential) -> Answer:
         """Send a query; what is no answer in GraphQL's sense is raised."""
         return await self._ask(question, credential, self._send)
 
     async def ask_slowly(self, question: Question, credential: Credential) -> Answer:
-        """The same with the patience that a large schema takes."""
+        """The same with the patience that there is for a schema."""
         return await self._ask(question, credential, self._send_slowly)
 
     async def _ask(self, question: Question, credential: Credential, send: Send) -> Answer:

@@ -17,7 +17,7 @@ from toolpost.sources.graphql.texts import shortened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NAME = re.compile(r"(?!__)[_A-Za-z][_0-9A-Za-z]*")
+_NAME = re.compile(r"(?!__)[_A-Za-z][_0-9A-Za-z]{0,199}")
 _BUILT_IN = ("Int", "Float", "String", "Boolean", "ID")
 _OUTPUT = frozenset({"SCALAR", "OBJECT", "INTERFACE", "UNION", "ENUM"})
 _INPUT = frozenset({"SCALAR", "ENUM", "INPUT_OBJECT"})
@@ -36,26 +36,41 @@ class Sound(NamedTuple):
 
 def sound(schema: dict[str, Any]) -> Sound:
     """The part of `__schema` that holds; a type that nothing can be passed to takes what needs it along."""
-    reading = _Reading(schema, set())
-    types, problems = reading.types(), reading.problems
-    while reading.grew:
-        reading = _Reading(schema, reading.unusable)
-        types, problems = reading.types(), [*problems, *reading.problems]
+    reading = _Reading(schema)
     roots = {root: reading.root(schema.get(root)) for root in _ROOTS}
-    whole = {"__schema": {**roots, "types": types, "directives": _DIRECTIVES}}
-    return Sound(whole, list(dict.fromkeys(problems)))
+    whole = {"__schema": {**roots, "types": reading.types(), "directives": _DIRECTIVES}}
+    return Sound(whole, list(dict.fromkeys(reading.problems)))
 
 
 class _Reading:
-    """One pass over all types; `unusable` grows by input types that lack something that must be given."""
+    """One pass over all types, once it is known which inputs lack something that must be given."""
 
-    def __init__(self, schema: dict[str, Any], unusable: set[str]) -> None:
+    def __init__(self, schema: dict[str, Any]) -> None:
         self.problems: list[str] = []
-        self.unusable = set(unusable)
-        self.grew = False
-        self._raw = {name: raw for name, raw in self._named(schema.get("types"), "a type") if name not in unusable}
+        self._raw = dict(self._named(schema.get("types"), "a type"))
         self._kinds = {name: str(raw.get("kind")) for name, raw in self._raw.items()}
         self._kinds |= dict.fromkeys(_BUILT_IN, "SCALAR")
+        for name in self._unusable():
+            del self._kinds[name]
+
+    def _unusable(self) -> set[str]:
+        """Inputs that need what cannot be given, those that need them, and so on."""
+        needed_by: dict[str, list[str]] = {}
+        waiting: list[str] = []
+        for owner, raw in self._raw.items():
+            for inner in _needed(raw):
+                kind = self._reference(inner.get("type"), _INPUT) if _is_name(inner.get("name")) else None
+                if kind is None:
+                    waiting.append(owner)
+                else:
+                    needed_by.setdefault(_innermost(kind), []).append(owner)
+        found: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += needed_by.get(name, ())
+        return found
 
     def types(self) -> list[dict[str, Any]]:
         written = {name: self._type(name, raw) for name, raw in self._raw.items() if name not in _BUILT_IN}
@@ -81,10 +96,7 @@ class _Reading:
                 return {**about, "enumValues": [{"name": value, **_told(inner)} for value, inner in values]}
             case "INPUT_OBJECT":
                 given = self._inputs(raw.get("inputFields"), f"the input {name!r}")
-                if given is None:
-                    self.grew = True
-                    self.unusable.add(name)
-                return {**about, "inputFields": given or [], "isOneOf": raw.get("isOneOf") is True}
+                return None if given is None else {**about, "inputFields": given, "isOneOf": raw.get("isOneOf") is True}
             case kind:
                 told = shortened(str(kind), _LONGEST_NAME)
                 self.problems.append(f"the type {name!r} was left out: it is of the unknown kind {told!r}")
@@ -153,6 +165,18 @@ def _is_name(name: Any) -> TypeGuard[str]:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
+def _needed(raw: dict[str, Any]) -> list[dict[str, Any]]:
+    """What must be given to an input."""
+    fields = raw.get("inputFields") if raw.get("kind") == "INPUT_OBJECT" else None
+    return [inner for inner in fields if is_object(inner) and _is_needed(inner)] if is_array(fields) else []
+
+
+def _innermost(reference: dict[str, Any]) -> str:
+    while "ofType" in reference:
+        reference = reference["ofType"]
+    return str(reference["name"])
+
+
 def _is_needed(inner: dict[str, Any]) -> bool:
     kind = inner.get("type")
     return is_object(kind) and kind.get("kind") == "NON_NULL" and inner.get("defaultValue") is None
@@ -178,7 +202,7 @@ def _default(inner: dict[str, Any]) -> str | None:
         return None
     try:
         parse_const_value(text, no_location=True)
-    except GraphQLError:
+    except (GraphQLError, RecursionError):
         return None
     return text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.sources.graphql.arguments import Inputs, left_out_when_null
 from toolpost.sources.graphql.kinds import composite_of, sent_type, type_of
-from toolpost.sources.graphql.outputs import output_schema
+from toolpost.sources.graphql.outputs import object_schema, output_schema
 from toolpost.sources.graphql.selections import Selector, rendered
 from toolpost.sources.graphql.texts import LONGEST, shortened
 from toolpost.sources.graphql.written import SelectionError, Written, written_selection
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.graphql.kinds import Composite
+    from toolpost.sources.graphql.selections import Selection
 
 Kind = Literal["query", "mutation"]
 SELECTION = "selection"
 _MUTATION_SUFFIX = "_mutation"
+_MOST = 5_000
 _MOST_NAMED = 5
 _LONGEST_SELECTION = 400
 
@@ -65,27 +67,47 @@ class Operations(NamedTuple):
     problems: list[str]
 
 
+class _Asked(NamedTuple):
+    """What is asked of a type: as GraphQL, what that gives, and what a caller reads of it."""
+
+    text: str
+    gives: JsonSchema
+    about: JsonSchema
+
+    @classmethod
+    def of(cls, kind: Composite, selection: Selection, text: str) -> _Asked:
+        return cls(text, object_schema(selection), _about_selection(kind, text))
+
+
 class Planner:
-    """Plans the operations of one schema."""
+    """Plans the operations of one schema; what is asked of a type by default is worked out once."""
 
     def __init__(self, schema: GraphQLSchema, *, depth: int, selections: Mapping[str, str]) -> None:
         self._schema = schema
         self._selector = Selector(schema, depth=depth)
         self._inputs = Inputs()
         self._selections = selections
+        self._defaults: dict[str, _Asked] = {}
 
-    def plan(self, includes: Callable[[str], bool]) -> Operations:
-        """All operations that the filters let in."""
+    def plan(self, includes: Callable[[str], bool], check: Callable[[], None]) -> Operations:
+        """All operations that the filters let in; `check` raises when it takes too long."""
         found = Operations([], [])
         known: set[str] = set()
+        beyond = 0
         for kind, tool_name, name, field in _roots(self._schema):
             known.add(tool_name)
             if not includes(tool_name):
+                continue
+            check()
+            if len(found.operations) == _MOST:
+                beyond += 1
                 continue
             try:
                 found.operations.append(self._operation(kind, tool_name, name, field))
             except SelectionError as error:
                 found.problems.append(f"{kind} {name!r} was left out: its selection cannot be used: {error}")
+        if beyond:
+            found.problems.append(f"{beyond:,} operations beyond {_MOST:,} were left out; choose with tool_filter")
         found.problems.extend(self._also_told(known))
         return found
 
@@ -117,16 +139,19 @@ class Planner:
 
     def _with_selection(self, plain: Operation, kind: Composite) -> Operation:
         given = self._selections.get(plain.tool_name)
-        if given is None:
-            selection = self._selector.select(kind)
-            text = rendered(selection)
-        else:
-            selection, text = self._written(given, kind, plain)
-        gives = output_schema(plain.result, selection)
+        asked = self._default(kind) if given is None else _Asked.of(kind, *self._written(given, kind, plain))
+        gives = output_schema(plain.result, asked.gives)
         takes = plain.input_schema
         if plain.selection_argument is not None:
-            takes = _taking(takes, plain.selection_argument, _about_selection(kind, text))
-        return replace(plain, selection=text, input_schema=takes, output_schema=gives)
+            takes = _taking(takes, plain.selection_argument, asked.about)
+        return replace(plain, selection=asked.text, input_schema=takes, output_schema=gives)
+
+    def _default(self, kind: Composite) -> _Asked:
+        known = self._defaults.get(kind.name)
+        if known is None:
+            selection = self._selector.select(kind)
+            known = self._defaults[kind.name] = _Asked.of(kind, selection, rendered(selection))
+        return known
 
     def _written(self, text: str, kind: Composite, operation: Operation) -> Written:
         return written_selection(text, kind, self._schema, operation.document)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphql import GraphQLType
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.graphql.selections import Selection
+    from toolpost.sources.graphql.selections import Picked, Selection
 
 # Wider than what may be given: servers that answer with more than 32 bits, or with ids as numbers, are understood.
 _SCALARS: dict[str, list[str]] = {
@@ -30,22 +30,29 @@ _SCALARS: dict[str, list[str]] = {
 }
 
 
-def output_schema(kind: GraphQLType, selection: Selection | None) -> JsonSchema:
-    """The schema of an answer."""
-    return _schema(kind, selection, null=True)
+def output_schema(kind: GraphQLType, parts: JsonSchema | None) -> JsonSchema:
+    """The schema of an answer; `parts` is what its objects have."""
+    return _schema(kind, parts, null=True)
 
 
-def _schema(kind: GraphQLType, selection: Selection | None, *, null: bool) -> JsonSchema:
+def object_schema(selection: Selection) -> JsonSchema:
+    """What an object has of which this is asked."""
+    schema = _properties(selection)
+    asked = {name: inner for name, inner in selection.fragments.items() if inner.selection.fields}
+    return {**schema, "anyOf": list(_alternatives(selection))} if asked else schema
+
+
+def _schema(kind: GraphQLType, parts: JsonSchema | None, *, null: bool) -> JsonSchema:
     if (inner := never_null(kind)) is not None:
-        return _schema(inner, selection, null=False)
+        return _schema(inner, parts, null=False)
     if (item := item_type(kind)) is not None:
-        return {**_typed(["array"], null=null), "items": _schema(item, selection, null=True)}
+        return {**_typed(["array"], null=null), "items": _schema(item, parts, null=True)}
     if isinstance(kind, GraphQLScalarType):
         types = _SCALARS.get(kind.name)
         return {} if types is None else _typed(types, null=null)
     if isinstance(kind, GraphQLEnumType):
         return _typed(["string"], null=null)  # the server may know new values by now
-    return {**_typed(["object"], null=null), **({} if selection is None else _object(selection))}
+    return {**_typed(["object"], null=null), **(parts or {})}
 
 
 def _typed(types: list[str], *, null: bool) -> JsonSchema:
@@ -53,14 +60,12 @@ def _typed(types: list[str], *, null: bool) -> JsonSchema:
     return {"type": every[0] if len(every) == 1 else every}
 
 
-def _object(selection: Selection) -> JsonSchema:
-    schema = _properties(selection)
-    asked = {name: inner for name, inner in selection.fragments.items() if inner.selection.fields}
-    return {**schema, "anyOf": list(_alternatives(selection))} if asked else schema
-
-
 def _properties(selection: Selection) -> JsonSchema:
-    return {"properties": {key: output_schema(picked.type, picked.inner) for key, picked in selection.fields.items()}}
+    return {"properties": {key: _picked(picked) for key, picked in selection.fields.items()}}
+
+
+def _picked(picked: Picked) -> JsonSchema:
+    return output_schema(picked.type, None if picked.inner is None else object_schema(picked.inner))
 
 
 def _alternatives(selection: Selection) -> Iterator[JsonSchema]:
@@ -68,6 +73,6 @@ def _alternatives(selection: Selection) -> Iterator[JsonSchema]:
     told: set[str] = set()
     for types, inner in selection.fragments.values():
         told.update(types)
-        part = _object(inner)
+        part = object_schema(inner)
         yield {**part, "properties": {**part["properties"], TYPENAME: {"enum": list(types)}}}
     yield {"properties": {TYPENAME: {"not": {"enum": sorted(told)}}}}

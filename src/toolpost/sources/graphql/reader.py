@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphql import GraphQLError, build_client_schema, build_schema, get_introspection_query
 
-from toolpost.contracts.errors import ConfigError, ToolSchemaError, ToolValidationError
+from toolpost.contracts.errors import ConfigError, ToolSchemaError, ToolTimeoutError, ToolValidationError
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.graphql.introspection import sound
 from toolpost.sources.graphql.operations import SELECTION, Planner
@@ -28,7 +29,7 @@ _SHALLOW = 5  # enough for [[T!]!]!, and within the depth that careful servers a
 
 
 class Reader:
-    """The schema of one source, and the operations in it."""
+    """The schema of one source, and the operations in it; it gives up when the source's time to connect is over."""
 
     introspection = (
         get_introspection_query(specified_by_url=True, input_value_deprecation=True, one_of=True),
@@ -38,6 +39,7 @@ class Reader:
 
     def __init__(self, config: ExternalToolConfig) -> None:
         self._config = config
+        self._until = time.monotonic() + config.connect_timeout_s
         self._planner: Planner | None = None
         self.problems: list[str] = []
         self.operations: list[Operation] = []
@@ -75,10 +77,19 @@ class Reader:
         except SelectionError as error:
             raise ToolValidationError(f"$.{SELECTION}: {error}", tool_name=operation.tool_name) from error
 
+    def late(self) -> ToolTimeoutError:
+        """What is told when the time is over."""
+        what = f"the schema of source {self._config.name!r} was not read within {self._config.connect_timeout_s:g} s"
+        return ToolTimeoutError(f"{what}; raise connect_timeout_s, or write a smaller one into graphql.schema_file")
+
+    def _check(self) -> None:
+        if time.monotonic() > self._until:
+            raise self.late()
+
     def _plan(self, schema: GraphQLSchema, problems: list[str]) -> None:
         options = self._config.graphql
         planner = Planner(schema, depth=options.depth, selections=options.selections)
-        operations, more = planner.plan(self._config.includes)
+        operations, more = planner.plan(self._config.includes, self._check)
         every = [*more, *problems]
         left = len(every) - _MOST_PROBLEMS
         self.problems = [*every[:_MOST_PROBLEMS], f"and {left} more"] if left > 0 else every

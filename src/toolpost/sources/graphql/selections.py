@@ -10,7 +10,7 @@ from graphql import GraphQLNonNull, GraphQLObjectType, GraphQLString, is_require
 from toolpost.sources.graphql.kinds import composite_of, fields_of, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from graphql import GraphQLField, GraphQLInterfaceType, GraphQLSchema, GraphQLType, GraphQLUnionType
 
@@ -20,6 +20,7 @@ Path: TypeAlias = tuple[str, ...]
 
 TYPENAME = "__typename"
 MOST_FIELDS = 300
+_MOST_LOOKS = 10_000  # at fields that could be objects to open: a type may have any number that have no room
 _MOST_FRAGMENTS = 20
 _PAGING = ("first", "last")
 _SAY_MOST = ("id", "name", "title", "url")  # first, so that they are there when there is no room for all
@@ -89,6 +90,14 @@ class _Place(NamedTuple):
     path: Path
 
 
+class _Below(NamedTuple):
+    """What could be opened next in a place, but for what is asked of all its types anyway."""
+
+    place: _Place
+    parts: list[_Part]
+    common: Collection[str]
+
+
 class Selector:
     """Makes the default selections of one schema: values at each level, objects down to the depth."""
 
@@ -104,7 +113,7 @@ class Selector:
         picking = _Picking(self, self._most)
         waiting = picking.fill(_Place(root, ()))
         for _ in range(self._depth):
-            waiting = [deeper for place, part in waiting for deeper in picking.open(place, part)]
+            waiting = [deeper for below in waiting for deeper in picking.open(below)]
         return root
 
     def parts(self, kind: Composite) -> _Parts:
@@ -125,51 +134,59 @@ class _Picking:
     def __init__(self, selector: Selector, most: int) -> None:
         self._selector = selector
         self._left = most
+        self._looks = _MOST_LOOKS
         self._shapes: dict[Path, str] = {}
 
-    def fill(self, place: _Place) -> list[tuple[_Place, _Part]]:
+    def fill(self, place: _Place) -> list[_Below]:
         """Ask for all values of an object; gives the objects in it that could be opened next."""
         kind = place.selection.type
         if isinstance(kind, GraphQLObjectType):
-            return self._fill_own(place, ())
+            return [self._fill_own(place, ())]
         place.selection.fields[TYPENAME] = TYPENAME_FIELD
         self._left -= 1
-        return [*self._fill_own(place, ()), *self._fill_fragments(place, kind)]
+        return [self._fill_own(place, ()), *self._fill_fragments(place, kind)]
 
-    def open(self, place: _Place, part: _Part) -> Iterable[tuple[_Place, _Part]]:
+    def open(self, below: _Below) -> Iterator[_Below]:
+        """Ask for objects in a place, as long as there is room."""
+        for part in below.parts:
+            if self._left < 1 or self._looks < 1:
+                return
+            self._looks -= 1
+            if part.name not in below.common:
+                yield from self._open(below.place, part)
+
+    def _open(self, place: _Place, part: _Part) -> list[_Below]:
         """Ask for an object with all its values, or not at all."""
         if part.kind is None or self._left < 1 + len(self._selector.parts(part.kind).leaves):
-            return ()
+            return []
         key = self._key(place, part)
         if key is None:
-            return ()
+            return []
         inner = Selection(part.kind)
         place.selection.fields[key] = Picked(part.name, part.type, inner)
         self._left -= 1
         return self.fill(_Place(inner, (*place.path, key)))
 
-    def _fill_fragments(
-        self, place: _Place, kind: GraphQLInterfaceType | GraphQLUnionType
-    ) -> Iterator[tuple[_Place, _Part]]:
+    def _fill_fragments(self, place: _Place, kind: GraphQLInterfaceType | GraphQLUnionType) -> Iterator[_Below]:
         """Ask for what each type has of its own; they share the room that there is."""
         possible = self._selector.schema.get_possible_types(kind)[:_MOST_FRAGMENTS]
         for number, one in enumerate(possible):
             inner = Selection(one)
             place.selection.fragments[one.name] = Fragment((one.name,), inner)
             share = -(-self._left // (len(possible) - number))
-            yield from self._fill_own(_Place(inner, place.path), fields_of(kind), most=share)
+            yield self._fill_own(_Place(inner, place.path), fields_of(kind), most=share)
 
-    def _fill_own(
-        self, place: _Place, common: Collection[str], *, most: int | None = None
-    ) -> list[tuple[_Place, _Part]]:
+    def _fill_own(self, place: _Place, common: Collection[str], *, most: int | None = None) -> _Below:
         leaves, nested = self._selector.parts(place.selection.type)
         least = 0 if most is None else self._left - most
         for part in leaves:
-            key = self._key(place, part) if part.name not in common and self._left > least else None
+            if self._left <= least:
+                break
+            key = None if part.name in common else self._key(place, part)
             if key is not None:
                 place.selection.fields[key] = Picked(part.name, part.type)
                 self._left -= 1
-        return [(place, part) for part in nested if part.name not in common]
+        return _Below(place, nested, common)
 
     def _key(self, place: _Place, part: _Part) -> str | None:
         for key in (part.name, f"{place.selection.type.name}_{part.name}"):

@@ -70,10 +70,14 @@ class GraphqlSource:
     async def discover(self) -> Sequence[FieldTool]:
         """Read the schema: from the file that is written down, else from the server itself."""
         reader, file = _reader(self.config), self.config.graphql.schema_file
-        if file is None:
-            await asyncio.to_thread(reader.read_introspection, await self._introspect(reader))
-        else:
-            await asyncio.to_thread(reader.read_file, file)
+        try:
+            async with asyncio.timeout(self.config.connect_timeout_s):
+                if file is None:
+                    await asyncio.to_thread(reader.read_introspection, await self._introspect(reader))
+                else:
+                    await asyncio.to_thread(reader.read_file, file)
+        except TimeoutError:
+            raise reader.late() from None
         self._reader = reader
         self.problems = [f"source {self.name!r}: {problem}" for problem in reader.problems]
         return [FieldTool(tool_spec(one, source=self.name), one, self) for one in reader.operations]

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_SETTING = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
+# A value in quotes is what stands in them; another ends at a comment.
+_SETTING = re.compile(
+    r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>.*?))"""
+    r"""\s*(?:(?<=\s)\#.*)?$"""
+)
 
 
 class ClientConfig(NamedTuple):
@@ -46,4 +50,4 @@ async def _loaded(loader: Any, folder: Path | None, shown: str) -> dict[str, str
         raise ConfigError(f"{shown}: load_variables_from knows variable_loader_type dotenv and no other")
     text = await read_text(located(str(loader.get("env_file_path") or ".env"), folder))
     found = [match for line in text.splitlines() if (match := _SETTING.match(line)) is not None]
-    return {match[1]: match[2].strip("\"'") for match in found}
+    return {match["name"]: match["plain"] if match["quote"] is None else match["quoted"] for match in found}

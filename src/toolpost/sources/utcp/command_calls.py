@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolClientError
+from toolpost.policy.redaction import Redactor
 from toolpost.sources.utcp.event_streams import json_or_text
-from toolpost.sources.utcp.scripts import script_of
+from toolpost.sources.utcp.scripts import ENDED, MAX_OUTPUT, pipes_of, script_of
 from toolpost.web.contents import decoded
 from toolpost.web.failures import presentable
 from toolpost.wire.commands import run_command
@@ -22,37 +25,53 @@ if TYPE_CHECKING:
     from toolpost.wire.commands import OnLine
 
 _BASH = "/bin/bash"
-_MAX_OUTPUT = 16 * 1024 * 1024
 _LONGEST_PROGRESS = 200
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
 async def call_command(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
     """Run a script with the arguments of a call; its lines are progress."""
-    text = await output_of_script(prepared, asked, wires, on_line=_teller(asked.context()))
-    return ToolOutput(parsed_output(text))
-
-
-async def output_of_script(prepared: Prepared, asked: Asked, wires: Wires, *, on_line: OnLine | None = None) -> str:
-    """What a script wrote: to stdout, or where it wrote nothing there to stderr."""
     template = cast("CliTemplate", prepared.template)
     if sys.platform == "win32":
         raise ConfigError(f"{prepared.full_name!r} is a script for bash, which is not run on Windows")
-    script = script_of(template.commands, asked.arguments)
+    if len(template.commands) == 1:
+        return ToolOutput(parsed_output(await _run(prepared, asked, wires, None)))
+    with tempfile.TemporaryDirectory(prefix="toolpost-steps-") as scratch:
+        folder = Path(scratch)
+        for pipe in pipes_of(template.commands):
+            os.mkfifo(folder / pipe)
+        text = await _run(prepared, asked, wires, folder)
+        if not (folder / ENDED).exists():
+            raise ToolClientError(f"{prepared.shown}: a step ended the script before its end", code="command_failed")
+        return ToolOutput(parsed_output(text))
+
+
+async def _run(prepared: Prepared, asked: Asked, wires: Wires, folder: Path | None) -> str:
+    """What a script wrote: to stdout, or where it wrote nothing there to stderr, without secrets."""
+    template = cast("CliTemplate", prepared.template)
+    script = script_of(template.commands, asked.arguments, folder)
+    redactor = Redactor([*prepared.secrets, *wires.env.values(), *template.env_vars.values()])
     done = await run_command(
         (_BASH, "-c", script.text),
         env={**_environment(template), **wires.env, **template.env_vars, **script.env},
         cwd=template.working_dir or (str(wires.folder) if wires.folder else None),
         timeout_s=prepared.timeout_s,
-        max_output_bytes=_MAX_OUTPUT,
-        on_line=on_line,
+        max_output_bytes=MAX_OUTPUT,
+        on_line=_teller(asked.context(), redactor),
         commands=wires.commands,
     )
-    written = decoded(done.stdout)
+    _refuse_flood(prepared, folder)
+    written, said = decoded(done.stdout).strip(), redactor.text(done.stderr.strip())
     if done.exit_code != 0:
-        told = presentable(done.stderr.strip() or written.strip(), prepared.secrets) or "it wrote nothing"
+        told = presentable(said or redactor.text(written), ()) or "it wrote nothing"
         raise ToolClientError(f"{prepared.shown} ended with exit code {done.exit_code}: {told}", code="command_failed")
-    return written.strip() or done.stderr.strip()
+    return written or said
+
+
+def _refuse_flood(prepared: Prepared, folder: Path | None) -> None:
+    if folder is not None and any(file.stat().st_size > MAX_OUTPUT for file in folder.iterdir()):
+        told = f"{prepared.shown}: a step wrote more than {MAX_OUTPUT:,} bytes to stdout; have it write less"
+        raise ToolClientError(told, code="output_too_large")
 
 
 def parsed_output(text: str) -> Any:
@@ -71,5 +90,5 @@ def _inherited(names: tuple[str, ...] | list[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _teller(context: ToolContext) -> OnLine:
-    return lambda text, _: context.progress(text[:_LONGEST_PROGRESS])
+def _teller(context: ToolContext, redactor: Redactor) -> OnLine:
+    return lambda text, _: context.progress(redactor.text(text)[:_LONGEST_PROGRESS])

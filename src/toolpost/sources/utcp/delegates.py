@@ -10,18 +10,26 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.auth_objects import static_headers
 from toolpost.sources.utcp.templates import HttpTemplate, template_of
+from toolpost.sources.utcp.wires import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from toolpost.contracts.config import ExternalToolConfig
 
 
 class Delegate(NamedTuple):
-    """A source to make, under the same name; `only` are the tools of it that the manual means, None for all."""
+    """A source to make, under the same name; `only` are the tools of it that the manual means, None for all.
+
+    `secrets` are the values of variables, which no error may tell.
+    """
 
     config: ExternalToolConfig
     only: frozenset[str] | None = None
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Delegate({self.config.transport.value})"
 
 
 def api_delegate(
@@ -70,6 +78,19 @@ def mcp_delegates(
         if not is_object(server):
             raise ConfigError(f"the MCP server {name!r} of the call template is not a table")
         yield Delegate(_mcp_config(config, name, server), only)
+
+
+def check_servers(delegates: Iterable[Delegate], written: frozenset[str]) -> None:
+    """Refuse what a manual from elsewhere may not start or reach: commands, and addresses that nobody here wrote."""
+    for delegate in delegates:
+        connection = delegate.config.connection
+        if not connection.startswith(("http://", "https://")):
+            raise ConfigError("its MCP server is a command, which a manual from elsewhere may not run")
+        if (origin := origin_of(connection)) not in written:
+            raise ConfigError(
+                f"its MCP server is at {origin or 'no usable address'}, and a manual from elsewhere may only name "
+                f"those at addresses that you wrote; if it is right, write base_url: {origin} into the source"
+            )
 
 
 def _mcp_config(config: ExternalToolConfig, name: str, server: dict[str, Any]) -> ExternalToolConfig:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.errors import ToolClientError
 from toolpost.web.contents import parsed_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_LONGEST_LINE = 16 * 1024 * 1024
 
 
 class Event(NamedTuple):
@@ -23,7 +26,8 @@ class Lines:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        self._open = ""
+        self._open: list[str] = []
+        self._length = 0
         self._after_cr = False
 
     def feed(self, piece: bytes) -> Iterator[str]:
@@ -33,14 +37,28 @@ class Lines:
             text = text.removeprefix("\n")
             self._after_cr = False
         self._after_cr = self._after_cr or text.endswith("\r")
-        *whole, self._open = (self._open + text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
-        yield from whole
+        first, *more = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._keep(first)
+        for line in more:
+            yield self._taken()
+            self._keep(line)
 
     def rest(self) -> Iterator[str]:
         """The last line, where nobody ended it."""
-        left, self._open = self._open + self._decoder.decode(b"", final=True), ""
-        if left:
+        self._keep(self._decoder.decode(b"", final=True))
+        if left := self._taken():
             yield left
+
+    def _keep(self, part: str) -> None:
+        self._open.append(part)
+        self._length += len(part)
+        if self._length > _LONGEST_LINE:
+            told = f"a line of the stream is longer than {_LONGEST_LINE:,} characters"
+            raise ToolClientError(told, code="response_too_large")
+
+    def _taken(self) -> str:
+        line, self._open, self._length = "".join(self._open), [], 0
+        return line
 
 
 class Events:

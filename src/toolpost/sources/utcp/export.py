@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from toolpost.catalog.names import model_name
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.wire.environment import INHERITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,9 @@ _ARGUMENTS = "arguments"
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _SCHEMAS = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
 _SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_DEFINITIONS = ("$defs", "definitions")
+_DEFINED = ("#/$defs/", "#/definitions/")
+_LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 _MAY_BE_BOOLEAN = frozenset({"additionalProperties"})
 
 
@@ -45,26 +49,32 @@ def manual_text(manual: Mapping[str, Any]) -> str:
     return json.dumps(manual, indent=2, ensure_ascii=True).replace("$", "\\u0024")
 
 
-def by_command(program: Sequence[str] = ("toolpost",), *, config: str | None = None) -> Route:
-    """Calls go through our command line, under the policy of its configuration.
+def by_command(
+    program: Sequence[str] = ("toolpost",), *, config: str | None = None, user: str = "", env: Iterable[str] = ()
+) -> Route:
+    """Calls go through our command line, under the policy of its configuration and for a user.
 
-    A script takes one value for each place, so that the arguments are one text, the JSON of them all.
+    `env` are the variables that the configuration takes from the environment. A script takes one value for each
+    place, so that the arguments are one text, the JSON of them all.
     """
-    options = f" --config {shlex.quote(config)}" if config else ""
+    given = [*(("--config", config) if config else ()), *(("--user", user) if user else ())]
+    options = f" {shlex.join(given)}" if given else ""
+    inherited = list(dict.fromkeys([*INHERITED, *_LOCALE, *env]))
 
     def way(spec: ToolSpec) -> Way:
         called = f"{shlex.join([*program, 'tools', 'call', spec.name])}{options} --json"
         template = {
             "call_template_type": "cli",
             "commands": [{"command": f"{called} --args UTCP_ARG_{_ARGUMENTS}_UTCP_END"}],
+            "inherit_env_vars": inherited,
         }
         argument = {
             "type": "string",
             "description": "The arguments, as the JSON of an object",
             "contentMediaType": "application/json",
-            "contentSchema": portable(spec.input_schema),
+            "contentSchema": spec.input_schema,
         }
-        return Way(template, _object(_ARGUMENTS, argument), _object("content", portable(spec.output_schema or {})))
+        return Way(template, _object(_ARGUMENTS, argument), _object("content", spec.output_schema or {}))
 
     return way
 
@@ -82,34 +92,48 @@ def by_address(base_url: str, *, headers: Mapping[str, str] | None = None) -> Ro
         }
         if headers:
             template["headers"] = dict(headers)
-        return Way(template, _object("body", portable(spec.input_schema)), portable(spec.output_schema or {}))
+        return Way(template, _object("body", spec.input_schema), portable(spec.output_schema or {}))
 
     return way
 
 
-def portable(schema: JsonSchema) -> JsonSchema:
-    """A schema without `true` and `false` in the place of schemas, which not every reader of manuals takes."""
-    return {key: _portable(key, value) for key, value in schema.items()}
+def portable(schema: JsonSchema, *, moved_to: str = "#") -> JsonSchema:
+    """A schema without `true` and `false` in the place of schemas, which not every reader of manuals takes.
+
+    What it refers to in itself is found when it is `moved_to` another place, with its definitions at the root.
+    """
+    return {key: _portable(key, value, moved_to) for key, value in schema.items()}
 
 
-def _portable(key: str, value: Any) -> Any:
+def _portable(key: str, value: Any, moved_to: str) -> Any:
+    if key == "$ref" and isinstance(value, str) and value.startswith("#") and not value.startswith(_DEFINED):
+        return f"{moved_to}{value[1:]}"
     if key in _SCHEMA_MAPS and is_object(value):
-        return {name: _part(part) for name, part in value.items()}
+        return {name: _part(part, moved_to) for name, part in value.items()}
     if key in _SCHEMA_LISTS and is_array(value):
-        return [_part(part) for part in value]
+        return [_part(part, moved_to) for part in value]
     if key in _SCHEMAS and not (key in _MAY_BE_BOOLEAN and isinstance(value, bool)):
-        return [_part(part) for part in value] if is_array(value) else _part(value)
+        return [_part(part, moved_to) for part in value] if is_array(value) else _part(value, moved_to)
     return value
 
 
-def _part(part: Any) -> Any:
+def _part(part: Any, moved_to: str) -> Any:
     if isinstance(part, bool):
         return {} if part else {"not": {}}
-    return portable(part) if is_object(part) else part
+    return portable(part, moved_to=moved_to) if is_object(part) else part
 
 
 def _object(name: str, schema: JsonSchema) -> JsonSchema:
-    return {"type": "object", "properties": {name: schema}, "required": [name]}
+    """An object with one field; the definitions of its schema, or of the content in it, come to the root."""
+    place = f"#/properties/{name}"
+    if "contentSchema" in schema:
+        inner = portable(schema["contentSchema"], moved_to=f"{place}/contentSchema")
+        defined = {key: inner.pop(key) for key in _DEFINITIONS if key in inner}
+        field = {**schema, "contentSchema": inner}
+    else:
+        field = portable(schema, moved_to=place)
+        defined = {key: field.pop(key) for key in _DEFINITIONS if key in field}
+    return {"type": "object", "properties": {name: field}, "required": [name], **defined}
 
 
 def _tool(spec: ToolSpec, route: Route) -> dict[str, Any]:

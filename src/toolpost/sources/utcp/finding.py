@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.contracts.config import UtcpMode
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError
+from toolpost.policy.redaction import Redactor
 from toolpost.sources.utcp.base_manual import base_manual
 from toolpost.sources.utcp.client_config import client_config
 from toolpost.sources.utcp.content_calls import located, read_text
 from toolpost.sources.utcp.delegates import api_delegate, graphql_delegate, mcp_delegates
 from toolpost.sources.utcp.documents import Document, document_of
 from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, manual_of
-from toolpost.sources.utcp.preparing import CALLS, prepare
+from toolpost.sources.utcp.preparing import CALLS, prepared_of
 from toolpost.sources.utcp.templates import HttpTemplate, template_of
-from toolpost.sources.utcp.variables import Variables
-from toolpost.sources.utcp.wires import Asked, hosts_of
+from toolpost.sources.utcp.variables import Filled, Variables
+from toolpost.sources.utcp.wires import Asked, addresses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -33,6 +34,7 @@ _MANUAL_ENDINGS = (".json", "/utcp", "/.well-known/utcp")
 _FILE_ENDINGS = (".json", ".yaml", ".yml")
 _BY_REQUEST = frozenset({"http", "sse", "streamable_http"})
 _BY_QUESTION = frozenset({"websocket", "tcp", "udp"})
+_API_KINDS = _BY_REQUEST | {"file", "text"}
 _QUESTION = {"type": "utcp"}
 
 
@@ -46,7 +48,10 @@ class Found(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a document came from: the template that led there, its folder, and its address if it is not ours."""
+    """Where a document came from: the template that led there, its folder, and its address if it is not ours.
+
+    `as_written` is that template before its variables were filled in, `secrets` are what went into it.
+    """
 
     template: Mapping[str, Any]
     name: str
@@ -55,10 +60,20 @@ class _Place(NamedTuple):
     remote: str | None = None
     written: str = ""
     variables: tuple[Mapping[str, Any], ...] = ()
+    as_written: Mapping[str, Any] | None = None
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"_Place({self.shown!r})"
 
     @property
     def kind(self) -> str:
         return str(self.template.get("call_template_type"))
+
+    @property
+    def address(self) -> str:
+        """The address as errors tell it: a variable in it may be a secret."""
+        return str((self.as_written or self.template).get("url")).partition("?")[0]
 
 
 def resolved_mode(connection: str, mode: UtcpMode) -> UtcpMode:
@@ -140,8 +155,8 @@ class Finder:
         read = template_of({**template, "call_template_type": "http"})
         if not isinstance(read, HttpTemplate):
             raise ConfigError(f"{place.shown} is not an address")
-        raw, url = await self._reach.fetch(read)
-        place = place._replace(shown=read.url.partition("?")[0], remote=url, written=read.url)
+        raw, url = await self._reach.fetch(read, place.address, place.secrets)
+        place = place._replace(shown=place.address, remote=url, written=read.url)
         return await self._document(document_of(raw, place.shown), place)
 
     async def _from_file(self, written: str, place: _Place) -> Found:
@@ -151,14 +166,15 @@ class Finder:
 
     async def _asked(self, template: Mapping[str, Any], place: _Place) -> Found:
         """A manual that is the answer to a question, or the output of a command."""
-        tool = ManualTool(full_name=f"{place.name}.utcp", outputs={"type": "object"}, template=template)
-        variables = Variables(place.name, (), {})
-        prepared = prepare(tool, variables, timeout_s=self._config.connect_timeout_s)
-        hosts = hosts_of(prepared.template)
-        wires = self._reach.own(hosts.values(), place.folder)
+        written = place.as_written or template
+        tool = ManualTool(full_name=f"{place.name}.utcp", outputs={"type": "object"}, template=written)
+        filled = Filled(dict(template), place.secrets, ())
+        prepared = prepared_of(tool, filled, timeout_s=self._config.connect_timeout_s)
+        addresses = addresses_of(prepared.template)
+        wires = self._reach.own(addresses, place.folder)
         arguments = {} if place.kind == "cli" else _QUESTION
         output = await CALLS[place.kind](prepared, Asked(arguments, self._credential, ToolContext), wires)
-        remote = next(iter(hosts.values()), None)
+        remote = next(iter(addresses), None)
         place = place._replace(shown=prepared.shown, remote=remote, written=remote or "")
         return await self._document(document_of(_text(output.content), place.shown), place)
 
@@ -192,6 +208,9 @@ class Finder:
         )
 
     def _api(self, text: str, place: _Place) -> Found:
+        if place.kind not in _API_KINDS:
+            msg = f"{place.shown} is an API's own document, which is not taken by {place.kind}"
+            raise ConfigError(f"{msg}; give its address, or save it to a file")
         location = place.template.get("url") if place.remote else place.shown if place.kind == "file" else None
         if location is None:  # a text has no address that others could read it from
             path = self._scratch / f"{place.name}.yaml"
@@ -226,12 +245,25 @@ class Finder:
         filled = variables.filled(template)
         if filled.missing:
             raise ConfigError(f"manual {name!r}: its variables are not set: {', '.join(filled.missing)}")
-        return await self._by_template({**filled.template, "name": name}, place._replace(name=name))
+        secrets = (*filled.values, *(value for values in place.variables for value in values.values()))
+        place = place._replace(name=name, as_written=template, secrets=tuple(map(str, secrets)))
+        try:
+            found = await self._by_template({**filled.template, "name": name}, place)
+        except ToolError as error:
+            raise told_without(error, place.secrets) from None
+        return found._replace(delegates=[one._replace(secrets=place.secrets) for one in found.delegates])
 
     def variables(self, more: tuple[Mapping[str, Any], ...] = ()) -> tuple[Mapping[str, Any], ...]:
         """What the operator set, the first that has a variable first."""
         config = self._config
         return (config.utcp.variables, *more, config.env, config.auth_config)
+
+
+def told_without(error: ToolError, secrets: Iterable[str]) -> ToolError:
+    """The same error, which tells no secret."""
+    error.message = Redactor(secrets).text(error.message)
+    error.args = (error.message,)
+    return error
 
 
 def _is_file(connection: str) -> bool:

@@ -10,7 +10,7 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.auth_objects import present
 from toolpost.sources.utcp.http_requests import headers_of, request_of
 from toolpost.web.contents import UnreadableError, content_of, decoded
-from toolpost.web.encoding import UnsendableError, compact_json
+from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of, phrase_of, presentable
 from toolpost.web.planned import PlannedRequest
 
@@ -113,24 +113,19 @@ def _query(template: GraphqlTemplate, full_name: str, variables: Mapping[str, An
 
 
 def _graphql_output(prepared: Prepared, answer: Any, secrets: Sequence[str]) -> ToolOutput:
-    """What stands under `data`; errors beside it are told with it, errors without it are the failure."""
+    """What stands under `data`; errors are the failure, unless a query gave something beside them."""
     if not is_object(answer) or not ("data" in answer or "errors" in answer):
         raise ToolOutputError(f"{prepared.shown} answered with something that is no GraphQL answer")
-    errors = answer.get("errors")
-    found = errors if is_array(errors) else []
+    errors, data = answer.get("errors"), answer.get("data")
+    if not errors:
+        return ToolOutput(data)
+    found = errors if is_array(errors) else [errors]
     told = presentable("; ".join(map(_message, found[:_MOST_ERRORS])), secrets)
-    data = answer.get("data")
-    if data is None and found:
+    got_nothing = not is_object(data) or all(value is None for value in data.values())
+    if got_nothing or cast("GraphqlTemplate", prepared.template).is_mutation:
         raise ToolClientError(f"{prepared.shown} answered with errors: {told}", code="graphql_errors")
-    return ToolOutput(data, f"{_shown(data)}\n\nThe server told of errors beside this: {told}" if found else None)
+    return ToolOutput(data).noted(f"The server told of errors beside this: {told}")
 
 
 def _message(error: Any) -> str:
     return str(error.get("message", "")) if is_object(error) else str(error)
-
-
-def _shown(value: Any) -> str:
-    try:
-        return compact_json(value)
-    except UnsendableError:
-        return ""

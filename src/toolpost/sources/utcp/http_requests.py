@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import unquote_plus, urlencode
 
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
@@ -35,6 +35,8 @@ def request_of(template: RequestTemplate, arguments: Mapping[str, Any]) -> Plann
     headers = headers_of(template, rest)
     sent = None if template.body_field is None else rest.pop(template.body_field, None)
     target = _target(template.url, rest)
+    if doubled := {unquote_plus(name) for name, _ in target.query} & rest.keys():
+        raise ToolValidationError([f"{name}: the address has a value of its own for it" for name in sorted(doubled)])
     query = [*target.query, *(pair for name, value in rest.items() for pair in _query(name, value))]
     body = None
     if sent is not None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from toolpost.contracts.spec import JsonSchema
@@ -25,19 +26,18 @@ _VALUES = frozenset({"enum", "examples", "default", "const"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualTool:
-    """One tool as its manual describes it; `template` is not filled in yet."""
+    """One tool as its manual describes it; `template` is not filled in yet.
+
+    `name` is what it is filtered and called by here: the last part of its name, or more where two would be the same.
+    """
 
     full_name: str
+    name: str = ""
     description: str = ""
     inputs: JsonSchema = field(default_factory=lambda: {"type": "object"})
     outputs: JsonSchema | None = None
     tags: tuple[str, ...] = ()
     template: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """The last part of its name, by which it is filtered and called here."""
-        return self.full_name.rpartition(".")[2]
 
     @property
     def kind(self) -> str:
@@ -104,13 +104,22 @@ def manual_of(
     return Manual(
         name=name,
         kind=kind,
-        tools=tuple(tools.values()),
+        tools=_named(tools.values(), name),
         problems=tuple(problems),
         remote=remote,
         written=written,
         folder=folder,
         allowed=allowed,
         variables=variables,
+    )
+
+
+def _named(tools: Iterable[ManualTool], manual: str) -> tuple[ManualTool, ...]:
+    last = [(tool, tool.full_name.rpartition(".")[2]) for tool in tools]
+    times = Counter(name for _, name in last)
+    return tuple(
+        replace(tool, name=name if times[name] == 1 else tool.full_name.removeprefix(f"{manual}.").replace(".", "_"))
+        for tool, name in last
     )
 
 

@@ -57,14 +57,16 @@ async def _answer(
     try:
         await socket.send(message)
         return await socket.receive()
-    finally:
-        await socket.close()
+    finally:  # an answer that came must not be lost while the other side takes its time to say goodbye
+        goodbye = asyncio.create_task(socket.close())
+        wires.leaving.add(goodbye)
+        goodbye.add_done_callback(wires.leaving.discard)
 
 
 async def call_tcp(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
     """Send a message over a connection of its own and read as its framing says."""
     template = cast("TcpTemplate", prepared.template)
-    answer = await exchange_stream(
+    received = await exchange_stream(
         template.host,
         template.port,
         _request(template, asked).encode(),
@@ -72,7 +74,10 @@ async def call_tcp(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput
         policy=wires.client.policy,
         timeout_s=prepared.timeout_s * SHARE_OF_TIME,
     )
-    return _socket_output(answer, template, prepared)
+    output = _socket_output(received.data, template, prepared)
+    if isinstance(output.content, bytes) and received.note:
+        return output._replace(meta={"note": received.note})
+    return output.noted(received.note)
 
 
 async def call_udp(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
@@ -90,15 +95,12 @@ async def call_udp(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput
 
 
 def framing_of(template: TcpTemplate) -> Framing:
-    """Where an answer ends; a delimiter may be written with escapes, unless the template says otherwise."""
-    written = template.message_delimiter or "\0"
-    if template.interpret_escape_sequences:
-        written = written.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    """Where a message ends."""
     return Framing(
         strategy=template.framing_strategy,
         prefix_bytes=template.length_prefix_bytes,
         endian=template.length_prefix_endian,
-        delimiter=written.encode(),
+        delimiter=template.delimiter,
         length=template.fixed_message_length or 0,
         max_bytes=template.max_response_size if template.framing_strategy == "stream" else _MAX_BYTES,
     )

@@ -9,9 +9,10 @@ from toolpost.sources.utcp.command_calls import call_command
 from toolpost.sources.utcp.content_calls import call_file, call_text
 from toolpost.sources.utcp.http_calls import call_graphql, call_http
 from toolpost.sources.utcp.message_calls import call_tcp, call_udp, call_websocket
+from toolpost.sources.utcp.scripts import check_script
 from toolpost.sources.utcp.stream_calls import call_sse, call_stream
-from toolpost.sources.utcp.templates import KINDS, WebSocketTemplate, WebTemplate, template_of
-from toolpost.sources.utcp.wires import Prepared, hosts_of
+from toolpost.sources.utcp.templates import KINDS, CliTemplate, WebSocketTemplate, WebTemplate, template_of
+from toolpost.sources.utcp.wires import Prepared, addresses_of
 from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import ToolOutput
     from toolpost.sources.utcp.manuals import Manual, ManualTool
     from toolpost.sources.utcp.templates import CallTemplate
-    from toolpost.sources.utcp.variables import Variables
+    from toolpost.sources.utcp.variables import Filled, Variables
     from toolpost.sources.utcp.wires import Asked, Wires
 
     Call: TypeAlias = Callable[[Prepared, Asked, Wires], Awaitable[ToolOutput]]
@@ -59,6 +60,11 @@ def prepare(tool: ManualTool, variables: Variables, *, timeout_s: float) -> Prep
             f"tool {tool.full_name!r} is left out: its call template is of the kind {tool.kind!r}; known are "
             f"{known} and mcp, and others with utcp: {{bridge: true}}"
         )
+    return prepared_of(tool, filled_template(tool, variables), timeout_s=timeout_s)
+
+
+def filled_template(tool: ManualTool, variables: Variables) -> Filled:
+    """The template of a tool with its variables; ConfigError names those that nobody set."""
     filled = variables.filled(tool.template)
     if filled.missing:
         names = ", ".join(filled.missing)
@@ -66,9 +72,16 @@ def prepare(tool: ManualTool, variables: Variables, *, timeout_s: float) -> Prep
             f"tool {tool.full_name!r} is left out: its variables are not set: {names}. Write them into utcp.variables "
             f"of the source, or set the environment variable {variables.key(filled.missing[0])}"
         )
+    return filled
+
+
+def prepared_of(tool: ManualTool, filled: Filled, *, timeout_s: float) -> Prepared:
+    """A tool whose template is filled in; ConfigError says why it cannot be called."""
     try:
         template = template_of(filled.template)
         check_addresses(template)
+        if isinstance(template, CliTemplate):
+            check_script(template.commands)
     except (ConfigError, ToolPermissionError) as error:
         raise ConfigError(f"tool {tool.full_name!r} is left out: {error}") from None
     return Prepared(
@@ -83,11 +96,14 @@ def prepare(tool: ManualTool, variables: Variables, *, timeout_s: float) -> Prep
 
 def check_addresses(template: CallTemplate) -> None:
     """Read every address as strictly as it will be read when it is called; a host is never an argument."""
-    for host, url in hosts_of(template).items():
-        if "{" in split_url(url)[0]:
-            raise ConfigError(f"the host {host!r} of its address has a place for an argument; a host must be written")
+    for url in addresses_of(template):
+        origin = split_url(url)[0]
+        if "{" in origin:
+            raise ConfigError(
+                f"the host in {origin!r} of its address has a place for an argument; a host must be written"
+            )
         is_socket = isinstance(template, WebSocketTemplate) and url == template.url
-        parse_target(url if "{" not in url else split_url(url)[0], schemes=_WS if is_socket else HTTP_SCHEMES)
+        parse_target(url if "{" not in url else origin, schemes=_WS if is_socket else HTTP_SCHEMES)
 
 
 _WS = WEBSOCKET_SCHEMES

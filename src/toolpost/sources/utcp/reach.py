@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.context import ToolContext
 from toolpost.schema.jsontypes import is_object
-from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.utcp.http_requests import request_of
 from toolpost.sources.utcp.stream_calls import opened
-from toolpost.sources.utcp.wires import MAX_BYTES, Asked, Prepared, Wires, host_of
+from toolpost.sources.utcp.wires import MAX_BYTES, Asked, Prepared, Wires, addresses_of, origin_of
 from toolpost.web.sending import sender
 from toolpost.web.tokens import ClientTokens
 from toolpost.wire.client import HttpClient
@@ -22,11 +22,24 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.sources.utcp.templates import HttpTemplate
+    from toolpost.sources.utcp.templates import CallTemplate, HttpTemplate
     from toolpost.wire.network import NetworkPolicy
     from toolpost.wire.transports import HttpTransport
 
 _DOCUMENT_S = 60.0
+_SCHEMES = ("http://", "https://", "ws://", "wss://")
+
+
+class RemoteWires(NamedTuple):
+    """The wires of a manual from elsewhere: for calls that lead only to what the operator wrote, and for all others."""
+
+    known: Wires
+    bound: Wires
+    written: frozenset[str]
+
+    def of(self, template: CallTemplate) -> Wires:
+        """Those for one template."""
+        return self.known if {*map(origin_of, addresses_of(template))} <= self.written else self.bound
 
 
 class Reach:
@@ -44,22 +57,24 @@ class Reach:
         """For what an operator wrote down: each of these hosts may be reached."""
         return self._wires(HttpClient(self._network.for_source(*urls), transport=self._shared()), None, folder)
 
-    def remote(self, url: str, written: str, variables: Iterable[Mapping[str, Any]]) -> Wires:
-        """For what a manual from this URL says: public addresses and its own host.
+    def remote(self, url: str, written: str, variables: Iterable[Mapping[str, Any]]) -> RemoteWires:
+        """For what a manual from this URL says: public addresses, its own host, and what the operator wrote.
 
-        `written` is the address that the operator gave for it; credentials go to that host, and to those of
+        `written` is the address that the operator gave for it; credentials go to that origin, and to those of
         the addresses that the operator wrote beside it.
         """
         beside = [address for values in (self._config.auth_config, *variables) for address in _addresses(values)]
         operators = [written, *([self._config.base_url] if self._config.base_url else []), *beside]
-        policy = self._network.for_source(*operators).for_document(url)
-        hosts = frozenset(map(host_of, operators))
-        return self._wires(HttpClient(policy, transport=self._shared()), hosts, None)
+        origins = frozenset(origin for url in operators if (origin := origin_of(url)))
+        policy = self._network.for_source(*operators)
+        known = self._wires(HttpClient(policy, transport=self._shared()), origins, None)
+        bound = HttpClient(policy.for_document(url), transport=self._shared())
+        return RemoteWires(known, self._wires(bound, origins, None), origins)
 
-    async def fetch(self, template: HttpTemplate) -> tuple[bytes, str]:
+    async def fetch(self, template: HttpTemplate, shown: str, secrets: tuple[str, ...]) -> tuple[bytes, str]:
         """A document that an operator wrote the address of, and the address that it came from in the end."""
         wires = self.own([template.url, *token_urls(template)])
-        prepared = Prepared("manual", template, f"GET {template.url.partition('?')[0]}", _DOCUMENT_S)
+        prepared = Prepared("manual", template, f"GET {shown}", _DOCUMENT_S, secrets)
         asked = Asked({}, self._credential, ToolContext)
         async with await opened(request_of(template, {}), prepared, asked, wires, follow="safe") as response:
             return await response.read(), response.url
@@ -68,6 +83,7 @@ class Reach:
         """Close every connection and end every command; safe to call twice."""
         made, self._made = self._made, []
         for wires in made:
+            await asyncio.gather(*wires.leaving, return_exceptions=True)
             await wires.tokens.close()
             await wires.client.close()
         await self._commands.close()
@@ -84,7 +100,6 @@ class Reach:
         config = self._config
         client.timeout_s, client.max_bytes = config.timeout_s, MAX_BYTES
         send = sender(client)
-        headers = tuple(config.headers.items())
         wires = Wires(
             source=config.name,
             client=client,
@@ -92,8 +107,7 @@ class Reach:
             tokens=ClientTokens(send),
             commands=self._commands,
             timeout_s=config.timeout_s,
-            headers=headers,
-            header_secrets=tuple(value for name, value in headers if is_secret_name(name)),
+            headers=tuple(config.headers.items()),
             env=config.env,
             folder=folder,
             written=written,
@@ -112,7 +126,7 @@ def token_urls(template: Any) -> list[str]:
 def _addresses(values: Mapping[str, Any]) -> Iterator[str]:
     """The addresses among values that an operator wrote."""
     for value in values.values():
-        if isinstance(value, str) and value.startswith(("http://", "https://")) and host_of(value):
+        if isinstance(value, str) and value.startswith(_SCHEMES) and origin_of(value):
             yield value
         elif is_object(value):
             yield from _addresses(value)

@@ -42,8 +42,13 @@ _READS = _Effects("read", "idempotent", destructive=False)
 _UNKNOWN = _Effects("external", "unsafe", destructive=None)
 
 
-def tool_spec(tool: ManualTool, template: CallTemplate | None, *, source: str) -> ToolSpec:
-    """The record of a tool; without a template, somebody else's code calls it and may do anything."""
+def tool_spec(
+    tool: ManualTool, template: CallTemplate | None, *, source: str, longest_s: float | None = None
+) -> ToolSpec:
+    """The record of a tool; without a template, somebody else's code calls it and may do anything.
+
+    `longest_s` is how long a call may take, whatever its manual says.
+    """
     effects = _UNKNOWN if template is None else _effects(template)
     local = isinstance(template, (CliTemplate, FileTemplate, TextTemplate))
     return ToolSpec(
@@ -60,7 +65,7 @@ def tool_spec(tool: ManualTool, template: CallTemplate | None, *, source: str) -
             destructive=effects.destructive,
             open_world=not isinstance(template, (FileTemplate, TextTemplate)),
         ),
-        timeout_s=_timeout_s(template),
+        timeout_s=_timeout_s(template, longest_s),
         tags=tuple(dict.fromkeys(("utcp", source, *tool.tags))),
         source=source,
         extra={
@@ -80,7 +85,7 @@ def _effects(template: CallTemplate) -> _Effects:
         case SseTemplate():
             return _by_method("GET" if template.body_field is None else "POST")
         case GraphqlTemplate():
-            return _UNKNOWN if template.operation_type == "mutation" or "mutation" in (template.query or "") else _READS
+            return _UNKNOWN if template.is_mutation else _READS
         case TextTemplate() | FileTemplate():
             return _READS
         case _:
@@ -102,14 +107,15 @@ def _output_schema(tool: ManualTool, template: CallTemplate | None) -> JsonSchem
     return tool.outputs
 
 
-def _timeout_s(template: CallTemplate | None) -> float | None:
+def _timeout_s(template: CallTemplate | None, longest_s: float | None) -> float | None:
     """How long the manual lets a call take, where it says so."""
     if template is None or "timeout" not in template.model_fields_set:
         return None
     match template:
         case WebSocketTemplate(timeout=float() as seconds):
-            return seconds
+            pass
         case StreamTemplate(timeout=float() as milliseconds) | SocketTemplate(timeout=milliseconds):
-            return milliseconds / 1000
+            seconds = milliseconds / 1000
         case _:
             return None
+    return seconds if longest_s is None else min(seconds, longest_s)

@@ -66,7 +66,7 @@ class StreamTemplate(WebTemplate):
     http_method: Annotated[Literal["GET", "POST"], BeforeValidator(_upper)] = "GET"
     content_type: str = "application/octet-stream"
     body_field: str | None = None
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class GraphqlTemplate(WebTemplate):
@@ -77,6 +77,11 @@ class GraphqlTemplate(WebTemplate):
     query: str | None = None
     variable_types: Pairs = Field(default_factory=dict[str, str])
 
+    @property
+    def is_mutation(self) -> bool:
+        """Whether it may change something."""
+        return self.operation_type == "mutation" or "mutation" in (self.query or "")
+
 
 class WebSocketTemplate(WebTemplate):
     """One message and the answer to it; `timeout` is in seconds."""
@@ -84,7 +89,7 @@ class WebSocketTemplate(WebTemplate):
     message: str | dict[str, Any] | list[Any] | None = None
     protocol: str | None = None
     response_format: Literal["json", "text", "raw"] | None = None
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class CommandStep(CallTemplate):
@@ -123,7 +128,7 @@ class SocketTemplate(CallTemplate):
     request_data_format: Literal["json", "text"] = "json"
     request_data_template: str | None = None
     response_byte_format: str | None = "utf-8"
-    timeout: float = Field(default=30_000, gt=0)
+    timeout: float = Field(default=30_000, gt=0, allow_inf_nan=False)
 
 
 class TcpTemplate(SocketTemplate):
@@ -138,11 +143,24 @@ class TcpTemplate(SocketTemplate):
     max_response_size: int = Field(default=65_536, ge=1)
 
     @model_validator(mode="after")
-    def _has_a_length(self) -> Self:
+    def _can_be_framed(self) -> Self:
         if self.framing_strategy == "fixed_length" and self.fixed_message_length is None:
             msg = "framing_strategy fixed_length needs fixed_message_length"
             raise ValueError(msg)
+        try:
+            self.delimiter.decode()
+        except UnicodeError:
+            msg = "message_delimiter has an escape that is none; write one, or interpret_escape_sequences: false"
+            raise ValueError(msg) from None
         return self
+
+    @property
+    def delimiter(self) -> bytes:
+        """What ends a message; it may be written with escapes, unless the template says otherwise."""
+        written = self.message_delimiter or "\0"
+        if self.interpret_escape_sequences:
+            written = written.encode("latin-1", "backslashreplace").decode("unicode_escape")
+        return written.encode()
 
 
 class UdpTemplate(SocketTemplate):

@@ -55,6 +55,8 @@ class Variables:
             value = values.get(key, values.get(name))
             if isinstance(value, str):
                 return value
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return str(value)
         return self._environ.get(key)
 
     def filled(self, template: Mapping[str, Any]) -> Filled:
@@ -70,7 +72,8 @@ class Variables:
         if kind == "cli":
             lent = self._lent(template.get("commands"))
             filling.values += lent.values()
-            found["env_vars"] = {**lent, **(found.get("env_vars") or {})}
+            given: Any = found.get("env_vars") or {}
+            found["env_vars"] = {**lent, **given} if is_object(given) else given
         return Filled(found, tuple(dict.fromkeys(filling.values)), tuple(dict.fromkeys(filling.missing)))
 
     def _lent(self, commands: Any) -> dict[str, str]:

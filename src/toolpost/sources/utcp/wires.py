@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
-from toolpost.contracts.errors import ToolAuthError
+from toolpost.contracts.errors import ToolAuthError, ToolPermissionError
+from toolpost.policy.redaction import Redactor
 from toolpost.sources.utcp.auth_objects import OAuth2Auth
 from toolpost.sources.utcp.templates import SocketTemplate, WebTemplate
+from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
+from toolpost.wire.network import host_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,8 +35,9 @@ SHARE_OF_TIME = 0.9  # for what may not end by itself: what came is told before 
 class Wires:
     """What is shared by all tools of a manual.
 
-    `headers` are the operator's own; `written` are the hosts that may see credentials, None where the manual is
-    the operator's own and so says it itself.
+    `headers` are the operator's own, each of them a secret; `written` are the origins that may see them and all
+    credentials, None where the manual is the operator's own and so says it itself. `leaving` are connections that
+    still say goodbye.
     """
 
     source: str
@@ -43,10 +47,15 @@ class Wires:
     commands: Commands
     timeout_s: float
     headers: tuple[Pair, ...] = field(default=(), repr=False)
-    header_secrets: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     folder: Path | None = None
     written: frozenset[str] | None = None
+    leaving: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], repr=False)
+
+    @property
+    def header_secrets(self) -> tuple[str, ...]:
+        """What must not be told of the headers."""
+        return tuple(value for _, value in self.headers)
 
 
 class Prepared(NamedTuple):
@@ -74,33 +83,36 @@ class Asked(NamedTuple):
         return f"Asked({list(self.arguments)})"
 
 
-def hosts_of(template: CallTemplate) -> dict[str, str]:
-    """The hosts that a call leads to, each with the address that names it."""
+def addresses_of(template: CallTemplate) -> list[str]:
+    """The addresses that a call leads to."""
     match template:
         case WebTemplate():
-            urls = [template.url, *([template.auth.token_url] if isinstance(template.auth, OAuth2Auth) else [])]
-        case SocketTemplate():
-            urls = [f"http://{template.host}:{template.port}"]
+            return [template.url, *([template.auth.token_url] if isinstance(template.auth, OAuth2Auth) else [])]
+        case SocketTemplate(host=host, port=port):
+            return [f"http://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"http://{host}:{port}"]
         case _:
-            urls = []
-    return {host_of(url): url for url in urls}
+            return []
 
 
-def host_of(url: str) -> str:
-    """The host of an address, empty when it has none."""
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address, empty when it has none; what WebSockets and HTTP share is the same."""
     try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
+        target = parse_target(split_url(url)[0], schemes=HTTP_SCHEMES | WEBSOCKET_SCHEMES)
+    except ToolPermissionError:
         return ""
+    scheme = "https" if target.scheme in ("https", "wss") else "http"
+    return f"{scheme}://{host_header(replace(target, scheme=scheme))}"
 
 
 def refuse_stranger(prepared: Prepared, wires: Wires, credential: Credential) -> None:
     """Credentials go where an operator wrote, not wherever a manual from the web says."""
-    if wires.written is None or not (prepared.secrets or credential.headers or wires.header_secrets):
+    if wires.written is None or not (prepared.secrets or credential.headers or wires.headers):
         return
-    for host in hosts_of(prepared.template):
-        if host not in wires.written:
-            msg = f"the manual of {wires.source!r} wants tool {prepared.full_name!r} called at {host}"
+    for origin in map(origin_of, addresses_of(prepared.template)):
+        if origin not in wires.written:
+            told = Redactor(prepared.secrets).text(origin)
+            msg = f"the manual of {wires.source!r} wants tool {prepared.full_name!r} called at {told}"
             raise ToolAuthError(
-                f"{msg}, with your credentials; if that is right, write base_url: https://{host} into the source"
+                f"{msg}, with your headers, variables or credential; if that is right, write base_url: {told} "
+                "into the source"
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.sources.webhook.n8n_failures import n8n_failure
+from toolpost.sources.webhook.traces import without_traces
 from toolpost.web.contents import UnreadableError, content_of, decoded
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of, presentable
@@ -34,7 +35,8 @@ def output_of(name: str, hook: Hook, reply: Reply, *, promised: bool, secrets: S
     if not 200 <= reply.status < 300:
         if hook.is_n8n:
             raise n8n_failure(subject, hook, reply, secrets=secrets)
-        raise failure_of(subject, reply.status, reply.headers, reply.body, remedy=_REMEDY, secrets=secrets)
+        body = without_traces(reply.body)
+        raise failure_of(subject, reply.status, reply.headers, body, remedy=_REMEDY, secrets=secrets)
     if not reply.body.strip():
         return _empty(subject, hook, reply.status, promised=promised)
     content = _content(subject, reply, promised=promised, secrets=secrets)

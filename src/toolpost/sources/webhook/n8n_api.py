@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from toolpost.contracts.errors import ToolAuthError, ToolClientError
+from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolTimeoutError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.webhook.recognition import looks_like_n8n
 from toolpost.web.contents import parsed_json
@@ -28,7 +29,7 @@ HOW_TO_GET_A_KEY = (
 )
 _PAGE = 100
 _MOST_PAGES = 200
-_PAGE_BYTES = 64 * 1024 * 1024
+_ALL_BYTES = 128 * 1024 * 1024
 _LOOK_BYTES = 1024 * 1024
 
 
@@ -37,7 +38,7 @@ class N8nApi:
 
     def __init__(self, client: HttpClient, base: str, headers: Sequence[Pair], *, timeout_s: float) -> None:
         self._client = client
-        self._base = base.rstrip("/")
+        self._base = base.partition("#")[0].partition("?")[0].rstrip("/")
         self._headers = tuple(headers)
         self._timeout_s = timeout_s
 
@@ -50,12 +51,21 @@ class N8nApi:
         return False
 
     async def active_workflows(self, *, page: int = _PAGE) -> list[dict[str, Any]]:
-        """Every workflow that is active, page by page."""
+        """Every workflow that is active, page by page, each once."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return _each_once(await self._pages(page))
+        except TimeoutError:
+            what = f"{self._subject} did not list its workflows within {self._timeout_s:g} s"
+            raise ToolTimeoutError(f"{what}; raise connect_timeout_s") from None
+
+    async def _pages(self, size: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         seen = {""}
-        cursor = ""
+        cursor, room = "", _ALL_BYTES
         for _ in range(_MOST_PAGES):
-            told = await self._page(page, cursor)
+            reply = await self._page(size, cursor, max(room, 1))
+            told, room = self._told(reply), room - len(reply.body)
             found += [workflow for workflow in told["data"] if is_object(workflow)]
             cursor = told.get("nextCursor") or ""
             if not cursor:
@@ -65,11 +75,14 @@ class N8nApi:
             seen.add(cursor)
         raise ToolClientError(f"{self._subject} lists its workflows without end: its cursors lead nowhere new")
 
-    async def _page(self, size: int, cursor: str) -> dict[str, Any]:
-        query = f"?active=true&limit={size}" + (f"&cursor={quote(cursor, safe='')}" if cursor else "")
-        reply = await self._get(WORKFLOWS + query, self._headers, _PAGE_BYTES)
+    async def _page(self, size: int, cursor: str, most: int) -> Reply:
+        after = f"&cursor={quote(cursor, safe='', errors='replace')}" if cursor else ""
+        reply = await self._get(f"{WORKFLOWS}?active=true&limit={size}{after}", self._headers, most)
         if reply.status != 200:
             raise self._refusal(reply)
+        return reply
+
+    def _told(self, reply: Reply) -> dict[str, Any]:
         try:
             told = parsed_json(reply.body)
         except ValueError:
@@ -100,7 +113,16 @@ class N8nApi:
 
     @property
     def _subject(self) -> str:
-        return f"n8n at {self._base.partition('?')[0]}"
+        return f"n8n at {self._base}"
+
+
+def _each_once(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A list that changes while it is read may tell of a workflow on two pages."""
+    known: dict[str | int, dict[str, Any]] = {}
+    for number, workflow in enumerate(workflows):
+        told = workflow.get("id")
+        known[told if isinstance(told, str) and told else number] = workflow
+    return list(known.values())
 
 
 _IS_IT_THE_BASE = "is the connection its base URL, without a path of the editor?"

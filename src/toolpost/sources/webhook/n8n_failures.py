@@ -1,14 +1,13 @@
-"""What n8n says when a webhook fails, as errors that say what to do; its stack traces are told to nobody."""
+"""What n8n says when a webhook fails, as errors that say what to do."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolClientError, ToolServerError
-from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.contents import decoded, parsed_json
-from toolpost.web.encoding import compact_json
+from toolpost.schema.jsontypes import is_object
+from toolpost.sources.webhook.traces import without_frames, without_traces
+from toolpost.web.contents import parsed_json
 from toolpost.web.failures import failure_of, presentable
 
 if TYPE_CHECKING:
@@ -18,11 +17,6 @@ if TYPE_CHECKING:
     from toolpost.sources.webhook.hook import Hook
     from toolpost.web.sending import Reply
 
-_LONGEST_LOOK = 20_000
-_DEEPEST = 5
-# A frame of a JavaScript stack: `at name (file:1:2)` or `at file:1:2`.
-_FRAME = re.compile(r"\s?\bat (?:[^\s()]{1,200} ){0,4}\(?[^\s()]{1,500}:\d{1,9}:\d{1,9}\)?")
-_TRACES = frozenset({"stacktrace", "stack"})
 _WRONG_METHOD = "not registered for"
 _NOT_REGISTERED = "is not registered"
 _LOGIN_STATUSES = frozenset({401, 403})
@@ -31,7 +25,7 @@ _LOGIN_STATUSES = frozenset({401, 403})
 def n8n_failure(subject: str, hook: Hook, reply: Reply, *, secrets: Sequence[str] = ()) -> ToolNodeError:
     """The error that an answer of n8n stands for."""
     told = _told(reply.body)
-    said = presentable(_without_frames(str(told.get("message") or "")), secrets)
+    said = presentable(without_frames(str(told.get("message") or "")), secrets)
     if reply.status == 404 and _WRONG_METHOD in said:
         msg = f"{subject} does not take {hook.method}: n8n says {said!r}. Discover the source again, or set the method"
         return ToolClientError(msg, status_code=404, code="webhook_not_registered")
@@ -43,7 +37,7 @@ def n8n_failure(subject: str, hook: Hook, reply: Reply, *, secrets: Sequence[str
     if reply.status == 500 and said == "Error in workflow":
         msg = f"{subject} failed while it ran. Its executions in n8n tell where; what it did before that is done"
         return ToolServerError(msg, status_code=500, code="workflow_failed")
-    error = failure_of(subject, reply.status, reply.headers, _scrubbed(reply.body, told), secrets=secrets)
+    error = failure_of(subject, reply.status, reply.headers, without_traces(reply.body), secrets=secrets)
     if reply.status in _LOGIN_STATUSES:
         error.message = f"{error.message.rstrip('.')}. {_remedy(hook)}"
         error.args = (error.message,)
@@ -56,31 +50,6 @@ def _told(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return told if is_object(told) else {}
-
-
-def _scrubbed(body: bytes, told: dict[str, Any]) -> bytes:
-    """The answer without its traces, which name files and versions of the server."""
-    if not told:
-        return _without_frames(decoded(body[:_LONGEST_LOOK])).encode()
-    kept = _cleaned(told)
-    return compact_json(kept).encode() if kept else b""
-
-
-def _cleaned(value: Any, depth: int = 0) -> Any:
-    """A value without traces, as deep as anything is told of it."""
-    if isinstance(value, str):
-        return _without_frames(value)
-    if depth > _DEEPEST:
-        return None
-    if is_array(value):
-        return [_cleaned(item, depth + 1) for item in value]
-    if is_object(value):
-        return {name: _cleaned(inner, depth + 1) for name, inner in value.items() if name not in _TRACES}
-    return value
-
-
-def _without_frames(text: str) -> str:
-    return _FRAME.sub("", text[:_LONGEST_LOOK])
 
 
 def _remedy(hook: Hook) -> str:

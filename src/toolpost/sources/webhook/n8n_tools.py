@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from toolpost.catalog.declared import declared_spec
 from toolpost.contracts.options import WebhookTool
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hook import Found, Hook, address_of
 from toolpost.sources.webhook.naming import Named, names_of
 from toolpost.sources.webhook.notes import read_note
 from toolpost.sources.webhook.plain import keyed
 from toolpost.sources.webhook.samples import schema_of
 from toolpost.sources.webhook.triggers import Triggers
+from toolpost.web.failures import presentable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.webhook.triggers import Trigger
@@ -36,26 +39,29 @@ class Workshop:
     def made(self, workflows: Sequence[dict[str, Any]]) -> tuple[list[Found], list[str]]:
         """The tools, and what was left out or renamed and why."""
         triggers = Triggers()
+        odd: list[str] = []
         for workflow in workflows:
-            triggers.read(workflow)
+            _carefully(f"workflow {str(workflow.get('name'))!r}", odd, partial(triggers.read, workflow))
         found = triggers.found
         names = names_of([Named(one.workflow, one.workflow_id, one.node, one.path, one.method) for one in found])
-        problems = [*triggers.problems, *_shared(found, names)]
+        problems = [*triggers.problems, *odd, *_shared(found, names)]
         made: list[Found] = []
         for name, trigger in zip(names, found, strict=True):
-            one, troubles = self._tool(name, trigger)
-            made.append(one)
-            problems += troubles
+            one = _carefully(f"tool {name!r}", problems, partial(self._tool, name, trigger, problems))
+            made += [] if one is None else [one]
         problems += self._unmatched(set(names))
         return made, problems
 
-    def _tool(self, name: str, trigger: Trigger) -> tuple[Found, list[str]]:
+    def _tool(self, name: str, trigger: Trigger, problems: list[str]) -> Found:
         written = self.tools.get(name)
         told = _told(trigger)
+        problems += [f"tool {name!r}: {problem}" for problem in told.problems]
         tool = keyed(_described(trigger, written, told))
         address, query = address_of(self.base, f"webhook/{trigger.path}")
         extra = {"method": trigger.method, "workflow_id": trigger.workflow_id, "workflow": trigger.workflow}
         spec = declared_spec(self.source, name, tool=tool, kind=KIND, extra=extra)
+        for schema in filter(None, (spec.input_schema, spec.output_schema)):
+            compile_validator(schema)  # so that one that nothing can be checked against is told now, not by each call
         hook = Hook(
             method=trigger.method,
             address=address,
@@ -68,13 +74,27 @@ class Workshop:
             mode=trigger.mode,
             login=trigger.login,
         )
-        return Found(name=name, spec=spec, hook=hook), [f"tool {name!r}: {problem}" for problem in told.problems]
+        return Found(name=name, spec=spec, hook=hook)
 
     def _unmatched(self, names: set[str]) -> Iterator[str]:
         for name in self.tools:
             if name not in names:
                 known = ", ".join(sorted(names)[:20]) or "none"
                 yield f"webhook.tools.{name} fits no active workflow; there are: {known}"
+
+
+# What values of the wrong kind lead to, and texts that have no bytes.
+_ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+_T = TypeVar("_T")
+
+
+def _carefully(what: str, problems: list[str], do: Callable[[], _T]) -> _T | None:
+    """Do something with one workflow; what is odd about it harms no other."""
+    try:
+        return do()
+    except _ODD as error:
+        problems.append(presentable(f"{what} is left out: {error}", ()))
+        return None
 
 
 class _Told(NamedTuple):
@@ -131,7 +151,8 @@ def _with_slots(schema: JsonSchema, slots: tuple[str, ...]) -> JsonSchema:
     known: dict[str, Any] = properties if is_object(properties) else {}
     named: dict[str, Any] = {slot: known.get(slot, {"type": ["string", "number"]}) for slot in slots}
     required = schema.get("required")
-    asked = [*dict.fromkeys([*(required if is_array(required) else ()), *slots])]
+    given = [name for name in required if isinstance(name, str)] if is_array(required) else []
+    asked = [*dict.fromkeys([*given, *slots])]
     return {**schema, "type": "object", "properties": {**known, **named}, "required": asked}
 
 

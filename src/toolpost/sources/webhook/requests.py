@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolpost.sources.webhook.hook import Hook
     from toolpost.web.encoding import Pair
 
-_BODILESS = frozenset({"GET", "HEAD", "DELETE"})
+BODILESS = frozenset({"GET", "HEAD", "DELETE"})
 _STEPS = frozenset({"", ".", ".."})
 
 
@@ -27,7 +27,7 @@ def request_of(
 ) -> PlannedRequest:
     """The request that calls a webhook; `key` stays the same however often the call is tried."""
     rest = {name: value for name, value in arguments.items() if name not in hook.slots}
-    bodiless = hook.method in _BODILESS
+    bodiless = hook.method in BODILESS
     body = None if bodiless else _body(rest)
     headers: list[Pair] = [("Accept", "application/json, */*;q=0.8")]
     if body is not None:

@@ -16,14 +16,14 @@ from toolpost.sources.webhook.hook import is_whole, origin_of
 from toolpost.sources.webhook.n8n_api import API_KEY_HEADER, HOW_TO_GET_A_KEY, N8nApi
 from toolpost.sources.webhook.n8n_tools import Workshop
 from toolpost.sources.webhook.plain import declared_hooks, only_hook
-from toolpost.sources.webhook.requests import request_of
+from toolpost.sources.webhook.requests import BODILESS, request_of
 from toolpost.web.presentation import NOTHING, Presentation
 from toolpost.web.sending import sender
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
@@ -78,7 +78,7 @@ class WebhookSource:
         )
         self._own = frozenset(origin_of(url) for url in filter(None, (config.connection, config.base_url)))
         self._send = sender(self._client)
-        self.problems: Sequence[str] = ()
+        self._problems: list[str] = []
 
     @property
     def name(self) -> str:
@@ -87,15 +87,29 @@ class WebhookSource:
 
     async def discover(self) -> Sequence[HookTool]:
         """The webhooks that are written down; an n8n is asked for its own."""
+        self._problems = []
         found = await self._n8n_hooks() if await self._is_n8n() else self._plain_hooks()
-        return [HookTool(one, self) for one in found if self.config.includes(one.name)]
+        included = [one for one in found if self.config.includes(one.name)]
+        return [HookTool(one, self) for one in included if self._can_be_signed(one)]
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What was left out and why."""
+        return [f"source {self.name!r}: {problem}" for problem in self._problems]
+
+    def _can_be_signed(self, one: Found) -> bool:
+        if self.config.webhook.signature is None or one.hook.method not in BODILESS:
+            return True
+        why = f"a {one.hook.method} has no body, so that one signature would fit every call"
+        self._problems.append(f"tool {one.name!r} is left out: {why}; use POST, or a source without a signature")
+        return False
 
     async def _is_n8n(self) -> bool:
         """Whether the connection is an n8n: as the operator says, else only an address without a path is looked at."""
         options = self.config.webhook
         if options.kind != "auto":
             return options.kind == "n8n"
-        if urlsplit(self.config.connection).path.strip("/") or any(tool.url for tool in options.tools.values()):
+        if urlsplit(self.config.connection).path.strip("/"):
             return False
         try:
             return await self._api(()).is_n8n()
@@ -115,19 +129,19 @@ class WebhookSource:
         written = {name: tool for name, tool in config.webhook.tools.items() if tool.url}
         plain = [*declared_hooks(self.name, base, written, is_n8n=True)]
         headers = self._api_headers()
-        if not self._credential.headers and not any(_is_api_key(name) for name, _ in headers):
+        if config.auth_type is not AuthType.API_KEY and not any(_is_api_key(name) for name, _ in headers):
             return self._without_api(plain)
         told = {name: tool for name, tool in config.webhook.tools.items() if not tool.url}
         workflows = await self._api(headers).active_workflows()
         made, problems = Workshop(source=self.name, base=base, tools=told).made(workflows)
-        self.problems = [f"source {self.name!r}: {problem}" for problem in problems]
-        return [*plain, *made]
+        self._problems += [*problems, *_shadowed(made, written)]
+        return [*plain, *(one for one in made if one.name not in written)]
 
     def _without_api(self, plain: list[Found]) -> list[Found]:
         if not plain:
             msg = f"source {self.name!r} is an n8n, and no API key is given to find its workflows with"
             raise ToolAuthError(f"{msg}. {HOW_TO_GET_A_KEY}")
-        self.problems = [f"source {self.name!r}: without an API key only webhooks with a url are tools"]
+        self._problems.append("without an API key only webhooks with a url are tools")
         return plain
 
     def _api(self, headers: Sequence[Pair]) -> N8nApi:
@@ -158,16 +172,12 @@ class WebhookSource:
         planned = request_of(hook, arguments, key=key or uuid.uuid4().hex, signature=signature)
         presented = NOTHING
         if origin_of(hook.address) in self._own:
-            planned = planned.with_headers(self._own_headers(hook))
+            planned = planned.with_headers(_without_api_key(self.config.headers))
             presented = _presented(hook, self._credential if credential is None else credential)
         send = self._send if hook.timeout_s is None else sender(self._client, timeout_s=hook.timeout_s)
         reply = await send(planned.presenting(presented))
         secrets = (*presented.secrets, *self._secrets())
         return output_of(tool.name, hook, reply, promised=tool.spec.output_schema is not None, secrets=secrets)
-
-    def _own_headers(self, hook: Hook) -> tuple[Pair, ...]:
-        given = self.config.headers.items()
-        return tuple(pair for pair in given if not (hook.is_n8n and _is_api_key(pair[0])))
 
     def _secrets(self) -> Iterable[str]:
         yield from (value for name, value in self.config.headers.items() if is_secret_name(name))
@@ -180,7 +190,18 @@ class WebhookSource:
 
 
 def _presented(hook: Hook, credential: Credential) -> Presentation:
-    return NOTHING if hook.is_n8n else Presentation(headers=tuple(credential.headers.items()))
+    return NOTHING if hook.is_n8n else Presentation(headers=_without_api_key(credential.headers))
+
+
+def _without_api_key(headers: Mapping[str, str]) -> tuple[Pair, ...]:
+    """What a webhook may be sent, whatever it is taken for: never the key of n8n's API."""
+    return tuple(pair for pair in headers.items() if not _is_api_key(pair[0]))
+
+
+def _shadowed(made: Sequence[Found], written: Iterable[str]) -> Iterator[str]:
+    for one in made:
+        if one.name in written:
+            yield f"workflow {one.hook.workflow!r} gives way to webhook.tools.{one.name}, which has a url of its own"
 
 
 def _is_api_key(name: str) -> bool:

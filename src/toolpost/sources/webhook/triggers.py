@@ -74,8 +74,8 @@ class Triggers:
         self.found.append(
             Trigger(
                 workflow=name,
-                workflow_id=str(workflow.get("id") or ""),
-                node=str(node.get("name") or ""),
+                workflow_id=presentable(str(workflow.get("id") or ""), ()),
+                node=presentable(str(node.get("name") or ""), ()),
                 method=method,
                 path=path,
                 slots=tuple(step[1:] for step in path.split("/") if step.startswith(":") and step[1:]),

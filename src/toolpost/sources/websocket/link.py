@@ -7,7 +7,7 @@ import copy
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
 from toolpost.sources.websocket.messages import excerpt, json_value
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Link:
         self._given_out = 0
         self._stray = ""
         self._ended = False
+        self._retired: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = _NEVER
         self._reader = self._loop.create_task(self._read())
@@ -58,25 +59,43 @@ class Link:
 
     async def ask(self, build: Build, arguments: Arguments, timeout_s: float) -> Any:
         """Send a message and wait for the answer with its id."""
+        loop = self._loop
+        until = loop.time() + timeout_s
         self._given_out = number = self._given_out + 1
         text = build(arguments, number)
         if self._ended:
             raise ToolConnectionError(f"the connection of source {self._name!r} is closed", sent=False)
-        loop = self._loop
         answer: asyncio.Future[Any] = loop.create_future()
-        until = loop.time() + timeout_s
         self._waiting[number] = _Waiting(answer, until)
         if until < self._armed_for:
             self._arm(until)
         try:
             if not self._socket.post(text):
-                await self._socket.send(text)
+                await self._send(text, until)
             told = await answer
         finally:
             self._waiting.pop(number, None)
+            if self._retired is not None and not self._waiting:
+                self._retired.set()
         if isinstance(told, ToolError):
             raise told
         return told
+
+    async def _send(self, text: str, until: float) -> None:
+        """Send what has to wait for its turn; what did not get one while the call had time had no effect."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self._socket.send(text)
+        except TimeoutError:
+            message = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
+            raise ToolConnectionError(message, sent=False) from None
+
+    async def retire(self) -> None:
+        """Let go as soon as no call waits any more."""
+        self._retired = asyncio.Event()
+        if self._waiting and not self.closed:
+            await self._retired.wait()
+        await self.close()
 
     async def close(self) -> None:
         """Let go; calls under way fail."""
@@ -85,12 +104,14 @@ class Link:
         await asyncio.gather(self._reader, return_exceptions=True)
 
     async def _read(self) -> None:
+        ended: ToolError = ToolConnectionError(f"source {self._name!r} is not listened to any more")
         try:
             while True:
                 self._hand_out(await self._socket.receive())
-        except ToolError as ended:
-            self._end(ended)
+        except ToolError as failed:
+            ended = failed
         finally:
+            self._end(ended)
             await self._socket.close()
 
     def _hand_out(self, message: str | bytes) -> None:
@@ -118,6 +139,9 @@ class Link:
         if self._timer is not None:
             self._timer.cancel()
         waiting, self._waiting = self._waiting, {}
+        if isinstance(ended, ToolClientError) and len(waiting) > 1:
+            reason = f"{ended.message}. It was for one of {len(waiting)} calls on one connection, which all failed"
+            ended = ToolConnectionError(reason)
         for one in waiting.values():
             _settle(one.answer, copy.copy(ended))
 

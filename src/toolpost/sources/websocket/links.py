@@ -4,46 +4,63 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.auth.static import fingerprint
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.contracts.calls import Credential
     from toolpost.sources.websocket.link import Link
 
+    _Key = tuple[str, str]
+
 _MOST_LINKS = 64
 
 
+class _Held(NamedTuple):
+    """A connection, and what was presented when it was made."""
+
+    presented: Mapping[str, str]
+    link: Link
+
+
 class Links:
-    """Gives out live connections; one that broke is replaced when the next call wants it."""
+    """Gives out live connections; one that broke is replaced when the next call wants it.
+
+    A connection is who it was opened as. Whoever presents something new, such as a renewed token, gets a new one,
+    and the old one is closed when the calls on it are done.
+    """
 
     def __init__(self, name: str, connect: Callable[[Credential], Awaitable[Link]]) -> None:
         self._name = name
         self._connect = connect
-        self._links: dict[str, Link] = {}
-        self._opening: dict[str, asyncio.Task[Link]] = {}
+        self._held: dict[str, _Held] = {}
+        self._opening: dict[_Key, asyncio.Task[Link]] = {}
+        self._retiring: dict[asyncio.Task[None], Link] = {}
         self._closed = False
 
     def known(self, credential: Credential) -> Link | None:
         """The live connection of a credential, if there is one."""
-        link = self._links.get(_key(credential))
-        return None if link is None or link.closed else link
+        held = self._held.get(_who(credential))
+        return None if held is None or held.presented != credential.headers or held.link.closed else held.link
 
     async def opened(self, credential: Credential) -> Link:
         """The connection of a credential, made now; whoever gives up does not undo it for the others."""
         if self._closed:
-            raise ToolConnectionError(f"source {self._name!r} is closed", sent=False)
-        key = _key(credential)
+            raise self._gone()
+        key = _who(credential), fingerprint(credential.headers)
         if (opening := self._opening.get(key)) is None:
-            opening = self._opening[key] = asyncio.create_task(self._open(key, credential))
+            opening = self._opening[key] = asyncio.create_task(self._open(credential))
             opening.add_done_callback(lambda done: self._forget(key, done))
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            raise self._gone()
         try:
-            return await asyncio.shield(opening)
+            return opening.result()
         except ToolError as error:
             raise copy.copy(error) from None  # each call tells its own name in it
 
@@ -54,31 +71,41 @@ class Links:
         for task in opening:
             task.cancel()
         await asyncio.gather(*opening, return_exceptions=True)
-        links, self._links = self._links, {}
-        await asyncio.gather(*(link.close() for link in links.values()))
+        links = [held.link for held in self._held.values()] + list(self._retiring.values())
+        self._held = {}
+        await asyncio.gather(*(link.close() for link in links))
+        await asyncio.gather(*self._retiring)
 
-    async def _open(self, key: str, credential: Credential) -> Link:
-        link = await self._connect(credential)
-        old, self._links[key] = self._links.pop(key, None), link
+    async def _open(self, credential: Credential) -> Link:
+        who, link = _who(credential), await self._connect(credential)
+        old, self._held[who] = self._held.pop(who, None), _Held(dict(credential.headers), link)
         for other in (old, self._spare()):
             if other is not None:
-                await other.close()
+                self._retire(other.link)
         return link
 
-    def _spare(self) -> Link | None:
-        """One to give up when there are too many: the oldest that no call waits for."""
-        if len(self._links) <= _MOST_LINKS:
-            return None
-        idle = [key for key, link in list(self._links.items())[:-1] if not link.busy]
-        return self._links.pop(idle[0]) if idle else None
+    def _retire(self, link: Link) -> None:
+        retiring = asyncio.create_task(link.retire())
+        self._retiring[retiring] = link
+        retiring.add_done_callback(self._retiring.pop)
 
-    def _forget(self, key: str, done: asyncio.Task[Link]) -> None:
+    def _spare(self) -> _Held | None:
+        """One to give up when there are too many: the oldest that no call waits for."""
+        if len(self._held) <= _MOST_LINKS:
+            return None
+        idle = [who for who, held in list(self._held.items())[:-1] if not held.link.busy]
+        return self._held.pop(idle[0]) if idle else None
+
+    def _forget(self, key: _Key, done: asyncio.Task[Link]) -> None:
         del self._opening[key]
         if not done.cancelled():
             done.exception()  # taken, so that nobody is told of a failure for which nobody waits any more
 
+    def _gone(self) -> ToolConnectionError:
+        return ToolConnectionError(f"source {self._name!r} is closed", sent=False)
 
-def _key(credential: Credential) -> str:
+
+def _who(credential: Credential) -> str:
     """What tells people apart: their key, or what they present where nobody gave them one."""
     key, headers = credential.key, credential.headers
     return fingerprint(headers) if headers and key == NO_CREDENTIAL.key else key

@@ -11,10 +11,10 @@ from toolpost.contracts.outcomes import ToolResult
 from toolpost.sources.websocket.answers import result_of
 from toolpost.sources.websocket.correlation import Correlation
 from toolpost.sources.websocket.exchange import ONLY, Exchange
+from toolpost.sources.websocket.goodbyes import Goodbyes
 from toolpost.sources.websocket.link import Link
 from toolpost.sources.websocket.links import Links
 from toolpost.sources.websocket.tools import planned
-from toolpost.wire.deadlines import Deadlines
 from toolpost.wire.guard import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import connect_websocket, require_websockets
@@ -71,7 +71,8 @@ class WebSocketSource:
         self._policy = (network or NetworkPolicy()).for_source(config.connection)
         options = config.websocket
         self._correlation = correlation = Correlation.of(options) if options.mode == "multiplexed" else None
-        self._exchange = Exchange(options.format, correlation, Deadlines())
+        self._goodbyes = Goodbyes()
+        self._exchange = Exchange(options.format, correlation, self._goodbyes)
         self._links = None if correlation is None else Links(config.name, partial(self._linked, correlation))
         self.problems: Sequence[str] = ()
 
@@ -130,6 +131,7 @@ class WebSocketSource:
         """Close every connection; safe to call twice."""
         if self._links is not None:
             await self._links.close()
+        await self._goodbyes.finished()
 
     async def _linked(self, correlation: Correlation, credential: Credential) -> Link:
         return Link(self.name, await self._connect(credential), correlation)

@@ -92,6 +92,8 @@ def _with_id(template: Any, path: Path, mark: _Id) -> Any:
     if not is_object(template):
         raise ConfigError(f"its message has no object that could hold an id as {path[0]!r}")
     key, *rest = path
+    if not rest and key in template:
+        raise ConfigError(f"its message has {key!r} of its own, where the id of a call goes; set websocket.id_field")
     return {**template, key: _with_id(template.get(key, {}), tuple(rest), mark) if rest else mark}
 
 
@@ -170,6 +172,8 @@ def _with_value(value: Any, path: Path, mark: int | str) -> dict[str, Any]:
     if not is_object(value):
         raise ToolValidationError(f"the message has no object that could hold its id as {path[0]!r}")
     key, *rest = path
+    if not rest and key in value:
+        raise ToolValidationError(f"the message has {key!r} of its own, where the id of the call goes")
     return {**value, key: _with_value(value.get(key, {}), tuple(rest), mark) if rest else mark}
 
 

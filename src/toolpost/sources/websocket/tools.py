@@ -36,6 +36,7 @@ def planned(
     unknown = [name for name in wanted(tool.message) if is_object(known) and name not in known]
     if unknown:
         raise ConfigError(f"its message wants {', '.join(map(repr, unknown))}, which its input_schema does not have")
+    _refuse_id(tool, correlation)
     is_json = config.websocket.format == "json"
     build = json_message(tool.message, correlation) if is_json else text_message(tool.message)
     spec = declared_spec(config.name, name, tool=tool, kind="websocket")
@@ -43,3 +44,13 @@ def planned(
     if limits and limits.seconds and spec.timeout_s is None:
         spec = replace(spec, timeout_s=limits.seconds + config.timeout_s)  # a limit must come before the deadline
     return spec, Plan(build=build, timeout_s=spec.timeout_s or config.timeout_s, limits=limits)
+
+
+def _refuse_id(tool: WebSocketTool, correlation: Correlation | None) -> None:
+    """Where the arguments are the message, none of them may stand where the id of a call goes."""
+    if tool.message is not None or correlation is None:
+        return
+    known = tool.input_schema.get("properties")
+    if any(correlation.sent == (name,) for name in (known if is_object(known) else ())):
+        name = correlation.sent[0]
+        raise ConfigError(f"its argument {name!r} stands where the id of a call goes; write a message for it")

@@ -1,0 +1,242 @@
+"""Tools that run commands: run_command, command_output and command_stop; there only when an operator names them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolpost.builtin.command_runs import BackgroundCommand, BackgroundCommands
+from toolpost.builtin.environment import TaskEnvironment
+from toolpost.builtin.file_failures import shown
+from toolpost.builtin.spelling import either, with_camel_case
+from toolpost.catalog.function import FunctionTool, tool
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ToolPermissionError
+from toolpost.contracts.spec import ToolCategory
+from toolpost.policy.paths import is_path_allowed
+from toolpost.wire.environment import child_environment
+
+if TYPE_CHECKING:
+    from toolpost.wire.commands import CommandResult, Commands
+
+_TAGS = ("builtin", "command")
+_LONGEST_S = 600
+_USUAL_S = 30
+_MOST_BYTES = 16 << 20
+_SHOWN = 64 * 1024
+CommandId = Annotated[
+    str, Field(min_length=1, validation_alias=either("command_id"), description="The id that run_command gave")
+]
+
+Seconds = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        le=_LONGEST_S,
+        validation_alias=either("timeout_s"),
+        description="Seconds it may take; left out, 30, in the background 600",
+    ),
+]
+InBackground = Annotated[
+    bool, Field(validation_alias=either("run_in_background"), description="Return at once; read on with its id")
+]
+
+
+class CommandRun(TypedDict):
+    """How a command ended, or that it goes on in the background under `command_id`."""
+
+    status: Literal["running", "completed", "failed", "stopped"]
+    command_id: str | None
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    duration_ms: float
+    truncated: bool
+
+
+class CommandState(TypedDict):
+    """A command in the background; `output` is what both streams said, in order."""
+
+    status: Literal["running", "completed", "failed", "stopped"]
+    command_id: str
+    exit_code: int | None
+    output: str
+    error: str | None
+    duration_ms: float
+    truncated: bool
+
+
+def command_tools(
+    commands: Commands, background: BackgroundCommands, environment: TaskEnvironment | None = None
+) -> list[FunctionTool]:
+    """The tools of this module; whoever made `commands` and `background` closes them."""
+    made = (
+        _run_command(commands, background, environment or TaskEnvironment()),
+        _command_output(background),
+        _command_stop(background),
+    )
+    return [with_camel_case(one) for one in made]
+
+
+def _run_command(commands: Commands, background: BackgroundCommands, environment: TaskEnvironment) -> FunctionTool:
+    @tool(
+        side_effects="stateful",
+        destructive=True,
+        file=True,
+        network=True,
+        open_world=True,
+        category=ToolCategory.CODE,
+        tags=_TAGS,
+        timeout_s=_LONGEST_S + 30,
+    )
+    async def run_command(
+        command: Annotated[
+            str | list[str], Field(min_length=1, description="A line for the shell, or a program and its arguments")
+        ],
+        ctx: ToolContext,
+        *,
+        cwd: Annotated[str | None, Field(description="The folder to run in; left out, the first allowed one")] = None,
+        timeout_s: Seconds = None,
+        env: Annotated[dict[str, str], Field(description="More variables for it")] = {},  # noqa: B006 - never changed
+        run_in_background: InBackground = False,
+    ) -> CommandRun:
+        """Run a command and say how it ended. Whatever it started is ended with it."""
+        folder = _folder(cwd, ctx)
+        variables = child_environment({**environment.overlay(ctx), **env})
+        limit_s = timeout_s or (_LONGEST_S if run_in_background else _USUAL_S)
+        start = partial(_start, commands, _words(command), variables, folder, limit_s)
+        if run_in_background:
+            begun = background.start(_owner(ctx), lambda one: partial(start, one))
+            return _begun(begun)
+        return _ended(await start(None))
+
+    return run_command
+
+
+def _command_output(background: BackgroundCommands) -> FunctionTool:
+    @tool(side_effects="read", category=ToolCategory.CODE, tags=_TAGS, timeout_s=_LONGEST_S + 30)
+    async def command_output(
+        command_id: CommandId,
+        ctx: ToolContext,
+        *,
+        wait_s: Annotated[
+            float,
+            Field(ge=0, le=_LONGEST_S, validation_alias=either("wait_s"), description="How long to wait for its end"),
+        ] = 0,
+    ) -> CommandState:
+        """Say what a command in the background wrote so far, and how it stands."""
+        command = background.find(command_id, _owner(ctx), tool_name="command_output")
+        if wait_s and command.task is not None:
+            await asyncio.wait([command.task], timeout=wait_s)
+        return _state(command)
+
+    return command_output
+
+
+def _command_stop(background: BackgroundCommands) -> FunctionTool:
+    @tool(side_effects="stateful", idempotent=True, category=ToolCategory.CODE, tags=_TAGS, timeout_s=30)
+    async def command_stop(command_id: CommandId, ctx: ToolContext) -> CommandState:
+        """Stop a command in the background, with all that it started."""
+        command = background.find(command_id, _owner(ctx), tool_name="command_stop")
+        await background.stop(command)
+        return _state(command)
+
+    return command_stop
+
+
+async def _start(
+    commands: Commands,
+    words: list[str],
+    env: dict[str, str],
+    folder: str | None,
+    timeout_s: float,
+    background: BackgroundCommand | None,
+) -> CommandResult:
+    from toolpost.wire.commands import run_command as run  # noqa: PLC0415 - most runs never start one
+
+    on_line = None if background is None else background.take
+    return await run(
+        words,
+        env=env,
+        cwd=folder,
+        timeout_s=timeout_s,
+        max_output_bytes=_MOST_BYTES,
+        commands=commands,
+        on_line=on_line,
+    )
+
+
+def _words(command: str | list[str]) -> list[str]:
+    if not isinstance(command, str):
+        return command
+    if sys.platform == "win32":
+        return [os.environ.get("COMSPEC", "cmd.exe"), "/d", "/s", "/c", command]
+    return ["/bin/sh", "-c", command]
+
+
+def _folder(cwd: str | None, ctx: ToolContext) -> str | None:
+    """Where to run: a folder that the call may touch. What the command itself touches is not held to that."""
+    if ctx.allowed_paths is None:
+        return cwd
+    folder = cwd if cwd is not None else next(iter(ctx.allowed_paths), "")
+    if not folder or not is_path_allowed(folder, ctx.allowed_paths):
+        allowed = ", ".join(ctx.allowed_paths) or "none"
+        message = f"Path {shown(folder)!r} not in allowed paths ({allowed}); run the command in one of them"
+        raise ToolPermissionError(message, tool_name="run_command", code="path_refused")
+    return folder
+
+
+def _owner(ctx: ToolContext) -> tuple[str, str]:
+    return ctx.tenant_id or "", ctx.user_id or ""
+
+
+def _ended(result: CommandResult) -> CommandRun:
+    stdout = result.stdout.decode("utf-8", "replace")
+    out, err = _middle_out(stdout), _middle_out(result.stderr)
+    return {
+        "status": "completed" if result.exit_code == 0 else "failed",
+        "command_id": None,
+        "exit_code": result.exit_code,
+        "stdout": out,
+        "stderr": err,
+        "duration_ms": round(result.seconds * 1000, 1),
+        "truncated": (out, err) != (stdout, result.stderr),
+    }
+
+
+def _begun(command: BackgroundCommand) -> CommandRun:
+    return {
+        "status": command.status,
+        "command_id": command.id,
+        "exit_code": None,
+        "stdout": "",
+        "stderr": "",
+        "duration_ms": 0.0,
+        "truncated": False,
+    }
+
+
+def _state(command: BackgroundCommand) -> CommandState:
+    return {
+        "status": command.status,
+        "command_id": command.id,
+        "exit_code": command.exit_code,
+        "output": command.output,
+        "error": command.error,
+        "duration_ms": round(command.elapsed_s * 1000, 1),
+        "truncated": command.cut,
+    }
+
+
+def _middle_out(text: str) -> str:
+    """The head and the tail of a long text, which say most."""
+    if len(text) <= _SHOWN:
+        return text
+    half = _SHOWN // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"

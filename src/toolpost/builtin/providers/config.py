@@ -1,0 +1,59 @@
+"""A provider as configuration names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from toolpost.contracts.options import ConfigModel
+
+SearchName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
+ProviderName = Literal[SearchName, "direct", "opensearch", "pgvector", "embedded", "mcp"]
+
+
+class EmbeddingSettings(ConfigModel):
+    """Who turns texts into vectors: an endpoint of the shape that OpenAI's `/v1/embeddings` has."""
+
+    url: str = Field(pattern=r"^https?://\S+$")
+    model: str
+    api_key: SecretStr | None = None
+
+
+class ProviderSettings(ConfigModel):
+    """One link of a chain; what a provider does not need is left out."""
+
+    provider: ProviderName
+    api_key: SecretStr | None = Field(default=None, description="Its key; for pgvector the password")
+    user: str | None = Field(default=None, description="For opensearch, with the key as its password")
+    url: str | None = Field(
+        default=None, pattern=r"^(https?|postgresql)://\S+$", description="Where it is, if not usual"
+    )
+    engine: str | None = Field(default=None, description="The id of a search engine of Google's (cx)")
+    index: str | None = Field(default=None, description="The index of opensearch, the table of pgvector")
+    path: Path | None = Field(default=None, description="The file of the embedded store")
+    tool: str | None = Field(default=None, description="The tool that an mcp provider calls, such as web.search")
+    embeddings: EmbeddingSettings | None = Field(default=None, description="Needed by pgvector")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        missing = [key for key in _NEEDED.get(self.provider, ()) if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"provider={self.provider} requires {' and '.join(missing)}")
+        return self
+
+    @property
+    def key(self) -> str:
+        """The key as it is; empty when there is none."""
+        return self.api_key.get_secret_value() if self.api_key else ""
+
+
+# Those of the short form `tools.webSearch` are found out when they are asked: a key may come later.
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "google": ("engine",),
+    "opensearch": ("url", "index"),
+    "pgvector": ("url", "index", "embeddings"),
+    "embedded": ("path",),
+    "mcp": ("tool",),
+}

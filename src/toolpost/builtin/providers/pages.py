@@ -1,0 +1,121 @@
+"""Who reads pages: we ourselves, or Jina's reader."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolpost.builtin.html_markdown import page_markdown
+from toolpost.builtin.providers.api import Api, text
+from toolpost.builtin.providers.protocols import ScrapedPage
+from toolpost.builtin.workers import in_worker
+from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError
+from toolpost.schema.jsontypes import is_object
+from toolpost.web.contents import decoded
+from toolpost.web.media_types import media_type
+from toolpost.wire.guard import parse_target
+from toolpost.wire.network import NetworkPolicy
+
+if TYPE_CHECKING:
+    from toolpost.builtin.web_access import Answer, Web
+
+JINA_READER_URL = "https://r.jina.ai"
+_ACCEPT = "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/json;q=0.8, */*;q=0.1"
+_PAGES = frozenset({"text/html", "application/xhtml+xml"})
+_READABLE = frozenset({"text", "json", "lines", "yaml", "xml", "form", "events"})
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
+_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class DirectPages:
+    """Fetches a page itself, through the guard, and writes it as Markdown."""
+
+    web: Web
+
+    @property
+    def name(self) -> str:
+        """Who it is."""
+        return "direct"
+
+    async def scrape(self, url: str) -> ScrapedPage:
+        """Read a page; a status that is no success is told, not raised."""
+        answer = await self.web.ask("GET", url, headers={"Accept": _ACCEPT})
+        kind = media_type(answer.content_type)
+        told = kind.essence or "text/html"
+        if told in _PAGES or not kind.essence:
+            source = _decoded(answer)
+            page = await in_worker(lambda _: page_markdown(source, base_url=answer.url))
+            title, content = page
+        elif kind.kind in _READABLE:
+            title, content = "", decoded(answer.body, kind.charset)
+        else:
+            message = f"{answer.url} is {kind.essence}, {len(answer.body)} bytes, and no page; http_get gets its bytes"
+            raise ToolClientError(message, code="not_a_page")
+        return ScrapedPage(
+            url=answer.url, provider=self.name, title=title, content=content, status=answer.status, media_type=told
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.web.close()
+
+
+@dataclass(frozen=True, slots=True)
+class JinaReaderProvider:
+    """Has Jina read pages. It is told their URLs, so only those of public addresses are handed on."""
+
+    web: Web
+    key: str = ""
+    url: str = JINA_READER_URL
+
+    def __repr__(self) -> str:
+        return f"<JinaReaderProvider {self.url}>"
+
+    @property
+    def name(self) -> str:
+        """Who it is."""
+        return "jina"
+
+    async def scrape(self, url: str) -> ScrapedPage:
+        """Have a page read."""
+        await _check_public(url, self.web.network)
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        api = Api(name=self.name, web=self.web, url=self.url, headers=headers, secrets=(self.key,) if self.key else ())
+        found = await api.post("/", {"url": url})
+        data = found.get("data") if is_object(found) else None
+        if not is_object(data) or not isinstance(data.get("content"), str):
+            raise ToolServerError(
+                "jina answered without the content of a page; try again later", code="answer_unreadable"
+            )
+        return ScrapedPage(
+            url=text(data, "url") or url,
+            provider=self.name,
+            title=text(data, "title"),
+            content=data["content"],
+            media_type="text/markdown",
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.web.close()
+
+
+async def _check_public(url: str, allowed: NetworkPolicy) -> None:
+    """Nobody outside learns of an address inside, even one that an operator lets us reach ourselves."""
+    target = parse_target(url)
+    await allowed.resolve(target)
+    try:
+        await NetworkPolicy().resolve(target)
+    except ToolPermissionError as refused:
+        reason = str(refused).removeprefix("Permission denied: ")
+        raise ToolClientError(f"jina is not told of this URL: {reason}", code="not_public") from None
+
+
+def _decoded(answer: Answer) -> str:
+    """A page as text: by its header, else by what it says of itself."""
+    charset = media_type(answer.content_type).charset
+    if charset is None and (written := _META_CHARSET.search(answer.body[:_HEAD])):
+        charset = media_type(f"text/html; charset={written[1].decode('ascii')}").charset
+    return decoded(answer.body, charset)

@@ -1,0 +1,71 @@
+"""The way of built-in tools to the network: the guarded client, made when somebody first asks for something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.requests import Request
+
+if TYPE_CHECKING:
+    from toolpost.wire.client import HttpClient
+    from toolpost.wire.guard import Resolver
+    from toolpost.wire.headers import HeaderInput, Headers
+
+TIMEOUT_S = 10.0
+MAX_BYTES = 5 * 1024 * 1024
+
+
+class Answer(NamedTuple):
+    """A whole answer; `url` is the one that answered, after all redirects."""
+
+    url: str
+    status: int
+    headers: Headers
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """What the server says that the body is."""
+        return self.headers.get("content-type") or ""
+
+
+class Web:
+    """Sends requests to public addresses, and to what else an operator allows; `close` lets go of all connections."""
+
+    def __init__(
+        self,
+        network: NetworkPolicy | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        max_bytes: int = MAX_BYTES,
+        resolver: Resolver | None = None,
+    ) -> None:
+        self.network = network or NetworkPolicy()
+        self.limits = (timeout_s, max_bytes)
+        self._resolver = resolver
+        self._client: HttpClient | None = None
+
+    async def ask(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> Answer:
+        """Send a request and read its answer, whatever its status; only GET and HEAD follow redirects."""
+        async with await self._opened().send(Request(method, url, headers=headers, body=body)) as response:
+            return Answer(response.url, response.status, response.headers, await response.read())
+
+    def for_operator(self, url: str) -> Web:
+        """The same for an address that an operator wrote down, private or not; it has connections of its own."""
+        timeout_s, max_bytes = self.limits
+        return Web(self.network.for_source(url), timeout_s=timeout_s, max_bytes=max_bytes, resolver=self._resolver)
+
+    async def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _opened(self) -> HttpClient:
+        if self._client is None:
+            from toolpost.wire.client import HttpClient  # noqa: PLC0415 - most runs never ask
+
+            timeout_s, max_bytes = self.limits
+            self._client = HttpClient(self.network, timeout_s=timeout_s, max_bytes=max_bytes, resolver=self._resolver)
+        return self._client

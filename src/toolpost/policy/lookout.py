@@ -1,0 +1,145 @@
+"""A lookout for known secrets: it finds them in texts, however they are written, and grows without looking back."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from toolpost.policy.disguises import (
+    CUT,
+    GZIP,
+    SHORTEST,
+    close_forms_of,
+    forms_of,
+    is_escaped,
+    layers,
+    packed_in,
+    plainly,
+    seen,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
+_NUMBER = re.compile(r"[-+.\deE]+")
+# Of a text every fourth place is looked at, and of a form its first four are known: wherever it stands, one of them is
+# met. More characters are met by chance less often, but there must be that many.
+_STRIDE = 4
+_LONG, _SHORT = 8, SHORTEST - _STRIDE + 1
+_LEAST_CUT = 12  # so much of a secret, at the end of a text that was cut, is told apart from chance
+_MOST_CUT = 512
+_FEW, _VERY_FEW = 48, 14  # so many forms are sooner looked for one by one, in a long text and in a short one
+_LONG_TEXT = 400
+
+
+class Lookout:
+    """Knows secrets by the forms they take; learning one more costs the same however many are known.
+
+    `numbers` are those secrets that may come as one.
+    """
+
+    __slots__ = ("_close", "_few", "_long", "_pattern", "_short", "knows_nothing", "numbers")
+
+    def __init__(self) -> None:
+        self.knows_nothing = True
+        self.numbers: set[str] = set()
+        self._few: list[str] = []
+        self._long: dict[str, tuple[str, ...]] = {}
+        self._short: dict[str, tuple[str, ...]] = {}
+        self._close: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+
+    def learn(self, secret: str) -> None:
+        """Watch for one more; a very short one would be found everywhere and is not watched for."""
+        if len(secret.strip()) < _SHORTEST_SECRET:
+            return
+        self.knows_nothing = False
+        if _NUMBER.fullmatch(secret):
+            self.numbers.add(secret)
+        forms = forms_of(secret)
+        if not forms:
+            self._close |= close_forms_of(secret)
+            self._pattern = None  # made when it is needed, for many at once
+        for form in forms:
+            if len(self._few) <= _FEW and form not in self._few:
+                self._few.append(form)
+            size, known = (_LONG, self._long) if len(form) >= _LONG + _STRIDE - 1 else (_SHORT, self._short)
+            for start in range(_STRIDE):
+                piece = form[start : start + size]
+                met = known.get(piece, ())
+                if form not in met:
+                    known[piece] = (*met, form)
+
+    def without(self, text: str, mask: str) -> str:
+        """The text with a mask in place of every secret."""
+        if self.knows_nothing:
+            return text
+        if len(text) >= SHORTEST and self._may_be_in(text) and (spans := list(self._spans(text))):
+            text = _masked(text, spans, mask)
+        if not self._close:
+            return text
+        if self._pattern is None:
+            self._pattern = re.compile("|".join(map(re.escape, sorted(self._close, key=len, reverse=True))))
+        return self._pattern.sub(mask, text)
+
+    def _spans(self, text: str, *, unpack: bool = True) -> Iterator[tuple[int, int]]:
+        is_cut = CUT.search(text)
+        for number, layer in enumerate(layers(text)):
+            plain = plainly(layer)
+            if self._may_hold(plain) or (is_cut and any(self._cut(plain))):
+                yield from self._within(text, number)
+        if unpack and GZIP in text:
+            for begin, end, inner in packed_in(text):
+                if inner is None or any(self._spans(f"{inner}…", unpack=False)):
+                    yield begin, end
+
+    def _may_be_in(self, text: str) -> bool:
+        """Whether it is worth a second look; for most texts it is not."""
+        if self._may_hold(plainly(text)) or GZIP in text or CUT.search(text):
+            return True
+        return is_escaped(text) and any(self._may_hold(plainly(layer)) for layer in islice(layers(text), 1, None))
+
+    def _may_hold(self, plain: str) -> bool:
+        if len(self._few) <= (_FEW if len(plain) > _LONG_TEXT else _VERY_FEW):
+            return any([form in plain for form in self._few])  # noqa: C419 - of few, a list is made sooner
+        places = range(0, len(plain) - _SHORT + 1, _STRIDE)
+        return not self._long.keys().isdisjoint([plain[at : at + _LONG] for at in places]) or (
+            bool(self._short) and not self._short.keys().isdisjoint([plain[at : at + _SHORT] for at in places])
+        )
+
+    def _within(self, text: str, layer: int) -> Iterator[tuple[int, int]]:
+        """Where secrets stand in a text, as one of its layers shows it."""
+        plain, begins, ends = seen(text, layer)
+        for begin, end in (*self._whole(plain), *self._cut(plain)):
+            yield begins[begin], ends[end - 1]
+
+    def _whole(self, plain: str) -> Iterator[tuple[int, int]]:
+        for size, known in ((_LONG, self._long), (_SHORT, self._short)):
+            for at in range(0, len(plain) - size + 1, _STRIDE):
+                for form in known.get(plain[at : at + size], ()):
+                    for begin in range(max(0, at - _STRIDE + 1), at + 1):
+                        if plain.startswith(form, begin):
+                            yield begin, begin + len(form)
+
+    def _cut(self, plain: str) -> Iterator[tuple[int, int]]:
+        """The beginnings of secrets where the text was cut."""
+        for found in CUT.finditer(plain):
+            end = found.start()
+            for begin in range(max(0, end - _MOST_CUT), end - _LEAST_CUT + 1):
+                forms = self._long.get(plain[begin : begin + _LONG], ())
+                if any(form.startswith(plain[begin:end]) for form in forms):
+                    yield begin, end
+                    break
+
+
+def _masked(text: str, spans: Iterable[tuple[int, int]], mask: str) -> str:
+    """Spans that overlap are one."""
+    parts: list[str] = []
+    last = 0
+    for begin, end in sorted(spans):
+        if begin >= last:
+            parts += (text[last:begin], mask)
+        last = max(last, end)
+    return "".join((*parts, text[last:]))

@@ -1,0 +1,68 @@
+"""Echoes: a credential that the other side repeats in its answer, taken out before a model or a disk gets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.errors import ToolOutputError
+from toolpost.policy.redaction import Redactor
+from toolpost.runtime.results import json_text
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.contracts.calls import Credential, ToolOutput
+
+_UNMISTAKABLE = 16  # a shorter word may be in an answer for reasons of its own
+_MOST_KNOWN = 1024
+_NOTHING = Redactor()
+
+
+class Echoes:
+    """Knows the credentials that were lent lately; whatever else an answer says is left alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], Redactor] = {}
+
+    def without(self, output: ToolOutput, credential: Credential) -> ToolOutput:
+        """The output of a call that travelled with a credential, without it."""
+        redact = self._redactor(credential.headers).text
+        if output.content.__class__ is bytes or not _is_in(output, redact):
+            return output
+        text = None if output.text is None else redact(output.text)
+        return output._replace(content=_taken_out(output.content, redact), text=text)
+
+    def _redactor(self, headers: Mapping[str, str]) -> Redactor:
+        values = tuple(headers.values())
+        known = self._known.get(values)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            secrets = [secret for value in values if len(secret := _secret_in(value)) >= _UNMISTAKABLE]
+            known = self._known[values] = Redactor(secrets) if secrets else _NOTHING
+        return known
+
+
+def _secret_in(value: str) -> str:
+    """What of a header's value is secret: behind `Bearer`, and behind the name of a cookie."""
+    word = value.rpartition(" ")[2]
+    return word.partition("=")[2] or word
+
+
+def _is_in(output: ToolOutput, redact: Callable[[str], str]) -> bool:
+    try:
+        told = json_text(output.content)
+    except ToolOutputError:
+        return False  # and it goes no further
+    return redact(told) != told or (output.text is not None and redact(output.text) != output.text)
+
+
+def _taken_out(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if is_object(value):
+        return {redact(key): _taken_out(part, redact) for key, part in value.items()}
+    if is_array(value):
+        return [_taken_out(part, redact) for part in value]
+    return value

@@ -1,0 +1,155 @@
+"""Chains of providers: in order, told when one falls back to the next, and swapped by configuration alone."""
+
+from typing import Any
+
+import pytest
+
+from tests.builtin.caller import Caller
+from tests.builtin.pages import allowed, as_json, provider, site
+from tests.wire.site import Site, reply
+from toolpost import Toolbox, tool
+from toolpost.builtin.providers.config import ProviderSettings
+from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain
+from toolpost.builtin.web_pages import page_tools
+from toolpost.builtin.web_searching import search_tools
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.events import EventCode
+from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.toolbox.settings import Settings
+
+RESULTS = as_json({"results": [{"title": "Tea", "url": "https://tea.example/", "content": "All about tea"}]})
+
+
+def link(there: Site, name: str = "tavily") -> ProviderSettings:
+    return provider(name, api_key="k3y", url=there.url)
+
+
+def box(*tools: Any) -> Toolbox:
+    return Toolbox(tools=tools, settings=Settings(data_dir=None, builtins="none", policy="exploratory"))
+
+
+@pytest.mark.req("NPRV-01", "NPRV-03")
+async def test_the_next_provider_is_asked_when_one_fails_and_that_is_an_event() -> None:
+    async with site({"/search": RESULTS}) as fine, site({"/web/search": reply(503, b"down")}) as broken:
+        chain = search_chain([link(broken, "brave"), link(fine)], allowed())
+        async with box(*search_tools(chain)) as opened:
+            outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
+            events = await opened.events(run_id="r1")
+        await chain.close()
+
+    assert isinstance(outcome, Completed)
+    assert outcome.content["provider"] == "tavily"
+    fallen = [event.payload for event in events if event.code is EventCode.FALLBACK_USED]
+    assert [(one["provider"], one["next"], one["error_code"]) for one in fallen] == [
+        ("brave", "tavily", "server_error")
+    ]
+
+
+async def test_when_all_fail_every_failure_is_told() -> None:
+    async with site({"/search": reply(429, retry_after="9")}) as one, site({"/web/search": reply(503)}) as other:
+        chain = search_chain([link(one), link(other, "brave")], allowed())
+        async with box(*search_tools(chain)) as opened:
+            outcome = await opened.call("web_search", {"query": "tea"}, timeout_s=5)
+        await chain.close()
+
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "all_providers_failed"
+    assert "tavily: tavily answered 429" in str(outcome.error)
+    assert "brave: brave answered 503" in str(outcome.error)
+
+
+async def test_what_one_provider_must_not_reach_another_is_not_asked_for() -> None:
+    async with site({"/": as_json({"data": {"content": "leaked"}})}) as jina:
+        chain = scrape_chain([provider("direct"), link(jina, "jina")], allowed())
+        error = await Caller(page_tools(chain)).refused("web_fetch", url="http://169.254.169.254/latest/")
+        await chain.close()
+
+    assert error["message"].startswith("Permission denied: ")
+    assert jina.requests == []
+
+
+@pytest.mark.req("NPRV-02", "NPRV-03", "FUT-15")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"results": [{"title": "Tea", "url": "https://tea.example/", "snippet": "All about tea"}]},
+        '{"web": {"results": [{"title": "Tea", "link": "https://tea.example/", "text": "All about tea"}]}}',
+        [{"name": "Tea", "href": "https://tea.example/", "body": "All about tea"}],
+    ],
+    ids=["an object", "JSON as text", "a list"],
+)
+async def test_a_tool_takes_the_place_of_a_provider_by_configuration_alone(answer: Any) -> None:
+    @tool(side_effects="read")
+    async def find(query: str) -> Any:
+        """Find."""
+        return answer if query == "tea" else None
+
+    chain = search_chain([provider("mcp", tool="find")], allowed())
+    async with box(find, *search_tools(chain)) as opened:
+        outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
+        events = await opened.events(run_id="r1")
+
+    assert isinstance(outcome, Completed)
+    assert outcome.content["provider"] == "find"
+    assert outcome.content["results"] == [
+        {"title": "Tea", "url": "https://tea.example/", "content": "All about tea", "score": None}
+    ]
+    assert {event.payload["tool_name"] for event in events} == {"web_search", "find"}
+
+
+async def test_a_tool_that_fails_or_needs_a_person_is_passed_over() -> None:
+    @tool(side_effects="external")
+    async def find(query: str) -> Any:
+        """Find."""
+        return query
+
+    settings = Settings(data_dir=None, builtins="none")
+    async with site({"/search": RESULTS}) as fine:
+        links = [provider("mcp", tool="missing"), provider("mcp", tool="find")]
+        chain = search_chain([*links, link(fine)], allowed())
+        async with Toolbox(tools=[find, *search_tools(chain)], settings=settings) as opened:
+            outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
+            events = await opened.events(run_id="r1")
+        await chain.close()
+
+    assert isinstance(outcome, Completed)
+    fallen = [event.payload["error_code"] for event in events if event.code is EventCode.FALLBACK_USED]
+    assert fallen == ["tool_not_found", "provider_paused"]
+
+
+async def test_a_tool_reads_pages_too() -> None:
+    @tool(side_effects="read")
+    async def read(url: str) -> str:
+        """Read."""
+        return f"# {url}"
+
+    chain = scrape_chain([provider("mcp", tool="read")], allowed())
+    async with box(read, *page_tools(chain)) as opened:
+        outcome = await opened.call("web_fetch", {"url": "https://tea.example/"})
+
+    assert isinstance(outcome, Completed)
+    assert (outcome.content["content"], outcome.content["provider"]) == ("# https://tea.example/", "read")
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(search_chain, "direct"), (scrape_chain, "duckduckgo"), (retrieve_chain, "duckduckgo")],
+)
+def test_a_provider_of_another_kind_is_a_mistake_that_names_the_right_ones(make: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match="those that can: "):
+        make([provider(name)], allowed())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("google", "requires engine"),
+        ("opensearch", "requires url and index"),
+        ("pgvector", "requires url and index and embeddings"),
+        ("embedded", "requires path"),
+        ("mcp", "requires tool"),
+    ],
+)
+def test_a_provider_says_what_it_needs(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        provider(name)
