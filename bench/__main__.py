@@ -19,6 +19,7 @@ from bench.files.parts import parts as files_parts
 from bench.http.parts import parts as http_parts
 from bench.mcp import scale as mcp_scale
 from bench.mcp.parts import parts as mcp_parts
+from bench.oauth.parts import parts as oauth_parts
 from bench.openapi_conversion import parts as openapi_parts
 from bench.peers import names
 from bench.utcp.parts import parts as utcp_parts
@@ -33,7 +34,7 @@ from toolpost.cli.bench.scale import FULL, QUICK, Scale
 from toolpost.cli.output import Output
 
 RESULTS = HERE / "results"
-_CHOICES = ["core", "mcp", "http", "openapi", "utcp", "websocket", "cli", "files"]
+_CHOICES = ["core", "mcp", "http", "openapi", "utcp", "websocket", "cli", "files", "oauth"]
 
 
 def main() -> int:
@@ -83,6 +84,8 @@ def _local_parts(chosen: argparse.Namespace) -> list[Part]:
         found += cli_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
     if chosen.only in {None, "files"}:
         found += files_parts(FILES_QUICK if chosen.quick else FILES_FULL)
+    if chosen.only in {None, "oauth"}:
+        found += oauth_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
     return found
 
 

@@ -107,8 +107,8 @@ async def test_what_a_manager_does_wrong_is_told_without_its_secrets(broken: Bro
 
 @pytest.mark.req("OAUTH-24", "OAUTH-29")
 async def test_users_at_once_travel_each_with_their_own_token() -> None:
-    ledger = Ledger(acme_ann="token-of-ann", acme_bob="token-of-bob", rival_ann="token-of-another")
-    whose = {ANN: "token-of-ann", BOB: "token-of-bob", "rival:ann": "token-of-another"}
+    ledger = Ledger(acme_ann="token-of-ann", acme_bob="token-of-bob", rival_ann="token-of-rival")
+    whose = {ANN: "token-of-ann", BOB: "token-of-bob", "rival:ann": "token-of-rival"}
     with mirror() as url:
         async with toolbox(ManagedCredentials(ledger, "github"), source={"connection": url}) as box:
             users = [*whose] * 10

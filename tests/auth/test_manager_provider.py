@@ -1,5 +1,6 @@
 """The whole way of a call, with an authorization server that nobody here wrote."""
 
+import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from toolpost.auth.managed import ManagedCredentials
 from toolpost.auth.manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig
 from toolpost.auth.sign_ins import SealedSignIns
 from toolpost.auth.vault import VaultTokenStore
+from toolpost.policy.redaction import MASK
 
 REDIRECT = "http://127.0.0.1:7777/callback"
 CLIENT: dict[str, Any] = {
@@ -62,7 +64,8 @@ async def test_a_paused_call_goes_on_once_its_user_has_signed_in(issuer: str, tm
         token = await here.get_token("acme:ann", "github")
     assert who == ("acme:ann", paused.run_id)
     assert isinstance(done, Completed)
-    assert done.content["authorization"] == f"Bearer {token}"
+    assert done.content["authorization"] == f"Bearer {MASK}"
+    assert done.content["digest"] == hashlib.sha256(f"Bearer {token}".encode()).hexdigest()
     assert claims_of(str(token))[1]["sub"] == "alice"
 
 

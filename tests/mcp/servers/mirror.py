@@ -3,6 +3,7 @@
 Only the tokens in TOKENS are let in, if there are any.
 """
 
+import hashlib
 import os
 import socket
 from typing import Any
@@ -16,8 +17,9 @@ server: FastMCP[Any] = FastMCP("mirror")
 
 @server.tool(annotations={"readOnlyHint": True})
 def headers() -> dict[str, str]:
-    """The headers of this very request."""
-    return get_http_headers(include_all=True)
+    """The headers of this very request; a long token is taken out on its way back, so that its digest is there too."""
+    given = get_http_headers(include_all=True)
+    return {**given, "digest": hashlib.sha256(given.get("authorization", "").encode()).hexdigest()}
 
 
 @server.resource("note://one")

@@ -1,0 +1,1 @@
+"""Accounts of people: how long a sign-in takes on our side, and renewals that many processes want at once."""
