@@ -58,11 +58,15 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How much was put and is not yet durable, but for one that the writer may just be taking."""
-        return self._queue.qsize() + self._in_hand
+        while True:  # What the writer takes between the two looks would be counted twice.
+            in_hand = self._in_hand
+            waiting = self._queue.qsize() + in_hand
+            if in_hand == self._in_hand:
+                return waiting
 
     @property
     def congested(self) -> bool:
-        """Whether more waits than the limit."""
+        """Whether more waits than the limit; sometimes a moment too early, which costs one look more."""
         return self._queue.qsize() + self._in_hand > self._limit
 
     async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -29,7 +29,7 @@ server: FastMCP[Any] = FastMCP("guarded")
 def whoami() -> dict[str, Any]:
     """Whose token came with this very request, and in which session."""
     headers = get_http_headers(include_all=True)
-    claims = guard.claims(headers["authorization"])
+    claims = guard.read(headers["authorization"])
     return {"sub": claims["sub"], "token": claims["jti"], "session": headers.get("mcp-session-id")}
 
 
@@ -45,7 +45,7 @@ class Discretion(Middleware):
     async def on_list_tools(self, context: Any, call_next: Any) -> Any:
         """The tools for whoever asks."""
         listed = await call_next(context)
-        who = guard.claims(get_http_headers(include_all=True)["authorization"])["sub"]
+        who = guard.read(get_http_headers(include_all=True)["authorization"])["sub"]
         return [tool for tool in listed if (who, tool.name) != ("bernd", "publish")]
 
 
@@ -65,13 +65,19 @@ class Guard:
         found: Any = httpx2.get(f"{issuer}/jwks", trust_env=False).json()
         self.issuer, self.keys = issuer, KeySet.import_key_set(found)
 
-    def claims(self, authorization: str) -> dict[str, Any]:
-        """What a token says; an empty answer for one that is not taken."""
+    def read(self, authorization: str) -> dict[str, Any]:
+        """What a token says, also one that has ended since it was let in; nothing for one of somebody else's."""
         try:
             told: dict[str, Any] = jwt.decode(authorization.removeprefix("Bearer "), self.keys, ["RS256"]).claims
         except (JoseError, ValueError):
             return {}
-        told["sub"] = told.get("sub") or told["client_id"]
+        return told | {"sub": told.get("sub") or told["client_id"]}
+
+    def claims(self, authorization: str) -> dict[str, Any]:
+        """What a token says; an empty answer for one that is not taken."""
+        told = self.read(authorization)
+        if not told:
+            return {}
         right = (told["iss"], told["aud"]) == (self.issuer, self.address) and told["exp"] > time.time()
         if not right or self.closed or told["jti"] in self.refused:
             return {}
