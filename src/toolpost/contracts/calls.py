@@ -6,9 +6,9 @@ NamedTuples, because five of them are built for every call.
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.outcomes import NO_META
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 JSON = "application/json"
-_compact = json.JSONEncoder(separators=(",", ":")).encode
+_compact = compact_encoder()
 NO_ANSWERS: Mapping[str, Answer] = {}
 
 

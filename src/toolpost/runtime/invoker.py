@@ -54,7 +54,7 @@ class Invoker:
         while True:
             tries += 1
             lane.admit()
-            if lane.limiters:
+            if lane.limiters and not lane.try_acquire(attempt.request.held):
                 await lane.acquire(attempt.request.held)
             try:
                 if lane.journaled and not attempt.journaled:

@@ -100,6 +100,16 @@ class Lane:
         if self.breaker.failures:
             self.breaker.admit(self.name)
 
+    def try_acquire(self, held: tuple[object, ...]) -> bool:
+        """Take a place at the tool and at its source if both have one; what an outer call holds serves this one."""
+        for count, limiter in enumerate(self.limiters):
+            if limiter not in held and not limiter.try_acquire():
+                for taken in self.limiters[:count]:
+                    if taken not in held:
+                        taken.release()
+                return False
+        return True
+
     async def acquire(self, held: tuple[object, ...]) -> None:
         """Wait for a place at the tool and at its source; what an outer call holds serves its inner calls, too."""
         taken: list[Limiter] = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.makers import maker
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.runtime.lane import Lane
 
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_encode = compact_encoder(allow_nan=False)
 _PREVIEW_CHARS = 1000
 _LOOKED_AT = 4000  # of it, so that a secret at its end is not told in half
 _MOST_ISSUES = 5

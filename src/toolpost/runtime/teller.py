@@ -7,6 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed
@@ -30,7 +31,7 @@ _new_event = maker(RunEvent)
 _new_ref = maker(CallRef)
 _COMPLETED = EventCode.TOOL_CALL_COMPLETED  # looking a member up runs Python code
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = compact_encoder()
 
 
 class Teller:

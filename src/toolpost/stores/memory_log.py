@@ -3,100 +3,116 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 
-from toolpost.contracts.events import CallRef, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.events import EventCode, RunEvent, RunSummary, StoredEvent
 from toolpost.stores.chain import Fields, find_breaks, stored_event
 from toolpost.stores.payloads import payload_text
-from toolpost.stores.runs import FINISHED, RunHead, storable_call
+from toolpost.stores.runs import FINISHED, RunHead, storable, storable_call
+
+_REQUESTED = EventCode.TOOL_CALL_REQUESTED
+_ENDS = (EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED)  # compared by identity: hashing a member is slow
+_USUAL = 3  # requested, started, ended: in more events a run may have begun anew
 
 
 class MemoryRun:
-    """One run: how it stands, its events as they came, and those that were rendered."""
+    """One run: its events as they came, until they are rendered; how it stands is worked out for who asks."""
 
-    __slots__ = ("chain", "fresh", "ids", "rows", "standing")
+    __slots__ = ("_chain", "_rows", "_standing", "_turned", "fresh", "ids")
 
-    def __init__(self, call: CallRef, at: float) -> None:
-        self.standing = RunHead.of_first(call, at)
-        self.chain: RunHead | None = None
+    def __init__(self) -> None:
         self.ids: list[int] = []
         self.fresh: list[RunEvent] = []
-        self.rows: list[Fields] = []
+        self._rows: list[Fields] = []
+        self._chain: RunHead | None = None
+        self._standing: RunHead | None = None
+        self._turned = 0  # so many of the fresh ones are in the standing
 
-    def add(self, id: int, event: RunEvent) -> None:
-        """Take one more event, as it is."""
-        self.ids.append(id)
-        self.fresh.append(event)
-        self.standing.seq += 1
-        self.standing.updated_at = float(event.at)
-        self.standing.turn(int(event.code), event.call.call_id)
+    @property
+    def is_finished(self) -> bool:
+        """Whether it came to its end; nearly every run shows that by its first and its last event."""
+        if self._standing is None and len(self.fresh) <= _USUAL:
+            first, last = self.fresh[0], self.fresh[-1]
+            if first.code is _REQUESTED and first.call is last.call:
+                return last.code in _ENDS
+        return self.standing.status in FINISHED
+
+    @property
+    def standing(self) -> RunHead:
+        """The run as its last event left it."""
+        head = self._standing or RunHead.of_first(storable_call(self.fresh[0].call), float(self.fresh[0].at))
+        for event in self.fresh[self._turned :]:
+            head.seq, head.updated_at = head.seq + 1, float(event.at)
+            head.turn(int(event.code), storable_call(event.call).call_id)
+        self._standing, self._turned = head, len(self.fresh)
+        return head
 
     def render(self) -> list[Fields]:
         """All events, chained."""
+        _ = self.standing  # afterwards there are only rows
         for event in self.fresh:
             call = storable_call(event.call)
-            self.chain = self.chain or RunHead.of_first(call, event.at)
-            self.rows.append(self.chain.advance(event, call, payload_text(event)))
+            self._chain = self._chain or RunHead.of_first(call, event.at)
+            self._rows.append(self._chain.advance(event, call, payload_text(event)))
         self.fresh.clear()
-        return self.rows
+        self._turned = 0
+        return self._rows
 
     def breaks(self) -> list[str]:
         """What is wrong with the chain."""
         rows = self.render()
-        return find_breaks(rows, last_seq=self.standing.seq, last_hash=self.chain.hash if self.chain else b"")
+        return find_breaks(rows, last_seq=self.standing.seq, last_hash=self._chain.hash if self._chain else b"")
 
 
 class MemoryRuns:
-    """All runs, and which of them has which event."""
+    """All runs, by name and in the order in which they began."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, MemoryRun] = {}
-        self._by_id: dict[int, MemoryRun] = {}
         self._last_id = 0
+        self._count = 0
 
-    def add(self, event: RunEvent) -> None:
-        """Give an event its id and its run."""
-        self._last_id += 1
-        call = storable_call(event.call)
-        run = self.by_name.get(call.run_id)
-        if run is None:
-            run = self.by_name[call.run_id] = MemoryRun(call, float(event.at))
-        self._by_id[self._last_id] = run
-        run.add(self._last_id, event)
+    def add(self, events: Iterable[RunEvent]) -> None:
+        """Give events their ids and their runs."""
+        by_name, id_ = self.by_name, self._last_id
+        for event in events:
+            id_ += 1
+            run_id = event.call.run_id
+            if not run_id.isascii():
+                run_id = storable(run_id)
+            run = by_name.get(run_id)
+            if run is None:
+                run = by_name[run_id] = MemoryRun()
+            run.ids.append(id_)
+            run.fresh.append(event)
+        self._count += id_ - self._last_id
+        self._last_id = id_
 
-    def remove(self, runs: Iterable[MemoryRun]) -> None:
+    def remove(self, names: Iterable[str]) -> None:
         """Forget whole runs."""
-        for run in runs:
-            del self.by_name[run.standing.run_id]
-            for id_ in run.ids:
-                del self._by_id[id_]
+        for name in names:
+            self._count -= len(self.by_name.pop(name).ids)
 
     def make_room(self, max_events: int) -> None:
         """Forget the oldest finished runs until the rest fits."""
-        surplus = len(self._by_id) - max_events
-        doomed: list[MemoryRun] = []
-        for run in self.by_name.values() if surplus > 0 else ():
+        surplus = self._count - max_events
+        doomed: list[str] = []
+        for name, run in self.by_name.items() if surplus > 0 else ():
             if surplus <= 0:
                 break
-            if run.standing.status in FINISHED:
-                doomed.append(run)
+            if run.is_finished:
+                doomed.append(name)
                 surplus -= len(run.ids)
         self.remove(doomed)
 
     def events(self, run_id: str | None, after: int) -> Iterator[StoredEvent]:
         """The events with an id above `after`, of one run or of all."""
-        for id_ in self._ids(run_id, after):
-            run = self._by_id[id_]
-            yield stored_event(id_, run.render()[bisect_left(run.ids, id_)])
-
-    def _ids(self, run_id: str | None, after: int) -> Iterator[int]:
-        if run_id is None:
-            first = max(after + 1, next(iter(self._by_id), 1))
-            return (id_ for id_ in range(first, self._last_id + 1) if id_ in self._by_id)
-        run = self.by_name.get(run_id)
-        return iter(run.ids[bisect_right(run.ids, after) :] if run else ())
+        runs = self.by_name.values() if run_id is None else filter(None, [self.by_name.get(run_id)])
+        meant = [(id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after]
+        for id_, at, run in sorted(meant, key=itemgetter(0)):
+            yield stored_event(id_, run.render()[at])
 
 
 class MemoryEventLog:
@@ -157,8 +173,7 @@ class MemoryEventLog:
         with self._lock:
             batch = self._fresh[:]
             del self._fresh[: len(batch)]
-            for event in batch:
-                self._runs.add(event)
+            self._runs.add(batch)
             if self._max_events is not None:
                 self._runs.make_room(self._max_events)
         return self._runs

@@ -64,8 +64,8 @@ class MemoryPruner:
             and run_id not in unsettled | unfinished
         ]
         calls = {row[4] for run in old for row in run.render()}
-        runs.remove(old)
         gone, kept = {run.standing.run_id for run in old}, runs.by_name
+        runs.remove(gone)
 
         def is_old(run_id: str, at: float) -> bool:
             return run_id in gone or (at < cutoff and run_id not in kept)

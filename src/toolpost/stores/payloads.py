@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.compact_json import compact_encoder
 
 if TYPE_CHECKING:
     from toolpost.contracts.events import RunEvent
@@ -12,22 +13,7 @@ if TYPE_CHECKING:
 # Well below the gigabyte at which SQLite refuses a value.
 MAX_BYTES = 256 * 1024 * 1024
 
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"), default=str
-)
-
-
-def _make_encode() -> Callable[[Any], str]:
-    """Compact JSON. `JSONEncoder.encode` builds CPython's encoder anew for each document, at twice the cost."""
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return _ENCODER.encode
-    quote: Any = json.encoder.encode_basestring
-    encode = make(None, str, quote, None, ":", ",", False, False, False)  # noqa: FBT003 - takes no keywords
-    return lambda value: "".join(encode(value, 0))
-
-
-_compact = _make_encode()
+_compact = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
 
 
 def payload_text(event: RunEvent) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolpost.web.media_types import MediaType
 
 MOST_ITEMS = 10_000
+_BEGINNINGS = frozenset({b"{", b"["})
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MAY_BE_MISLABELLED = frozenset({"text", "binary"})
@@ -60,10 +61,15 @@ def decoded(data: bytes, charset: str | None = None) -> str:
 def parsed_json(data: bytes, charset: str | None = None) -> Any:
     """A JSON document; ValueError says what is wrong with it."""
     try:
-        text = data.decode(charset if charset and data[:1] != b"\xef" else json.detect_encoding(data), "surrogatepass")
-        return _decoder.decode(text)
+        return _decoder.decode(data.decode(_encoding(data, charset), "surrogatepass"))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _encoding(data: bytes, charset: str | None) -> str:
+    if data[:1] in _BEGINNINGS and data[1:2] != b"\0":  # nearly always, and sooner seen than by asking
+        return charset or "utf-8"
+    return charset if charset and data[:1] != b"\xef" else json.detect_encoding(data)
 
 
 def _unlabelled(data: bytes, declared: Collection[str]) -> Content:
@@ -101,7 +107,7 @@ def _mislabelled(data: bytes, kind: MediaType, content_type: str) -> Content:
 
 
 def _json(data: bytes, kind: MediaType, content_type: str) -> Content:
-    if not data.strip():
+    if data[:1] not in _BEGINNINGS and not data.strip():
         return Content(None, kind.essence)
     try:
         return Content(parsed_json(data, kind.charset), kind.essence)

@@ -60,7 +60,7 @@ class PlannedRequest(NamedTuple):
 
     def presenting(self, presented: Presentation) -> PlannedRequest:
         """The same request with a credential, which takes the place of any argument of its name."""
-        return self._replace(presented=presented)
+        return self if presented is self.presented else self._replace(presented=presented)
 
 
 def _overlaid(pairs: Sequence[Pair], over: Sequence[Pair], *, key: Callable[[str], str] = str) -> list[Pair]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ToolClientError, ToolTimeoutError
+from toolpost.contracts.makers import maker
 from toolpost.web.media_types import media_type
 from toolpost.wire.requests import Request
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from toolpost.wire.responses import Response
 
 Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Reply"]]
+_new_request = maker(Request)
 _ENDS = {"events": b"\n\n", "lines": b"\n"}
 
 
@@ -35,19 +37,12 @@ def sender(client: HttpClient, *, timeout_s: float | None = None, max_bytes: int
     """What sends requests through a client; without limits of its own the client's hold."""
 
     async def send(planned: PlannedRequest) -> Reply:
-        request = Request(
-            planned.method,
-            planned.wire_url,
-            headers=planned.wire_headers,
-            body=planned.body,
-            timeout_s=timeout_s,
-            max_bytes=max_bytes,
-        )
-        async with await client.send(request) as response:
-            end = _ENDS.get(media_type(response.headers.get("content-type") or "").kind)
-            if end is not None:
-                return await _streamed(response, end)
-            return Reply(response.status, response.headers, await response.read())
+        what = (planned.method, planned.wire_url, planned.wire_headers, planned.body)
+        response = await client.send(_new_request((*what, timeout_s, max_bytes, "safe")))
+        end = _ENDS.get(media_type(response.headers.get("content-type") or "").kind)
+        if end is not None:
+            return await _streamed(response, end)
+        return Reply(response.status, response.headers, await response.read())
 
     return send
 

@@ -88,6 +88,8 @@ class Body:
 
     def _decoded(self, whole: bytes) -> bytes:
         decoder = self._open()
+        if decoder is None and len(whole) <= self._limit:
+            return whole
         content = b"".join(self._counted(decoder, whole))
         if decoder and whole and not decoder.complete:
             raise ToolConnectionError(f"{self._step.subject}: the compressed answer ended too early")

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Self
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolPermissionError, ToolTimeoutError
+from toolpost.contracts.makers import maker
 from toolpost.wire.bodies import ACCEPTED_ENCODINGS
 from toolpost.wire.deadlines import Deadlines
 from toolpost.wire.guard import parse_target
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from toolpost.wire.requests import Request
     from toolpost.wire.transports import HttpTransport, Incoming, Route
 
+_new_step = maker(Step)
+_new_outgoing = maker(Outgoing)
 PAGE_TIMEOUT_S = 10.0
 PAGE_BYTES = 5 * 1024 * 1024
 MAX_REDIRECTS = 3
@@ -111,7 +114,8 @@ class HttpClient:
         # Less than there is, so that no connection is told as what it is: nothing was sent.
         connect_s = min(_CONNECT_S, _CONNECT_SHARE * timeout_s)
         target = parse_target(request.url)
-        return Step(check_method(request.method), request.url, target, headers, request.body, follow, connect_s)
+        method = check_method(request.method)
+        return _new_step((method, request.url, target, headers, request.body, follow, connect_s))
 
     async def _follow(self, step: Step, incoming: Incoming) -> tuple[Step, Incoming]:
         try:
@@ -153,7 +157,8 @@ class HttpClient:
         route, *others = routes
         connect_s = min(_NEXT_ADDRESS_S, step.connect_s) if others else step.connect_s
         try:
-            return await self._transport.send(Outgoing(step.method, route, path, step.headers, step.body, connect_s))
+            outgoing = _new_outgoing((step.method, route, path, step.headers, step.body, connect_s))
+            return await self._transport.send(outgoing)
         except ToolConnectionError as failed:
             if failed.sent or not others:
                 self._pins.forget(step.target)

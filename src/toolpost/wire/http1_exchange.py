@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _LONGEST_HEAD = 256 * 1024
 _MOST_FIELDS = 1000
 _READ_AHEAD = 256 * 1024
+_NO_HEADERS = Headers(())
 _NEED_LENGTH = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -60,7 +61,7 @@ class Exchange:
 
     def __init__(self, outgoing: Outgoing, line: Line) -> None:
         self.status = 0
-        self.headers = Headers(())
+        self.headers = _NO_HEADERS
         self.headed = False
         self.whole = False
         self.sent_all = False

@@ -26,6 +26,7 @@ from toolpost.runtime.retry import may_repeat
 from toolpost.sources.openapi.answers import output_of
 from toolpost.sources.openapi.operation import Answer, Operation, Parameter, SecurityNeed
 from toolpost.web.contents import MOST_ITEMS
+from toolpost.web.planned import PlannedRequest
 from toolpost.wire.headers import Headers
 
 NOW = 1_800_000_000.0
@@ -317,7 +318,9 @@ def test_the_next_page_is_told_as_the_arguments_to_call_with(
     link: str, body: Any, parameters: list[Parameter], arguments: dict[str, Any]
 ) -> None:
     headers = {"Link": link} if link else {}
-    output = answered(json.dumps(body), headers=headers, parameters=tuple(parameters), url=f"{PAGE}?size=5")
+    output = answered(
+        json.dumps(body), headers=headers, parameters=tuple(parameters), request=PlannedRequest("GET", f"{PAGE}?size=5")
+    )
     assert output.content == body
     assert (output.text or "").endswith(f"There is more: call again with {json.dumps(arguments)}.")
     assert output.meta["next"]["arguments"] == arguments
@@ -342,7 +345,13 @@ def test_the_last_page_tells_nothing(headers: dict[str, str], body: str) -> None
 
 def test_a_next_page_elsewhere_is_told_by_its_address_without_secrets() -> None:
     link = {"Link": '<https://h/other?key=s3cr3t&page=2>; rel="next"'}
-    output = answered("[]", headers=link, parameters=(query("page"),), url="https://h/things/1", secrets=["s3cr3t"])
+    output = answered(
+        "[]",
+        headers=link,
+        parameters=(query("page"),),
+        request=PlannedRequest("GET", "https://h/things/1"),
+        secrets=["s3cr3t"],
+    )
     assert (output.text or "").endswith("There is more, at https://h/other?key=[redacted]&page=2")
     assert output.meta["next"] == {"arguments": {}, "url": "https://h/other?key=[redacted]&page=2"}
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError
+from toolpost.contracts.makers import maker
 from toolpost.policy.redaction import Redactor
-from toolpost.sources.openapi.paging_links import next_page
+from toolpost.sources.openapi.paging_links import may_go_on, next_page
 from toolpost.web.contents import UnreadableError, content_of, decoded
 from toolpost.web.failures import failure_of, phrase_of, presentable
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from toolpost.sources.openapi.operation import Answer, Operation
     from toolpost.sources.openapi.paging_links import NextPage
     from toolpost.web.contents import Content
+    from toolpost.web.planned import PlannedRequest
     from toolpost.wire.headers import Headers
 
+_new_output = maker(ToolOutput)
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
 _NO_BODY = frozenset({204, 205})
@@ -31,18 +34,18 @@ def output_of(
     headers: Headers,
     body: bytes,
     *,
-    url: str = "",
+    request: PlannedRequest | None = None,
     arguments: Mapping[str, Any] | None = None,
     secrets: Sequence[str] = (),
     now: float | None = None,
 ) -> ToolOutput:
     """The output of an operation, or a ToolError raised.
 
-    `url` and `arguments` are those of the request, for telling what the next page takes; `secrets`
-    are what was presented, which is taken out of every message.
+    `request` and its `arguments` are for telling what the next page takes; `secrets` are what was presented,
+    which is taken out of every message.
     """
     if 200 <= status < 300:
-        return _success(operation, status, headers, body, url=url, arguments=arguments or {}, secrets=secrets)
+        return _success(operation, status, headers, body, request, arguments or {}, secrets)
     if status == 304:
         return ToolOutput(None, "304 Not Modified: what you have is still good.", meta={"status": status})
     if 300 <= status < 400 and "location" in headers and _declared(operation, status, exactly=True):
@@ -58,8 +61,7 @@ def _success(
     status: int,
     headers: Headers,
     body: bytes,
-    *,
-    url: str,
+    request: PlannedRequest | None,
     arguments: Mapping[str, Any],
     secrets: Sequence[str],
 ) -> ToolOutput:
@@ -73,7 +75,12 @@ def _success(
         return ToolOutput(content.value, None, content.media_type, meta)
     if content.value is None:
         return ToolOutput(None, _created(meta), meta=meta)
-    output = ToolOutput(content.value, None, content.media_type, meta).noted(content.note)
+    output = _new_output((content.value, None, content.media_type, meta))
+    if content.note:
+        output = output.noted(content.note)
+    if not may_go_on(headers, content.value):
+        return output
+    url = "" if request is None else request.url
     page = next_page(operation, headers, content.value, url=url, arguments=arguments)
     return output if page is None else _going_on(output, page, Redactor(secrets))
 

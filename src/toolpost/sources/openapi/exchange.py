@@ -43,7 +43,7 @@ async def exchange(
         reply.status,
         reply.headers,
         reply.body,
-        url=planned.url,
+        request=planned,
         arguments=arguments,
         secrets=(*presented.secrets, *secrets),
     )

@@ -91,6 +91,11 @@ class NextPage(NamedTuple):
         return f"There is more, at {self.url}"
 
 
+def may_go_on(headers: Headers, content: Any) -> bool:
+    """Whether it is worth looking for a next page; for most answers it is not."""
+    return "link" in headers or (is_object(content) and not _HINTS.isdisjoint(content))
+
+
 def next_page(
     operation: Operation, headers: Headers, content: Any, *, url: str = "", arguments: Mapping[str, Any] | None = None
 ) -> NextPage | None:

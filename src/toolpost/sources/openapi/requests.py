@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
+from toolpost.contracts.makers import maker
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.openapi.payloads import artifacts_wanted, payload_of
 from toolpost.sources.openapi.serialization import (
@@ -20,6 +21,7 @@ from toolpost.web.encoding import (
 )
 from toolpost.web.media_types import media_type
 from toolpost.web.planned import PlannedRequest
+from toolpost.web.presentation import NOTHING
 from toolpost.web.targets import target_of
 from toolpost.wire.headers import MANAGED_HEADERS
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from toolpost.web.files import File
     from toolpost.web.targets import Slot, Target
 
+_new_request = maker(PlannedRequest)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MOST_ACCEPTED = 6
 _DEEPEST_REFERENCE = 20
@@ -74,14 +77,9 @@ class Plan:
                 raise _unset(parameter)
         body = self.operation.body
         carried = None if body is None else _carried(self.operation, body, arguments, files or {})
-        return PlannedRequest(
-            self._method,
-            target.address,
-            tuple(query),
-            tuple(_described(headers, carried, self._welcome)),
-            tuple(cookies),
-            None if carried is None else carried.data,
-        )
+        described = tuple(_described(headers, carried, self._welcome))
+        data = None if carried is None else carried.data
+        return _new_request((self._method, target.address, tuple(query), described, tuple(cookies), data, NOTHING))
 
     def carries(self, header: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the caller gave this header as an argument."""
