@@ -241,3 +241,26 @@ def _all_text(value: Any) -> str:
             return "\0".join(map(_all_text, value))
         case _:
             return str(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("https://u:pw@h/x", "https://u:[redacted]@h/x"),
+        ("https://u:p:w@h/", "https://u:[redacted]@h/"),
+        ("GET https://h/p?api_key=abc&x=1 failed", "GET https://h/p?api_key=[redacted]&x=1 failed"),
+        ("https://h/p?x=1#access_token=abc", "https://h/p?x=1#access_token=[redacted]"),
+        ("https://h/?key=abc&cx=1", "https://h/?key=[redacted]&cx=1"),
+        ("https://h/?api%5Fkey=abc", "https://h/?api%5Fkey=[redacted]"),
+        ("https://h/a?X-Amz-Signature=abc", "https://h/a?X-Amz-Signature=[redacted]"),
+        ("http://h:80/p?token_count=3&page=2", "http://h:80/p?token_count=3&page=2"),
+        ("the key=abc is no URL's", "the key=abc is no URL's"),
+    ],
+)
+def test_what_the_form_of_a_url_gives_away_is_not_told(text: str, told: str) -> None:
+    redactor = Redactor()
+
+    assert redactor.text(text) == told
+    assert redactor.plain({"url": text}) == {"url": told}
+    assert redactor.plain({"params": {"url": text}}) == {"params": {"url": told}}
+    assert redactor.plain({"params": {"urls": [text]}}) == {"params": {"urls": [told]}}

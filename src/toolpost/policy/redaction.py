@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.events import JsonText
 from toolpost.policy.lookout import Lookout
+from toolpost.policy.url_secrets import may_hold_url, without_url_secrets
 from toolpost.schema.secrets import is_secret_name, is_secret_path, secret_paths
 
 if TYPE_CHECKING:
@@ -47,12 +48,11 @@ class Redactor:
         return self if other._own.knows_nothing else other
 
     def text(self, text: str) -> str:
-        """A text without the known secrets."""
-        if self._own.knows_nothing:
-            return text
-        for lookout in self._lookouts:
-            text = lookout.without(text, MASK)
-        return text
+        """A text without the known secrets, and without those that a URL in it gives away."""
+        if not self._own.knows_nothing:
+            for lookout in self._lookouts:
+                text = lookout.without(text, MASK)
+        return without_url_secrets(text, MASK)
 
     def value(self, value: Any, *, secret: SecretPaths = _NOTHING, path: tuple[str, ...] = ()) -> Any:
         """A JSON value without known secrets, secret-like names and marked paths; what is not JSON becomes text."""
@@ -150,12 +150,13 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 def _is_harmless(fact: Any) -> bool:
     """Whether a fact is plain values under names that tell of no secret: most are, and need no second look."""
     if fact.__class__ in _PLAIN:
-        return True
+        return not may_hold_url(fact)
     return (
         fact.__class__ is dict
         and _PLAIN.issuperset(map(type, fact.values()))
         and _NAMES.issuperset(map(type, fact))
         and not any(map(is_secret_name, fact))
+        and not any(map(may_hold_url, fact.values()))
     )
 
 
