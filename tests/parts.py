@@ -1,10 +1,12 @@
 """Other people's programs that tests run: what `make setup` has installed, as command lines.
 
-A part that is not there is an error that says so; no test passes or is skipped for the lack of one.
+A part that is not there is an error that says so; no test passes or is skipped for the lack of one. Only a browser
+comes from the system, which may have none: what is then not tested is said.
 """
 
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,8 +21,8 @@ BIN = Path(sys.prefix, "bin")
 class PartMissingError(Exception):
     """A part is not installed."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is not installed; run: make setup")
+    def __init__(self, path: str, remedy: str = "make setup") -> None:
+        super().__init__(f"{path} is not installed; run: {remedy}")
 
 
 def node24() -> Path:
@@ -41,6 +43,15 @@ def python_of_utcp() -> Path:
 def conformance() -> list[str]:
     """The command of the official conformance suite."""
     return [str(node24()), str(found("node_modules/@modelcontextprotocol/conformance/dist/index.js"))]
+
+
+def chromium(path: str | None = None) -> Path:
+    """The system's own browser, on the search path or a given one."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    command = next((place for name in names if (place := shutil.which(name, path=path))), None)
+    if command is None:
+        raise PartMissingError("chromium", "apt-get install --no-install-recommends chromium")
+    return Path(command)
 
 
 def argv(command: str) -> list[str]:

@@ -170,6 +170,26 @@ async def test_our_own_store_is_a_state_store(store: AnyStore) -> None:
     assert await planner.load_planner_state("other") == {}
 
 
+class SeenEarly(StoreState):
+    """Looks for a ticket before anybody has written it, and writes late."""
+
+    looked = False
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        if token.startswith("resumed-") and not self.looked:
+            self.looked = True
+            return {}
+        return await super().load_planner_state(token)
+
+
+async def test_two_processes_over_our_own_store_cannot_both_resume(store: AnyStore) -> None:
+    token = await PlannerPauses(StoreState(store)).keep({"step": 1})
+
+    assert await PlannerPauses(SeenEarly(store)).take(token) == {"step": 1}
+    with pytest.raises(KeyError, match="resumed before"):
+        await PlannerPauses(SeenEarly(store)).take(token)
+
+
 async def test_the_history_of_a_run_is_what_was_told_of_it_and_what_was_saved_beside(store: AnyStore) -> None:
     await StoreState(store).save_event(replace(EVENT, run_id="run_1", seq=1501))
     await StoreState(store).save_event(replace(EVENT, run_id="run_1", seq=3))

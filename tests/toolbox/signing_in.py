@@ -143,7 +143,10 @@ class Person:
         await self.web.aclose()
 
     async def opens(self, link: str) -> httpx2.Response:
-        return await self.web.get(link)
+        """The page behind a link; one that only takes its query away is shown at its new address."""
+        page = await self.web.get(link)
+        address = page.headers.get("location", "")
+        return await self.web.get(urljoin(link, address)) if address.startswith("?") else page
 
     async def presses(self, page: httpx2.Response, **changed: str) -> httpx2.Response:
         """Press the only button of a page."""

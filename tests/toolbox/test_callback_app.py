@@ -448,7 +448,7 @@ async def test_over_https_the_cookie_is_for_https_alone(api: NotesApi, tmp_path:
             page = await web.get(link)
 
     assert link.startswith("https://tools.example/oauth/start?ticket=")
-    assert re.search(r"^__Secure-toolpost=[\w-]{43}; .*; Secure$", page.headers["set-cookie"])
+    assert re.search(r"^__Host-toolpost=[\w-]{43}; Path=/; .*; Secure$", page.headers["set-cookie"])
 
 
 async def test_a_service_that_cannot_be_reached_is_told_without_details(

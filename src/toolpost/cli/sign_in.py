@@ -70,8 +70,8 @@ async def _by_browser(box: Toolbox, service: Service, person: Principal, way: Si
             # Some browsers end only when they are closed, so nobody waits for this thread.
             threading.Thread(target=webbrowser.open, args=(begun.url,), daemon=True).start()
         try:
-            async with asyncio.timeout(way.timeout_s), _counted_down(way.timeout_s, output):
-                await _come_back(box, place, service)
+            async with _counted_down(way.timeout_s, output):
+                await _come_back(box, place, service, way.timeout_s)
         except TimeoutError:
             raise ToolTimeoutError(
                 f"no browser came back within {way.timeout_s:g} s, and nothing was connected; if the service refused "
@@ -79,21 +79,32 @@ async def _by_browser(box: Toolbox, service: Service, person: Principal, way: Si
             ) from None
 
 
-async def _come_back(box: Toolbox, place: Loopback, service: Service) -> None:
-    """Take what browsers bring; one with a state that nobody knows is sent away and spoils nothing."""
+async def _come_back(box: Toolbox, place: Loopback, service: Service, timeout_s: float) -> None:
+    """Take what browsers bring; one with a state that nobody knows is sent away and spoils nothing.
+
+    The time is for the person; what they brought is then used, however long the service takes.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
-        visit = await place.visit()
+        async with asyncio.timeout_at(deadline):
+            visit = await place.visit()
         try:
-            await box.accounts.finish(callback_parameters(visit.query))
+            await box.accounts.finish(_brought(visit))
         except ToolError as error:
             _answer(visit, failure_page(error))
             if error.error_code != "oauth_state":
                 raise
-        except ValueError:  # more fields than anybody has
-            _answer(visit, failure_page(ToolAuthError("The address has too many parts.", code="oauth_callback")))
         else:
             _answer(visit, connected_page(service.display_name))
             return
+
+
+def _brought(visit: Visit) -> dict[str, str]:
+    """What a browser brings; one that cannot be read has no state, and any page can send a browser here with it."""
+    try:
+        return callback_parameters(f"?{visit.query}") if visit.query else {}
+    except (ToolAuthError, ValueError):  # a parameter twice, or more of them than anybody has
+        return {}
 
 
 async def _by_code(box: Toolbox, service: Service, person: Principal, way: SignInWay, output: Output) -> None:

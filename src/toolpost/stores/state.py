@@ -23,6 +23,10 @@ class Shelf(Protocol):
         """Keep a document; replaces the one that stood there."""
         ...
 
+    async def add(self, kind: str, key: str, item: str, body: bytes) -> bool:
+        """Keep a document where none stands; whether that was so."""
+        ...
+
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         """The documents under a key with their items, in the order of the items."""
         ...
@@ -60,6 +64,11 @@ class SealedStateStore:
         found: list[dict[str, Any]] = await self._all("pause", _fingerprint(token))
         return found[0] if found else {}
 
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        key = _fingerprint(token)
+        return await self._shelf.add("pause", key, "", self._sealer.seal(payload, "state", "pause", key, ""))
+
     async def _put(self, kind: str, key: str, item: str, value: Any) -> None:
         await self._shelf.put(kind, key, item, self._sealer.seal(value, "state", kind, key, item))
 
@@ -79,6 +88,10 @@ class SQLiteShelf:
         sql = "INSERT OR REPLACE INTO state (kind, key, item, body) VALUES (?, ?, ?, ?)"
         await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, body)).close())
 
+    async def add(self, kind: str, key: str, item: str, body: bytes) -> bool:
+        sql = "INSERT OR IGNORE INTO state (kind, key, item, body) VALUES (?, ?, ?, ?)"
+        return await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, body)).rowcount) == 1
+
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         sql = "SELECT item, body FROM state WHERE kind = ? AND key = ? ORDER BY item"
         return await self._reader.query(lambda db: db.execute(sql, (kind, key)).fetchall())
@@ -92,6 +105,9 @@ class MemoryShelf:
 
     async def put(self, kind: str, key: str, item: str, body: bytes) -> None:
         self._documents.setdefault((kind, key), {})[item] = body
+
+    async def add(self, kind: str, key: str, item: str, body: bytes) -> bool:
+        return self._documents.setdefault((kind, key), {}).setdefault(item, body) is body
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         return sorted(self._documents.get((kind, key), {}).items())

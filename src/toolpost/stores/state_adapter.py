@@ -19,6 +19,7 @@ from toolpost.stores.chain import link_hash, link_ids
 from toolpost.stores.state import SealedStateStore
 
 _PAGE = 1000
+_MOST_TRIES = 100
 _log = logging.getLogger("toolpost.stores")
 
 
@@ -67,6 +68,10 @@ class StoreState:
         """A pause by its token; {} when there is none."""
         return await self._store.state.load_planner_state(token)
 
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        return await self._store.state.claim_planner_state(token, payload)
+
     async def _told(self, run_id: str) -> list[StoredEvent]:
         found: list[StoredEvent] = []
         while page := await self._store.events.read(run_id=run_id, after=found[-1].id if found else 0, limit=_PAGE):
@@ -84,7 +89,8 @@ class _Head(NamedTuple):
 class StateEvents:
     """Fulfils `EventSink` with a state store: each event is saved there, in order, numbered and chained by run.
 
-    Nobody waits for it but `flush` and `close`. What cannot be saved, or finds no room, counts as `lost`.
+    Nobody waits for it but `flush` and `close`. What cannot be saved, or finds no room, counts as `lost`. Several
+    processes may tell of one run, as far as the store raises for a second event of the same number.
     """
 
     def __init__(self, store: StateStore, *, most_waiting: int = 10_000, most_runs: int = 1000) -> None:
@@ -124,32 +130,30 @@ class StateEvents:
                 _log.exception("the state store could not save %s", event.code.name)
 
     async def _save(self, event: RunEvent) -> None:
-        call = event.call
-        head = self._heads.pop(call.run_id, None) or await self._head(call.run_id)
-        payload, seq = event.payload, head.seq + 1
-        digest = link_hash(
-            head.hash,
-            link_ids(call.run_id, call.call_id, call.tenant),
-            seq=seq,
-            code=int(event.code),
-            at=event.at,
-            payload=json.dumps(payload),
-        )
-        stored = StoredEvent(
-            id=seq,
-            run_id=call.run_id,
-            seq=seq,
-            code=event.code,
-            at=event.at,
-            call_id=call.call_id,
-            tenant=call.tenant,
-            payload=payload,
-            hash=digest.hex(),
-        )
-        await self._store.save_event(stored)
-        self._heads[call.run_id] = _Head(seq, digest)
+        run_id = event.call.run_id
+        head = self._heads.pop(run_id, None) or await self._head(run_id)
+        stored = _chained(event, head)
+        for _ in range(_MOST_TRIES):
+            if await self._is_saved(stored):
+                break
+            stored = _chained(event, await self._head(run_id))
+        else:
+            raise TimeoutError(f"others tell of run {run_id!r} faster than this process can")
+        self._heads[run_id] = _Head(stored.seq, bytes.fromhex(stored.hash))
         if len(self._heads) > self._most_runs:
             self._heads.popitem(last=False)
+
+    async def _is_saved(self, stored: StoredEvent) -> bool:
+        """Whether it has its number now; False when another process, which tells of this run too, has taken that."""
+        try:
+            await self._store.save_event(stored)
+        except Exception:
+            history = await self._store.load_history(stored.run_id)
+            standing = next((event for event in history if event.seq == stored.seq), None)
+            if standing is None:
+                raise
+            return standing.hash == stored.hash  # it was saved, and only the answer was lost
+        return True
 
     async def _head(self, run_id: str) -> _Head:
         """Where a run was left, maybe by another process."""
@@ -157,17 +161,50 @@ class StateEvents:
         return _Head(history[-1].seq, bytes.fromhex(history[-1].hash)) if history else _Head()
 
 
+def _chained(event: RunEvent, head: _Head) -> StoredEvent:
+    """The event as the next of its run."""
+    call, payload, seq = event.call, event.payload, head.seq + 1
+    digest = link_hash(
+        head.hash,
+        link_ids(call.run_id, call.call_id, call.tenant),
+        seq=seq,
+        code=int(event.code),
+        at=event.at,
+        payload=json.dumps(payload),
+    )
+    return StoredEvent(
+        id=seq,
+        run_id=call.run_id,
+        seq=seq,
+        code=event.code,
+        at=event.at,
+        call_id=call.call_id,
+        tenant=call.tenant,
+        payload=payload,
+        hash=digest.hex(),
+    )
+
+
 @runtime_checkable
 class _KeepsPauses(PlannerStateStore, Protocol):
     """A state store that has the optional part."""
+
+
+@runtime_checkable
+class _KeepsClaims(Protocol):
+    """A state store that can tell who came first, as our own can."""
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        ...
 
 
 class PlannerPauses:
     """Pauses in a state store of any make, each resumed once by the token that it was kept under.
 
     A store without the optional methods cannot keep them, so they are gone with the process: `durable` says so. The
-    Protocol has no way to take a pause out: that one was resumed is kept beside it, as surely as the store tells two
-    writers of the same token apart.
+    Protocol has no way to take a pause out: that one was resumed is kept beside it. A store with
+    `claim_planner_state` lets exactly one do that; another does as surely as it tells two writers of a token apart.
     """
 
     def __init__(
@@ -200,12 +237,14 @@ class PlannerPauses:
         if await self._store.load_planner_state(ticket):
             return False
         mine = secrets.token_hex(8)
+        if isinstance(self._store, _KeepsClaims):
+            return await self._store.claim_planner_state(ticket, {"by": mine})
         try:
             await self._store.save_planner_state(ticket, {"by": mine})
         except Exception:
-            if await self._store.load_planner_state(ticket):  # somebody else wrote it first, and the store minds
-                return False
-            raise
+            # Somebody else wrote it first, and the store minds; or it was written, and only the answer was lost.
+            if not await self._store.load_planner_state(ticket):
+                raise
         return (await self._store.load_planner_state(ticket)).get("by") == mine
 
 
@@ -218,6 +257,9 @@ class _MemoryPauses:
 
     async def load_planner_state(self, token: str) -> dict[str, Any]:
         return self._kept.get(token, {})
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        return self._kept.setdefault(token, payload) is payload
 
 
 def _ticket(token: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from toolpost.auth.account_counts import AccountCounts
 from toolpost.auth.accounts import Accounts
@@ -10,7 +12,7 @@ from toolpost.auth.consents import Connected, Consents, Wish
 from toolpost.auth.lender import AccountLender
 from toolpost.auth.oauth.registration import ClientProfile
 from toolpost.auth.services import service_of
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import PersonalSource
@@ -45,6 +47,7 @@ class AccountDesk:
     """The accounts of a Toolbox's people at the services that its sources need."""
 
     def __init__(self, router: ToolRouter, settings: AccountSettings, network: NetworkPolicy) -> None:
+        _check_addresses(settings)
         base = (settings.public_url or "").rstrip("/")
         self.counts = AccountCounts()
         self.accounts = Accounts(router.store.tokens, learn=router.teller.redactor.learn)
@@ -89,16 +92,11 @@ class AccountDesk:
         )
 
     async def finish(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
-        """Take what a browser brought back, and let the calls that waited for it go on."""
-        try:
-            connected = await self.consents.finish(parameters, browser=browser)
-        except ToolError as error:
-            error.conceal(self._router.teller.redactor.text)  # an issuer may repeat what it was sent
-            self.counts.callback(error.error_code)
-            raise
-        self.counts.callback()
-        await self.welcome(connected)
-        return connected
+        """Take what a browser brought back, and let the calls that waited for it go on.
+
+        This goes on when the browser leaves: the code serves once, and what it was redeemed for would be lost.
+        """
+        return await asyncio.shield(self._router.background.start(self._finish(parameters, browser)))
 
     async def welcome(self, connected: Connected) -> None:
         """Tell of a connected account, list what it opens, and let waiting calls go on."""
@@ -129,6 +127,17 @@ class AccountDesk:
         """Wait for renewals and close every connection."""
         await self.accounts.close()
 
+    async def _finish(self, parameters: Mapping[str, str], browser: str) -> Connected:
+        try:
+            connected = await self.consents.finish(parameters, browser=browser)
+        except ToolError as error:
+            error.conceal(self._router.teller.redactor.text)  # an issuer may repeat what it was sent
+            self.counts.callback(error.error_code)
+            raise
+        self.counts.callback()
+        await self.welcome(connected)
+        return connected
+
     async def _state(self, service: Service, person: Principal) -> AccountState:
         account = await self.accounts.held(service, person)
         if account is None:
@@ -156,6 +165,16 @@ class AccountDesk:
                 credential = await lender.lent_to(connected.person)
                 if credential is not None:
                     await _quietly(source, credential)
+
+
+def _check_addresses(settings: AccountSettings) -> None:
+    """Browsers bring a cookie back only to where they got it, whatever the port."""
+    start, back = (urlsplit(url or "") for url in (settings.public_url, settings.redirect_uri))
+    if start.netloc and back.netloc and (start.scheme, start.hostname) != (back.scheme, back.hostname):
+        raise ConfigError(
+            "accounts.public_url and accounts.redirect_uri must have the same scheme and host: a browser that begins "
+            f"at {start.scheme}://{start.hostname} is not known again at {back.scheme}://{back.hostname}"
+        )
 
 
 async def _quietly(source: PersonalSource, credential: Any) -> None:

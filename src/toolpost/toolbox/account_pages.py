@@ -14,14 +14,43 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.errors import ToolError
 
-_STYLE = (
-    "body{font:1.05rem/1.55 system-ui,sans-serif;margin:0;background:#f5f5f2;color:#1c1c1a}"
-    "main{max-width:34rem;margin:12vh auto;padding:2rem 2.25rem;background:#fff;border:1px solid #ddd;"
-    "border-radius:.6rem}h1{font-size:1.4rem;margin:0 0 1rem}b,code{overflow-wrap:anywhere}"
-    "button{font:inherit;padding:.55rem 1.4rem;border:0;border-radius:.4rem;background:#1f5f45;color:#fff;"
-    "cursor:pointer}@media(prefers-color-scheme:dark){body{background:#161615;color:#eee}"
-    "main{background:#222220;border-color:#444}}"
-)
+_STYLE = """
+:root{color-scheme:light dark;--back:#eff2f0;--card:#fff;--text:#19201c;--soft:#56605a;--line:#dbe1dd;--tint:#f5f7f6;
+--accent:#17684a;--on:#fff;--good:#17684a;--good-back:#dff2e8;--warn:#8a4b00;--warn-back:#fdf0db}
+@media(prefers-color-scheme:dark){:root{--back:#121614;--card:#1c221f;--text:#edf1ee;--soft:#a9b4ae;--line:#343d38;
+--tint:#232a26;--accent:#5fd3a2;--on:#06281a;--good:#6fdcae;--good-back:#173528;--warn:#f5bd6b;--warn-back:#3b2c12}}
+*{box-sizing:border-box}
+body{margin:0;min-height:100vh;min-height:100dvh;display:grid;place-items:center;padding:1.25rem;background:var(--back);
+color:var(--text);font:1rem/1.6 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+main{width:100%;max-width:31rem;padding:2.25rem;background:var(--card);border:1px solid var(--line);border-radius:1rem;
+box-shadow:0 1px 2px rgb(0 0 0/.05),0 12px 32px rgb(0 0 0/.07)}
+svg{display:block;width:3rem;height:3rem;padding:.7rem;margin-bottom:1rem;border-radius:50%;fill:none;
+stroke:currentColor;stroke-width:2;stroke-linecap:round;stroke-linejoin:round;color:var(--good);
+background:var(--good-back)}
+.warn svg{color:var(--warn);background:var(--warn-back)}
+h1{margin:0 0 .75rem;font-size:1.375rem;line-height:1.3;font-weight:650;letter-spacing:-.01em;text-wrap:balance}
+p{margin:0 0 1rem}
+main>:last-child{margin-bottom:0}
+h1,p,dd,b,code{overflow-wrap:anywhere}
+b,code,dd{unicode-bidi:isolate}
+b{font-weight:600}
+dl{margin:1rem 0;border:1px solid var(--line);border-radius:.6rem}
+dl div{display:flex;gap:1rem;padding:.6rem 1rem}
+dl div+div{border-top:1px solid var(--line)}
+dt{flex:0 0 3.75rem;color:var(--soft)}
+dd{margin:0;min-width:0;font-weight:600}
+ul{display:flex;flex-wrap:wrap;gap:.4rem;margin:.1rem 0;padding:0;list-style:none}
+li{min-width:0}
+code{display:inline-block;padding:.05rem .5rem;border:1px solid var(--line);border-radius:.35rem;background:var(--tint);
+font:500 .875rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+.soft{color:var(--soft);font-size:.9375rem}
+.soft b{color:var(--text)}
+button{display:block;width:100%;min-height:3rem;padding:.6rem 1.25rem;border:1px solid transparent;
+border-radius:.6rem;background:var(--accent);color:var(--on);font:inherit;font-weight:600;cursor:pointer}
+button:hover{filter:brightness(1.08)}
+button:focus-visible{outline:3px solid var(--accent);outline-offset:3px}
+@media(max-width:30rem){body{padding:.75rem;place-items:start stretch}main{padding:1.5rem 1.25rem}}
+""".replace("\n", "")
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 # Browsers hold every redirect that follows a form to form-action, and an issuer may send people on to others.
@@ -66,26 +95,31 @@ class Invitation(NamedTuple):
 def start_page(asked: Invitation) -> Page:
     """Who asks for what, and one button; pressing it is what begins the sign-in."""
     service, user = escape(asked.service), escape(asked.user)
-    wanted = f" The tool <b>{escape(asked.tool)}</b> asked for it." if asked.tool else ""
-    scopes = ", ".join(f"<code>{escape(scope)}</code>" for scope in asked.scopes)
+    scopes = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in asked.scopes)
+    told = {
+        "User": user,
+        "Tool": escape(asked.tool),
+        "Scopes": f'<ul role="list">{scopes}</ul>' if scopes else "",
+    }
+    rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in told.items() if value)
     hidden = "".join(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in asked.fields
     )
     return _page(
         200,
         f"Connect {service}",
-        f"<p>Your account at <b>{service}</b> will be connected for the user <b>{user}</b>.{wanted}</p>"
-        + (f"<p>{service} is asked for: {scopes}.</p>" if scopes else "")
-        + f"<p>Go on only if you are <b>{user}</b>. If somebody else sent you this link, close the page: "
+        f"<p>Sign in there, and what waited for it goes on by itself.</p><dl>{rows}</dl>"
+        f'<p class="soft">Go on only if you are <b>{user}</b>. If somebody else sent you this link, close the page: '
         "they would act with your account.</p>"
-        f'<form method="post" action="start">{hidden}<button>Continue</button></form>',
+        f'<form method="post" action="start">{hidden}<button>Continue to sign-in</button></form>',
+        mark=_LINK,
     )
 
 
 def connected_page(service: str) -> Page:
     """The sign-in is done."""
     text = f"<p>Your account at <b>{escape(service)}</b> is connected. What waited for it goes on by itself.</p>"
-    return _page(200, "Connected, you can close this page", text)
+    return _page(200, "Connected, you can close this page", text, mark=_DONE)
 
 
 def failure_page(error: ToolError) -> Page:
@@ -94,40 +128,49 @@ def failure_page(error: ToolError) -> Page:
     if isinstance(error, ConfigError):
         status, heading, advice = _NOT_SET_UP
     # Only what was written for people; how a connection failed is nobody's business outside.
-    told = str(error) if isinstance(error, ToolAuthError) else ""
+    for_people = isinstance(error, ToolAuthError) and error.error_code != "oauth_state"
+    told = str(error) if for_people else ""
     return notice_page(status, heading, told, advice)
 
 
 def notice_page(status: int, heading: str, *texts: str, more: tuple[tuple[str, str], ...] = ()) -> Page:
     """Plain sentences under a heading."""
-    return _page(status, escape(heading), "".join(f"<p>{escape(text)}</p>" for text in texts if text), more)
+    said = "".join(f"<p>{escape(text)}</p>" for text in texts if text)
+    return _page(status, escape(heading), said)._replace(more=more)
 
 
 def redirect_page(url: str, *more: tuple[str, str]) -> Page:
-    """On to the service."""
+    """On to another address."""
     return Page(303, b"", (("Location", url), *more))
 
 
-_AGAIN = "Open the link again. If that does not help, ask for the tool once more to get a new one."
-_OTHERWISE = (502, "The service did not connect", f"Nothing was connected. {_AGAIN}")
+_AGAIN = "open the link again. If that does not help, ask for the tool once more to get a new one."
+_OTHERWISE = (502, "The service did not connect", f"Nothing was connected; {_AGAIN}")
 _NOT_SET_UP = (500, "This is not set up", "Nothing was connected. Tell whoever runs this program.")
 _FAILURES = {
     "oauth_denied": (403, "Nothing was connected", "If you did not mean to say no, open the link again."),
-    "oauth_expired": (410, "This is too old", _AGAIN),
+    "oauth_expired": (410, "This is too old", ""),
     "oauth_browser": (403, "Another browser began this", "Nothing was connected."),
     "oauth_person": (403, "This is for somebody else", "Nothing was connected. Sign in as that user, then come back."),
-    "oauth_form": (403, "Please begin again", f"Nothing was connected. Cookies must be allowed here. {_AGAIN}"),
-    "oauth_state": (400, "This sign-in is not under way", f"It may have been finished before. If not: {_AGAIN}"),
-    "oauth_callback": (400, "This cannot be read", f"Nothing was connected. {_AGAIN}"),
-    "oauth_issuer_mismatch": (400, "The answer came from somebody else", f"Nothing was connected. {_AGAIN}"),
+    "oauth_form": (403, "Please begin again", f"Nothing was connected. Cookies must be allowed here; {_AGAIN}"),
+    "oauth_state": (400, "This sign-in is not under way", f"It may have been finished before. If it was not: {_AGAIN}"),
+    "oauth_callback": (400, "This cannot be read", f"Nothing was connected; {_AGAIN}"),
+    "oauth_issuer_mismatch": (400, "The answer came from somebody else", f"Nothing was connected; {_AGAIN}"),
 }
 
 
-def _page(status: int, heading: str, body: str, more: tuple[tuple[str, str], ...] = ()) -> Page:
+_LINK = '<path d="M10 14a4 4 0 0 0 6 .5l3-3a4 4 0 0 0-6-6l-1 1M14 10a4 4 0 0 0-6-.5l-3 3a4 4 0 0 0 6 6l1-1"/>'
+_DONE = '<path d="M5 12.5l4.5 4.5L19 7.5"/>'
+_WARN = '<path d="M12 6v7M12 17v.5"/>'
+
+
+def _page(status: int, heading: str, body: str, *, mark: str = _WARN) -> Page:
+    tone = ' class="warn"' if mark == _WARN else ""
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{heading}</title><style>{_STYLE}</style></head>"
-        f"<body><main><h1>{heading}</h1>{body}</main></body></html>\n"
+        f'<body><main{tone}><svg viewBox="0 0 24 24" aria-hidden="true">{mark}</svg>'
+        f"<h1>{heading}</h1>{body}</main></body></html>\n"
     )
-    return Page(status, text.encode("utf-8", "replace"), more)
+    return Page(status, text.encode("utf-8", "replace"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import inspect
@@ -10,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from toolpost.auth.consents import Begun
 from toolpost.auth.oauth.authorization import browser_binding, callback_parameters
@@ -39,6 +40,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Identify: TypeAlias = Callable[[Scope], str | Awaitable[str | None] | None]
 
 _MOST_BYTES = 16 * 1024
+_FORM_S = 30.0
 _HELD = re.compile(r"[A-Za-z0-9_-]{43}")
 _FORM = "application/x-www-form-urlencoded"
 _IN_A_URL = "%/:=&?~#+!$,;'@()*[]"
@@ -85,41 +87,33 @@ class CallbackApp:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Page:
         query, scope["query_string"] = scope.get("query_string", b""), b""
-        methods = self._routes.get(_path(scope))
+        methods = next((self._routes[end] for end in self._routes if _whole_path(scope).endswith(end)), None)
         if methods is None:
             return notice_page(404, "There is nothing here", "Accounts are connected by links that tools ask for.")
         handle = methods.get(scope["method"])
         if handle is None:
             allowed = ("Allow", ", ".join(methods))
-            return notice_page(405, "This is not done here", more=(allowed,))
+            return notice_page(405, "This is not done here", "Open the link that a tool asked for.", more=(allowed,))
         given = await _body(scope, receive) if scope["method"] == "POST" else query
         if isinstance(given, Page):
             return given
         try:
             return await handle(_Visit(scope=scope, fields=_fields(given), held=self._held(scope)))
         except ToolError as error:
+            error.conceal(self._box.router.teller.redactor.text)  # an issuer may repeat what it was sent
             return failure_page(error)
 
     async def _invite(self, visit: _Visit) -> Page:
         """Show what is asked for; nothing begins before the person says so."""
-        ticket = await self._ticket(visit)
-        service = self._desk.consents.service(ticket.provider)
-        held = visit.held or secrets.token_urlsafe(32)
-        asked = Invitation(
-            service=service.display_name,
-            user=str(ticket.person),
-            tool=ticket.tool,
-            scopes=ticket.demand.scopes or service.plan.scopes,
-            fields=(("ticket", ticket.secret), ("check", _check(held, ticket))),
-        )
-        return start_page(asked)._replace(more=(self._cookie(held),))
+        return self._invitation(await self._ticket(visit), visit.held or secrets.token_urlsafe(32))
 
     async def _begin(self, visit: _Visit) -> Page:
         """The person said so, on the page that this browser was shown."""
         ticket = await self._ticket(visit)
-        shown = hmac.compare_digest(_check(visit.held, ticket).encode(), visit.fields.get("check", "").encode())
-        if not visit.held or not shown:
+        if not visit.held:
             raise ToolAuthError("This browser was not shown the page with the button.", code="oauth_form")
+        if not _fits(visit, ticket.secret):  # another tab was given another cookie in the meantime, or it is a forgery
+            return self._invitation(ticket, visit.held)._replace(status=403)
         begun = await self._desk.consents.start(ticket, browser=browser_binding(visit.held))
         if isinstance(begun, Begun):
             return redirect_page(quote(begun.url, safe=_IN_A_URL), self._cookie(visit.held))
@@ -127,9 +121,26 @@ class CallbackApp:
         return self._connected(begun.provider)
 
     async def _finish(self, visit: _Visit) -> Page:
-        """The service sent the browser back."""
+        """The service sent the browser back; where that went well its code and state leave the address bar."""
+        told = visit.fields.get("connected", "")
+        if told and visit.held and _fits(visit, told):
+            return self._connected(told)
         connected = await self._desk.finish(visit.fields, browser=browser_binding(visit.held))
-        return self._connected(connected.provider)
+        if not visit.held:
+            return self._connected(connected.provider)
+        query = {"connected": connected.provider, "check": _check(visit.held, connected.provider)}
+        return redirect_page(f"?{urlencode(query)}")
+
+    def _invitation(self, ticket: Ticket, held: str) -> Page:
+        service = self._desk.consents.service(ticket.provider)
+        asked = Invitation(
+            service=service.display_name,
+            user=str(ticket.person),
+            tool=ticket.tool,
+            scopes=ticket.demand.scopes or service.plan.scopes,
+            fields=(("ticket", ticket.secret), ("check", _check(held, ticket.secret))),
+        )
+        return start_page(asked)._replace(more=(self._cookie(held),))
 
     async def _ticket(self, visit: _Visit) -> Ticket:
         ticket = await self._desk.consents.ticket(visit.fields.get("ticket", ""))
@@ -137,7 +148,7 @@ class CallbackApp:
             return ticket
         found = self._identify(visit.scope)
         who = await found if inspect.isawaitable(found) else found
-        if not who or Principal.parse(who) != ticket.person:
+        if not who or not _is(who, ticket.person):
             raise ToolAuthError("The link is for another user than the one who is logged in.", code="oauth_person")
         return ticket
 
@@ -152,43 +163,53 @@ class CallbackApp:
     def _held(self, scope: Scope) -> str:
         """What this browser was given to be known again by; empty where it has nothing of the kind."""
         name, _, _ = self._jar()
-        for field_name, value in scope.get("headers", ()):
-            if field_name.lower() == b"cookie":
-                pairs = (pair.strip().partition("=") for pair in value.decode("latin-1").split(";"))
-                return next((kept for key, _, kept in pairs if key == name and _HELD.fullmatch(kept)), "")
-        return ""
+        sent = [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == b"cookie"]
+        pairs = (pair.strip().partition("=") for pair in ";".join(sent).split(";"))
+        return next((kept for key, _, kept in pairs if key == name and _HELD.fullmatch(kept)), "")
 
     def _cookie(self, held: str) -> tuple[str, str]:
         name, path, secure = self._jar()
         return "Set-Cookie", f"{name}={held}; Path={path}; HttpOnly; SameSite=Lax{secure}"
 
     def _jar(self) -> tuple[str, str, str]:
-        """The cookie's name, path and protection; it must reach both addresses, as browsers see them."""
+        """The cookie's name, path and protection; it must reach both addresses, as browsers see them.
+
+        With its prefix, browsers take it from this very host alone: a neighbour under the same domain who could plant
+        one of their own would have others finish a sign-in that they began.
+        """
         consents = self._desk.consents
-        start, back = (urlsplit(url).path.rpartition("/")[0] for url in (consents.start_url, consents.redirect_uri))
-        path = start if start == back and start else "/"
         if consents.redirect_uri.startswith("https:"):
-            return "__Secure-toolpost", path, "; Secure"
-        return "toolpost", path, ""
+            return "__Host-toolpost", "/", "; Secure"
+        start, back = (urlsplit(url).path.rpartition("/")[0] for url in (consents.start_url, consents.redirect_uri))
+        return "toolpost", start if start == back and start else "/", ""
 
 
-def _path(scope: Scope) -> str:
-    """The path below where the app is mounted, be that at the root, at a prefix, or at a prefix that ends in /oauth."""
-    root, path = str(scope.get("root_path", "")).rstrip("/"), str(scope["path"])
-    below = path.removeprefix(root) if path.startswith(f"{root}/") else path
-    return f"/oauth{below}" if root.endswith("/oauth") and not below.startswith("/oauth/") else below
+def _whole_path(scope: Scope) -> str:
+    """A path of which the end counts: servers, hosts and proxies differ in what of it they call its root."""
+    return f"{str(scope.get('root_path', '')).rstrip('/')}{scope['path']}"
 
 
-def _check(held: str, ticket: Ticket) -> str:
+def _is(who: str, person: Principal) -> bool:
+    try:
+        return Principal.parse(who) == person
+    except ValueError:  # a host that puts together `tenant:user` may have neither
+        return False
+
+
+def _check(held: str, shown: str) -> str:
     """What only a page that this browser was shown can hold: another site cannot press the button for it."""
-    return hmac.new(held.encode(), ticket.secret.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(held.encode(), shown.encode(), hashlib.sha256).hexdigest()
+
+
+def _fits(visit: _Visit, shown: str) -> bool:
+    return hmac.compare_digest(_check(visit.held, shown).encode(), visit.fields.get("check", "").encode())
 
 
 def _fields(given: bytes) -> Mapping[str, str]:
     if len(given) > _MOST_BYTES:
         raise ToolAuthError("The address is longer than any that is right.", code="oauth_callback")
     try:
-        return callback_parameters(given.decode("latin-1"))
+        return callback_parameters(f"?{given.decode('latin-1')}") if given else {}
     except ValueError:  # more fields than anybody has
         raise ToolAuthError("The address has too many parts.", code="oauth_callback") from None
 
@@ -198,9 +219,19 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Page:
     kinds = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-type"]
     if not kinds or kinds[0].partition(b";")[0].strip().lower() != _FORM.encode():
         return notice_page(415, "This is no form")
+    try:
+        async with asyncio.timeout(_FORM_S):
+            return await _read(receive)
+    except TimeoutError:
+        return notice_page(408, "This took too long", "Nothing was connected. Press the button again.")
+
+
+async def _read(receive: Receive) -> bytes | Page:
     body, more = b"", True
     while more:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            return notice_page(400, "This is not all of it")
         body += message.get("body", b"")
         more = bool(message.get("more_body", False))
         if len(body) > _MOST_BYTES:

