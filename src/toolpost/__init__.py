@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.bus import EventBus
     from toolpost.runtime.concurrency import map_concurrent
     from toolpost.runtime.executor import ToolExecutor
+    from toolpost.runtime.model_text import model_text
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.mcp_client import MCPClient
@@ -135,6 +136,7 @@ _HOMES = {
     "runtime.bus": ["EventBus"],
     "runtime.concurrency": ["map_concurrent"],
     "runtime.executor": ["ToolExecutor"],
+    "runtime.model_text": ["model_text"],
     "runtime.router": ["ToolRouter"],
     "toolbox.box": ["Toolbox"],
     "toolbox.mcp_client": ["MCPClient"],
@@ -230,6 +232,7 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "get_preset",
     "is_path_allowed",
     "map_concurrent",
+    "model_text",
     "tool",
 ]
 

@@ -11,6 +11,7 @@ from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Paused, ToolResult
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.runtime.limits import Limiter
+from toolpost.runtime.model_text import model_text
 from toolpost.runtime.results import summary_of
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def _result(outcome: Outcome, started: float) -> ToolResult:
     )
     match outcome:
         case Completed(content=content):
-            text, artifacts = outcome.text, outcome.artifacts
-            return replace(base, success=True, result=content, content_text=text, artifacts=artifacts)
+            text = model_text(outcome) if "trust" in outcome.meta else outcome.text
+            return replace(base, success=True, result=content, content_text=text, artifacts=outcome.artifacts)
         case Failed(error=error):
             return replace(base, error=str(error), error_info=error.to_dict())
         case Paused():

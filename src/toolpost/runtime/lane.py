@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ValidatedCall
 from toolpost.contracts.makers import maker
+from toolpost.web.untrusted import UNTRUSTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ class Lane:
         "journaled",
         "limiters",
         "name",
+        "origin",
         "output_fits",
         "output_mode",
         "redact",
@@ -77,6 +79,7 @@ class Lane:
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._fits = entry.input_validator.is_valid if plain else None
+        self.origin = {"origin": entry.config.name, "trust": UNTRUSTED} if entry.config is not None else None
         self.output_mode = "strict" if entry.config is None else entry.config.validate_outputs
         output = None if self.output_mode == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid

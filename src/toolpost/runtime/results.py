@@ -69,6 +69,8 @@ class Results:
     def settle(self, output: ToolOutput, lane: Lane) -> Result | Bulk:
         """Check an output against the schema; what is large or binary must be kept before it is handed on."""
         content, text, media_type, meta = output
+        if lane.origin is not None and "trust" not in meta:  # whoever knows better where it came from has said so
+            meta = {**meta, **lane.origin}
         if content.__class__ is bytes:
             return Bulk(content, media_type, None, meta)
         try:

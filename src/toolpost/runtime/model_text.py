@@ -1,0 +1,46 @@
+"""An outcome as a model is to read it: what strangers said is marked as theirs, and nothing in it is hidden."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
+from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results, visible
+
+if TYPE_CHECKING:
+    from toolpost.contracts.errors import ToolError
+    from toolpost.contracts.outcomes import Outcome
+
+_QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # these repeat what the other side said
+
+
+def model_text(outcome: Outcome) -> str:
+    """What to put into a model's messages for an outcome.
+
+    The result of a configured source stands inside marks, after a warning not to follow what it says.
+    """
+    if isinstance(outcome, Completed):
+        return _result_text(outcome)
+    if isinstance(outcome, Failed):
+        return _error_text(outcome.tool_name, outcome.error)
+    return f"This call waits for a person ({outcome.question.kind}): {visible(outcome.question.prompt).text}"
+
+
+def _result_text(outcome: Completed) -> str:
+    text = _in_words(outcome.content) if outcome.text is None else outcome.text
+    if outcome.meta.get("trust") != UNTRUSTED or text.startswith(WARNING):  # what a tool marked itself is marked once
+        return text
+    return tool_results(text, str(outcome.meta.get("origin") or outcome.tool_name))
+
+
+def _error_text(tool_name: str, error: ToolError) -> str:
+    head = f"The call failed ({error.error_code})"
+    if isinstance(error, _QUOTING):
+        return f"{head}.\n{tool_results(error.message, tool_name)}"
+    return f"{head}: {visible(error.message).text}"
+
+
+def _in_words(content: Any) -> str:
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
