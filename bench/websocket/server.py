@@ -16,7 +16,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _HEAD = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %b\r\n\r\n"
 )
-_TEXT, _CLOSE = 0x81, 0x88
+_TEXT, _CLOSE, _PING, _PONG = 0x81, 0x88, 0x89, 0x8A
 _MASK = 4
 
 
@@ -72,8 +72,9 @@ def _frame(data: bytes) -> tuple[int, bytes, int] | None:
 
 
 def _framed(kind: int, payload: bytes) -> bytes:
-    if kind not in {_TEXT, _CLOSE}:
+    if kind not in {_TEXT, _CLOSE, _PING}:
         return b""
+    kind = _PONG if kind == _PING else kind
     if len(payload) < 126:
         return bytes((kind, len(payload))) + payload
     return bytes((kind, 126)) + len(payload).to_bytes(2, "big") + payload

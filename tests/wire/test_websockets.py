@@ -72,6 +72,15 @@ async def test_a_message_of_any_length_goes_there_and_back(size: int, dial: Dial
         assert await websocket.receive() == bytes(index % 251 for index in range(size))
 
 
+async def test_texts_of_every_short_length_go_there_and_back(dial: Dial) -> None:
+    sent = ["a{}~"[:size] + "x" * (size - 4) for size in range(140)]
+    async with serving(echo) as url:
+        websocket = await dial(url)
+        for text in sent:
+            assert websocket.post(text)
+        assert [await websocket.receive() for _ in sent] == sent
+
+
 async def test_messages_that_are_sent_together_arrive_in_their_order(dial: Dial) -> None:
     sent = [f"{number} {'x' * (30_000 if number % 7 == 3 else number)}" for number in range(50)]
     async with serving(echo) as url:
@@ -353,8 +362,15 @@ def upgraded(received: Received, **fields: str) -> bytes:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"sec_websocket_accept": "x"}, {"upgrade": "h2c"}, {"sec_websocket_protocol": "never.offered"}],
-    ids=["wrong key", "another protocol", "uninvited subprotocol"],
+    [
+        {"sec_websocket_accept": "x"},
+        {"upgrade": "h2c"},
+        {"connection": "close"},
+        {"sec_websocket_protocol": "never.offered"},
+        {"sec_websocket_extensions": "never-offered"},
+        {"sec_websocket_extensions": "permessage-deflate; server_max_window_bits=99"},
+    ],
+    ids=["wrong key", "another protocol", "no upgrade", "uninvited subprotocol", "uninvited extension", "odd window"],
 )
 async def test_a_handshake_that_is_none_is_refused(fields: dict[str, str], dial: Dial) -> None:
     async def forge(received: Received, writer: asyncio.StreamWriter) -> None:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import os
 import re
 import ssl
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from aiohttp import (
-    BaseConnector,
-    ClientError,
-    ClientSession,
-    ClientTimeout,
-    DummyCookieJar,
-    WebSocketError,
-    WSMsgType,
-    WSServerHandshakeError,
-)
+from aiohttp import BaseConnector, ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
@@ -34,31 +27,36 @@ from toolpost.contracts.errors import (
 )
 from toolpost.wire.addresses import plain
 from toolpost.wire.guard import REFUSED
-from toolpost.wire.outbox import Outbox
 from toolpost.wire.tls import ssl_context
+from toolpost.wire.websocket_connection import GOODBYE_S, Connection, one_line
 
 if TYPE_CHECKING:
-    from aiohttp import ClientRequest, ClientResponse, ClientWebSocketResponse, WSMessage
-    from aiohttp.client_middlewares import ClientHandlerType
+    from aiohttp import ClientRequest, ClientResponse
     from aiohttp.tracing import Trace
 
     from toolpost.wire.openings import Opening
 
-_DEFLATE = 15  # the window, in bits, that is offered to the server for what it sends
 _LONGEST_FIELD = 64 * 1024
-_GOODBYE_S = 1.0
 _REASON_BYTES = 2048
 _REASON = 300
-_TEXT, _BINARY, _CLOSE = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CLOSE
-_TOO_BIG = 1009
-_WELL = frozenset({0, 1000})  # RFC 6455 §7.4.1: a normal closure, and a close frame without a code
-_UNPRINTABLE = re.compile(r"[^ -~\u00a1-\ud7ff]+")
 _NO_LIMIT = ClientTimeout(total=None)  # whoever connects has a limit for all of it
+_GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
+# Only what the server sends is worth compressing: our messages are short.
+_UPGRADE = (
+    ("Upgrade", "websocket"),
+    ("Connection", "Upgrade"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"),
+)
+_DEFLATE = re.compile(  # RFC 7692 §7.1: what may be answered to that
+    r"permessage-deflate(\s*;\s*((server|client)_no_context_takeover"
+    r"|(server|client)_max_window_bits(\s*=\s*(\"?)([89]|1[0-5])\6)?))*",
+    re.IGNORECASE,
+)
 
 
-async def open_websocket(opening: Opening) -> AiohttpWebSocket:
+async def open_websocket(opening: Opening) -> Connection:
     """Connect and shake hands; the URL that aiohttp sees holds the address, so that it has nothing to look up."""
-    route = opening.route
     connector = _Connector(opening)
     session = ClientSession(
         connector=connector,
@@ -66,126 +64,59 @@ async def open_websocket(opening: Opening) -> AiohttpWebSocket:
         cookie_jar=DummyCookieJar(),
         max_field_size=_LONGEST_FIELD,
         max_line_size=_LONGEST_FIELD,
-        middlewares=(_Handshake(opening),),
         timeout=_NO_LIMIT,
         trust_env=False,
     )
     try:
-        socket = await session.ws_connect(
-            URL(route.base + opening.path, encoded=True),
-            headers=(("Host", route.host), *opening.headers),
-            protocols=opening.subprotocols,
-            heartbeat=opening.ping_s,
-            compress=_DEFLATE,
-            max_msg_size=opening.max_message_bytes + 1,  # aiohttp refuses a message as long as its limit
-        )
+        return await _shaken(opening, session, connector)
     except BaseException as failed:
         await session.close()
         if isinstance(failed, (ClientError, OSError)):
             raise _no_handshake(failed, opening) from None
         raise
-    # Only what the server sends is worth compressing: our messages are short. There is no public word for it.
-    socket._writer.compress = 0  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    return AiohttpWebSocket(socket, session, connector, opening)
 
 
-class AiohttpWebSocket:
-    """A connection of aiohttp's, whose messages are framed here."""
+async def _shaken(opening: Opening, session: ClientSession, connector: _Connector) -> Connection:
+    route, key = opening.route, base64.b64encode(os.urandom(16)).decode()
+    fields = [("Host", route.host), *opening.headers, *_UPGRADE, ("Sec-WebSocket-Key", key)]
+    if opening.subprotocols:
+        fields.append(("Sec-WebSocket-Protocol", ",".join(opening.subprotocols)))
+    url = URL(route.base + opening.path, encoded=True)
+    response = await session.get(url, headers=fields, allow_redirects=False)
+    try:
+        subprotocol, deflated = await _agreed(response, key, opening)
+    except BaseException:
+        response.close()
+        raise
 
-    __slots__ = ("_ended", "_leaving", "_opening", "_outbox", "_room", "_session", "_socket", "_transport", "_turn")
+    async def let_go() -> None:
+        response.close()
+        await session.close()
 
-    def __init__(
-        self, socket: ClientWebSocketResponse, session: ClientSession, connector: _Connector, opening: Opening
-    ) -> None:
-        self._socket = socket
-        self._session = session
-        self._transport = transport = connector.transport
-        self._outbox = Outbox(transport)
-        self._room = connector.room
-        self._turn = asyncio.Lock()
-        self._opening = opening
-        self._leaving = False
-        self._ended: WSMessage | None = None
+    protocol = connector.protocol
+    connection = Connection(protocol.kept, opening, let_go, subprotocol=subprotocol, deflated=deflated)
+    protocol.hand_over(connection)
+    return connection
 
-    @property
-    def subprotocol(self) -> str | None:
-        """The one that the server chose."""
-        return self._socket.protocol
 
-    @property
-    def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._leaving or self._ended is not None or self._transport.is_closing()
-
-    @property
-    def ended_well(self) -> bool:
-        """Whether the server has said that all is over and as it should be."""
-        return self._ended is not None and self._ended.type is _CLOSE and self._ended.data in _WELL
-
-    def post(self, message: str) -> bool:
-        """Send a short text without waiting; False when it has to be waited for."""
-        self._must_be_open()
-        return not self._turn.locked() and self._outbox.put(_TEXT, message.encode())
-
-    async def send(self, message: str | bytes) -> None:
-        """Send a message; a long one waits until the server has taken enough of what was sent before it.
-
-        All waiting is done before anything is written, each sender by itself: aiohttp would write first and
-        then let all wait for one future, which the first to give up cancels for the others.
-        """
-        self._must_be_open()
-        opcode, data = (_TEXT, message.encode()) if isinstance(message, str) else (_BINARY, message)
-        if not self._turn.locked() and self._outbox.put(opcode, data):
-            return
-        async with self._turn:
-            await asyncio.sleep(0)  # whoever sends without end lets others in
-            await self._room.wait()
-            self._must_be_open()
-            self._outbox.write(opcode, data)
-
-    def _must_be_open(self) -> None:
-        if self.closed:
-            raise ToolConnectionError(f"{self._opening.subject}: the connection is closed", sent=False)
-
-    async def receive(self) -> str | bytes:
-        """The next message."""
-        if self._ended is not None:
-            raise self._failure(self._ended)
-        message = await self._socket.receive()
-        if message.type is _TEXT or message.type is _BINARY:
-            data: str | bytes = message.data
-            return data
-        self._ended = message
-        raise self._failure(message)
-
-    async def close(self) -> None:
-        """Say goodbye; a server that goes on talking is not listened to for long."""
-        self._leaving = True
-        self._outbox.flush()
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_GOODBYE_S):
-                    await self._socket.close()
-        finally:
-            await self._session.close()
-
-    def _failure(self, ended: WSMessage) -> ToolError:
-        match ended.data:
-            case WebSocketError(code=code) if code == _TOO_BIG:
-                limit = f"larger than {self._opening.max_message_bytes:,} bytes"
-                message = f"{self._opening.subject}: a message is {limit}; ask for less or raise max_message_bytes"
-                return ToolClientError(message, code="response_too_large")
-            case WebSocketError() as wrong:
-                return self._broken(f"what came is no WebSocket message: {wrong}")
-            case BaseException() as wrong:
-                return self._broken(str(wrong) or type(wrong).__name__)
-            case int() as code if ended.type is _CLOSE:
-                return self._broken(_farewell(code, ended.extra))
-            case _:
-                return self._broken("it ended without a goodbye")
-
-    def _broken(self, reason: str) -> ToolConnectionError:
-        return ToolConnectionError(f"{self._opening.subject}: the connection is closed ({reason})", sent=True)
+async def _agreed(response: ClientResponse, key: str, opening: Opening) -> tuple[str | None, bool]:
+    """The subprotocol, and whether the server may compress; RFC 6455 §4.1 says what is no agreement."""
+    if response.status != HTTPStatus.SWITCHING_PROTOCOLS:
+        raise await _refusal(response, opening)
+    fields = response.headers
+    accepted = base64.b64encode(hashlib.sha1(f"{key}{_GUID}".encode(), usedforsecurity=False).digest()).decode()
+    connection = {word.strip().lower() for word in fields.get("Connection", "").split(",")}
+    if fields.get("Upgrade", "").strip().lower() != "websocket" or "upgrade" not in connection:
+        raise _no_agreement(opening, "it did not upgrade the connection")
+    if fields.get("Sec-WebSocket-Accept", "").strip() != accepted:
+        raise _no_agreement(opening, "its answer to the key is wrong")
+    extensions = fields.get("Sec-WebSocket-Extensions", "").strip()
+    if extensions and not _DEFLATE.fullmatch(extensions):
+        raise _no_agreement(opening, "it chose an extension that was not offered")
+    chosen = fields.get("Sec-WebSocket-Protocol")
+    if chosen is not None and chosen.strip() not in opening.subprotocols:
+        raise _no_agreement(opening, "it chose a subprotocol that was not offered")
+    return chosen and chosen.strip(), bool(extensions)
 
 
 class _Connector(BaseConnector):
@@ -194,15 +125,7 @@ class _Connector(BaseConnector):
     def __init__(self, opening: Opening) -> None:
         super().__init__(limit=1, force_close=True)
         self._opening = opening
-        self._transport: asyncio.Transport | None = None
-        self.room = asyncio.Event()
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        """What the one connection writes to."""
-        if self._transport is None:
-            raise ToolConnectionError(f"{self._opening.subject}: there is no connection", sent=False)
-        return self._transport
+        self.protocol = _Protocol(self._loop)
 
     async def _create_connection(
         self,
@@ -211,10 +134,10 @@ class _Connector(BaseConnector):
         timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's word for it
     ) -> ResponseHandler:
         address = self._opening.route.address
-        if self._transport is not None or req.url.raw_host != str(address):
+        if self.protocol.transport is not None or req.url.raw_host != str(address):
             raise ToolPermissionError("a handshake leads nowhere else", code=REFUSED)
         try:
-            transport, protocol = await self._loop.create_connection(self._protocol, **await self._way())
+            transport, protocol = await self._loop.create_connection(lambda: self.protocol, **await self._way())
         except OSError as failed:  # also what TLS raises
             raise _no_connection(failed, self._opening) from None
         peer = transport.get_extra_info("peername")
@@ -222,11 +145,7 @@ class _Connector(BaseConnector):
             transport.abort()
             message = f"the peer {peer and peer[0]} is not {address}, the address that was judged"
             raise ToolPermissionError(message, code=REFUSED)
-        self._transport = transport
         return protocol
-
-    def _protocol(self) -> ResponseHandler:
-        return _Protocol(self._loop, self.room)
 
     async def _way(self) -> dict[str, Any]:
         """The judged address itself, or a tunnel to it; and who TLS has to find there."""
@@ -238,49 +157,47 @@ class _Connector(BaseConnector):
 
 
 class _Protocol(ResponseHandler):
-    """aiohttp's own, which also tells when there is room for more to be sent, or nothing more to wait for."""
+    """aiohttp's own until hands are shaken; what comes behind is the connection's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, room: asyncio.Event) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._room = room
-        room.set()
+        self._connection: Connection | None = None
+        self._early = bytearray()
+        self.kept: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.kept = cast("asyncio.Transport", transport)
+
+    def hand_over(self, connection: Connection) -> None:
+        """Let a connection have what came, and what will."""
+        self._connection = connection
+        connection.feed(bytes(self._early))
+        if self.transport is None:
+            connection.lost()
+
+    def data_received(self, data: bytes) -> None:
+        if self._connection is not None:
+            self._connection.feed(data)
+        elif self.upgraded:
+            self._early += data
+        else:
+            super().data_received(data)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._room.clear()
+        if self._connection is not None:
+            self._connection.room.clear()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._room.set()
+        if self._connection is not None:
+            self._connection.room.set()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self._room.set()
-
-
-class _Handshake:
-    """Takes any answer but a change of protocols as a failure, before aiohttp would follow a redirect."""
-
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
-
-    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-        response = await handler(request)
-        if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
-            self._refuse_uninvited(response)
-            return response
-        try:
-            raise await _refusal(response, self._opening)
-        finally:
-            response.close()
-
-    def _refuse_uninvited(self, response: ClientResponse) -> None:
-        """RFC 6455 §4.1: a subprotocol that was not offered ends the connection."""
-        chosen = response.headers.get("Sec-WebSocket-Protocol")
-        if chosen is not None and chosen.strip() not in self._opening.subprotocols:
-            response.close()
-            message = f"{self._opening.subject}: the server chose a subprotocol that was not offered"
-            raise ToolClientError(message, code="handshake_refused")
+        if self._connection is not None:
+            self._connection.lost()
 
 
 async def _refusal(response: ClientResponse, opening: Opening) -> ToolError:
@@ -300,19 +217,10 @@ async def _said(response: ClientResponse) -> str:
     if response.content_type not in {"text/plain", "application/json", "application/problem+json"}:
         return ""
     with contextlib.suppress(ClientError, OSError):
-        async with asyncio.timeout(_GOODBYE_S):
+        async with asyncio.timeout(GOODBYE_S):
             body = await response.content.read(_REASON_BYTES)
-            return _line(body.decode(errors="replace"))
+            return one_line(body.decode(errors="replace"))
     return ""
-
-
-def _farewell(code: int, reason: str | None) -> str:
-    told = f"code {code}" if code else "no code"
-    return f"{told}: {_line(reason)}" if reason else told
-
-
-def _line(text: str) -> str:
-    return " ".join(_UNPRINTABLE.sub(" ", text).split())[:_REASON]
 
 
 def _no_connection(failed: OSError, opening: Opening) -> ToolConnectionError:
@@ -326,9 +234,10 @@ def _no_connection(failed: OSError, opening: Opening) -> ToolConnectionError:
     return ToolConnectionError(f"{subject}: no connection to {address} ({reason})", sent=False)
 
 
-def _no_handshake(failed: Exception, opening: Opening) -> ToolError:
-    if isinstance(failed, WSServerHandshakeError):
-        message = f"{opening.subject} does not speak WebSocket: {failed.message[:_REASON].lower()}"
-        return ToolClientError(message, code="handshake_refused")
+def _no_agreement(opening: Opening, reason: str) -> ToolClientError:
+    return ToolClientError(f"{opening.subject} does not speak WebSocket: {reason}", code="handshake_refused")
+
+
+def _no_handshake(failed: Exception, opening: Opening) -> ToolConnectionError:
     reason = str(failed)[:_REASON] or type(failed).__name__
     return ToolConnectionError(f"{opening.subject}: the WebSocket handshake failed ({reason})", sent=False)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
+
+from toolpost.wire.websocket_frames import MASKED, TEXT, WHOLE
 
 _SHORT = 16 * 1024
 _ENOUGH = 64 * 1024  # what may wait for a slow server before senders have to wait too
-_WHOLE = 0x80  # RFC 6455 §5.2: the message is in this frame
-_MASKED = 0x80
+_PACKET = 1400  # what fills one on most ways, so that waiting for more saves nothing
 _EVERY = bytes(range(256))
+
+_BRIEF = 126  # RFC 6455 §5.2: what is shorter says so in the second byte of its frame
+_HEADS = [bytes((WHOLE | TEXT, MASKED | size)) + bytes(4) for size in range(_BRIEF)]
+_REPEATED = [((1 << 32 * words) - 1) // 0xFFFF_FFFF << 16 for words in range((_BRIEF + 7) // 4 + 1)]
+_MASKS = struct.Struct("<256I")
 
 
 class Outbox:
-    """Frames of one connection; the first of a turn leaves at once, the others together when the turn is over."""
+    """Frames of one connection; those of a turn leave together when it is over, or as soon as they fill a packet.
 
-    __slots__ = ("_frames", "_loop", "_size", "_transport", "_turning")
+    Who has to wait takes the `turn`, and waits for `room` in it.
+    """
+
+    __slots__ = ("_frames", "_loop", "_masks", "_size", "_transport", "_turning", "room", "turn")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -23,26 +33,31 @@ class Outbox:
         self._frames: list[bytes] = []
         self._size = 0
         self._turning = False
+        self._masks: list[int] = []
+        self.turn = asyncio.Lock()
+        self.room = asyncio.Event()
+        self.room.set()
 
     def put(self, opcode: int, payload: bytes) -> bool:
-        """Send a message, unless it is long or too much of what was sent before it is still here."""
-        transport, size = self._transport, len(payload)
-        if size >= _SHORT or self._size + transport.get_write_buffer_size() >= _ENOUGH:
+        """Send a message, unless it is long, others wait, or too much of what was sent before it is still here."""
+        size = len(payload)
+        if size >= _SHORT or self._size + self._transport.get_write_buffer_size() >= _ENOUGH or self.turn.locked():
             return False
-        frame = _frame(opcode, payload)
-        if self._turning:
-            self._frames.append(frame)
-            self._size += size
-        else:
+        frame = self._brief(payload) if size < _BRIEF and opcode == TEXT else _frame(opcode, payload)
+        self._frames.append(frame)
+        self._size += size
+        if self._size > _PACKET:
+            self.flush()
+        elif not self._turning:
             self._turning = True
             self._loop.call_soon(self._turn)
-            transport.write(frame)
         return True
 
     def write(self, opcode: int, payload: bytes) -> None:
         """Send a message of any length, behind what waits for the end of the turn."""
         self.flush()
-        self._transport.write(_frame(opcode, payload))
+        if not self._transport.is_closing():
+            self._transport.write(_frame(opcode, payload))
 
     def flush(self) -> None:
         """Send what waits for the end of the turn."""
@@ -54,17 +69,29 @@ class Outbox:
         self._turning = False
         self.flush()
 
+    def _brief(self, text: bytes) -> bytes:
+        """A text in one frame, by one operation on one number.
+
+        Where the mask goes there are zeros before it, so that the mask masks itself into its place.
+        """
+        masks, size = self._masks, len(text)
+        if not masks:
+            masks.extend(_MASKS.unpack(os.urandom(_MASKS.size)))
+        words = (size + 7) // 4  # what is too much of them would be masked zeros, which are cut off
+        framed = int.from_bytes(_HEADS[size] + text, "little") ^ masks.pop() * _REPEATED[words]
+        return framed.to_bytes(words * 4 + 2, "little")[: size + 6]
+
 
 def _frame(opcode: int, payload: bytes) -> bytes:
     """A message in one frame, masked as RFC 6455 §5.3 asks of clients."""
     size = len(payload)
     mask = os.urandom(4)
     body = _masked(payload, mask) if size < _SHORT else _masked_long(payload, mask)
-    if size < 126:
-        return bytes((_WHOLE | opcode, _MASKED | size)) + mask + body
+    if size < _BRIEF:
+        return bytes((WHOLE | opcode, MASKED | size)) + mask + body
     if size < 65_536:
-        return bytes((_WHOLE | opcode, _MASKED | 126)) + size.to_bytes(2, "big") + mask + body
-    return bytes((_WHOLE | opcode, _MASKED | 127)) + size.to_bytes(8, "big") + mask + body
+        return bytes((WHOLE | opcode, MASKED | 126)) + size.to_bytes(2, "big") + mask + body
+    return bytes((WHOLE | opcode, MASKED | 127)) + size.to_bytes(8, "big") + mask + body
 
 
 def _masked(payload: bytes, mask: bytes) -> bytes:

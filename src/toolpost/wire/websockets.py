@@ -17,6 +17,7 @@ from toolpost.wire.transports import Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import NoReturn
 
     from toolpost.wire.guard import Resolver
     from toolpost.wire.headers import HeaderInput, Pairs
@@ -70,6 +71,13 @@ class WebSocket(Protocol):
         It waits for as long as it takes; being cancelled loses no message. A closed or broken connection is a
         ToolConnectionError (`sent=True`) that tells the close code and its reason, a message above the limit is
         a ToolClientError with the code `response_too_large`, and closes the connection.
+        """
+        ...
+
+    async def listen(self, take: Callable[[str | bytes], object]) -> NoReturn:
+        """Hand out every message as it comes, without a turn of the loop between; `take` may neither wait nor fail.
+
+        It ends as `receive` does, whom it takes the place of.
         """
         ...
 

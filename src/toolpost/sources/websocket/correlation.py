@@ -40,16 +40,16 @@ class Correlation(NamedTuple):
         return cls(path_of(options.id_field), path_of(returned), options.id_type == "text")
 
     def taken(self, answer: Any) -> int | None:
-        """The number that an answer is for, taken out of it: it means nothing to whoever asked."""
+        """The number that an answer is for, taken out of it: it means nothing to whoever asked.
+
+        What has none is nobody's, and may lose whatever stands in its place.
+        """
         path = self.returned
         holder = answer if len(path) == 1 else value_at(answer, path[:-1])
         if not is_object(holder):
             return None
-        written = holder.get(path[-1])
-        number = written if type(written) is int else _number(written)
-        if number is not None:
-            del holder[path[-1]]
-        return number
+        written = holder.pop(path[-1], None)
+        return written if type(written) is int else _number(written)
 
 
 def _number(written: Any) -> int | None:

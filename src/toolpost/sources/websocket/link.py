@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
+from toolpost.sources.websocket.answers import result_of
 from toolpost.sources.websocket.messages import excerpt, json_value
 
 if TYPE_CHECKING:
@@ -15,15 +17,10 @@ if TYPE_CHECKING:
     from toolpost.sources.websocket.templates import Arguments, Build
     from toolpost.wire.websockets import WebSocket
 
+_Waiting: TypeAlias = "tuple[asyncio.Future[Any], float]"  # for an answer, and until when
+
 _NEVER = float("inf")
 _log = logging.getLogger("toolpost.sources.websocket")
-
-
-class _Waiting(NamedTuple):
-    """A call that was sent, and when it is given up."""
-
-    answer: asyncio.Future[Any]
-    until: float
 
 
 class Link:
@@ -36,9 +33,9 @@ class Link:
     def __init__(self, name: str, socket: WebSocket, correlation: Correlation) -> None:
         self._name = name
         self._socket = socket
-        self._correlation = correlation
+        self._taken = correlation.taken
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int | None, _Waiting] = {}
         self._given_out = 0
         self._stray = ""
         self._ended = False
@@ -57,7 +54,7 @@ class Link:
         """Whether calls wait for it."""
         return bool(self._waiting)
 
-    async def ask(self, build: Build, arguments: Arguments, timeout_s: float) -> Any:
+    async def ask(self, build: Build, arguments: Arguments, timeout_s: float) -> ToolOutput:
         """Send a message and wait for the answer with its id."""
         loop = self._loop
         until = loop.time() + timeout_s
@@ -66,20 +63,22 @@ class Link:
         if self._ended:
             raise ToolConnectionError(f"the connection of source {self._name!r} is closed", sent=False)
         answer: asyncio.Future[Any] = loop.create_future()
-        self._waiting[number] = _Waiting(answer, until)
+        self._waiting[number] = answer, until
         if until < self._armed_for:
             self._arm(until)
         try:
             if not self._socket.post(text):
                 await self._send(text, until)
             told = await answer
-        finally:
+        except BaseException:
             self._waiting.pop(number, None)
+            raise
+        finally:
             if self._retired is not None and not self._waiting:
                 self._retired.set()
         if isinstance(told, ToolError):
             raise told
-        return told
+        return ToolOutput(result_of(told))
 
     async def _send(self, text: str, until: float) -> None:
         """Send what has to wait for its turn; what did not get one while the call had time had no effect."""
@@ -106,8 +105,7 @@ class Link:
     async def _read(self) -> None:
         ended: ToolError = ToolConnectionError(f"source {self._name!r} is not listened to any more")
         try:
-            while True:
-                self._hand_out(await self._socket.receive())
+            await self._socket.listen(self._hand_out)
         except ToolError as failed:
             ended = failed
         finally:
@@ -120,10 +118,11 @@ class Link:
         except ToolOutputError:
             self._drop(f"{excerpt(message)}, which is not JSON")
             return
-        number = self._correlation.taken(answer)
-        waiting = None if number is None else self._waiting.pop(number, None)
+        number = self._taken(answer)
+        waiting = self._waiting.pop(number, None)
         if waiting is not None:
-            _settle(waiting.answer, answer)
+            if not waiting[0].done():
+                waiting[0].set_result(answer)
         elif number is None:
             self._drop("a message without an id")
         elif not 0 < number <= self._given_out:
@@ -142,8 +141,8 @@ class Link:
         if isinstance(ended, ToolClientError) and len(waiting) > 1:
             reason = f"{ended.message}. It was for one of {len(waiting)} calls on one connection, which all failed"
             ended = ToolConnectionError(reason)
-        for one in waiting.values():
-            _settle(one.answer, copy.copy(ended))
+        for answer, _ in waiting.values():
+            _settle(answer, copy.copy(ended))
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:
@@ -155,10 +154,10 @@ class Link:
         """Fail the calls whose time is over; what is answered to them later is dropped."""
         now = self._loop.time()
         self._timer, self._armed_for = None, _NEVER
-        for number in [number for number, waiting in self._waiting.items() if waiting.until <= now]:
-            _settle(self._waiting.pop(number).answer, self._late())
+        for number in [number for number, (_, until) in self._waiting.items() if until <= now]:
+            _settle(self._waiting.pop(number)[0], self._late())
         if self._waiting:
-            self._arm(min(waiting.until for waiting in self._waiting.values()))
+            self._arm(min(until for _, until in self._waiting.values()))
 
     def _late(self) -> ToolTimeoutError:
         strays = f"; the server also sent {self._stray}" if self._stray else ""

@@ -45,8 +45,9 @@ class Links:
 
     def known(self, credential: Credential) -> Link | None:
         """The live connection of a credential, if there is one."""
-        held = self._held.get(_who(credential))
-        return None if held is None or held.presented != credential.headers or held.link.closed else held.link
+        headers = credential.headers
+        held = self._held.get(_who(credential) if headers else credential.key)
+        return None if held is None or held.presented != headers or held.link.closed else held.link
 
     async def opened(self, credential: Credential) -> Link:
         """The connection of a credential, made now; whoever gives up does not undo it for the others."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, Any, NoReturn
+from json.scanner import make_scanner
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.web.failures import presentable
@@ -31,11 +32,11 @@ def json_value(message: str | bytes) -> Any:
     try:
         text = message if isinstance(message, str) else message.decode()
         if text[:1] == "{":  # half the price of `decode`, where there is no white space around it
-            value, end = _raw_decode(text)
+            value, end = _scan(text, 0)
             if end == len(text):
                 return value
         return _decoder.decode(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, StopIteration):
         raise ToolOutputError(f"the answer is not JSON: {excerpt(message)}") from None
 
 
@@ -85,4 +86,4 @@ def _no_number(written: str) -> NoReturn:
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _decoder = json.JSONDecoder(parse_constant=_no_number)
-_raw_decode = _decoder.raw_decode
+_scan = make_scanner(cast("Any", _decoder))  # its stub wants a scanner of a decoder

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import ToolResult
-from toolpost.sources.websocket.answers import result_of
 from toolpost.sources.websocket.correlation import Correlation
 from toolpost.sources.websocket.exchange import ONLY, Exchange
 from toolpost.sources.websocket.goodbyes import Goodbyes
@@ -20,7 +19,7 @@ from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import connect_websocket, require_websockets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -100,13 +99,14 @@ class WebSocketSource:
         self.problems = problems
         return found
 
-    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+    def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
         """Run one call."""
-        plan = cast("MessageTool", call.tool).plan
-        timeout_s = call.request.timeout_s or plan.timeout_s
-        return await self.run(plan, call.arguments, call.credential, timeout_s=timeout_s, context=call.context)
+        validated = call.permitted.validated
+        plan = cast("MessageTool", validated.tool).plan
+        timeout_s = validated.request.timeout_s or plan.timeout_s
+        return self.run(plan, validated.arguments, call.credential, timeout_s=timeout_s, context=call.context)
 
-    async def run(
+    def run(
         self,
         plan: Plan,
         arguments: dict[str, Any],
@@ -114,12 +114,32 @@ class WebSocketSource:
         *,
         timeout_s: float,
         context: Callable[[], ToolContext],
-    ) -> ToolOutput:
+    ) -> Coroutine[Any, Any, ToolOutput]:
         """Send a tool's message and bring back what is answered."""
         within_s = timeout_s * _SHARE
-        if self._links is not None and plan.limits is None:
-            link = self._links.known(credential) or await self._links.opened(credential)
-            return ToolOutput(result_of(await link.ask(plan.build, arguments, within_s)))
+        if self._links is None or plan.limits is not None:
+            return self._run_alone(plan, arguments, credential, within_s, context)
+        link = self._links.known(credential)
+        if link is None:
+            return self._run_first(self._links, plan, arguments, credential, within_s)
+        return link.ask(plan.build, arguments, within_s)
+
+    async def _run_first(
+        self, links: Links, plan: Plan, arguments: dict[str, Any], credential: Credential, within_s: float
+    ) -> ToolOutput:
+        """Run a call for which there is no connection yet."""
+        link = await links.opened(credential)
+        return await link.ask(plan.build, arguments, within_s)
+
+    async def _run_alone(
+        self,
+        plan: Plan,
+        arguments: dict[str, Any],
+        credential: Credential,
+        within_s: float,
+        context: Callable[[], ToolContext],
+    ) -> ToolOutput:
+        """Run a call on a connection of its own."""
         message = plan.build(arguments, ONLY)
         connect = partial(self._connect, credential)
         if plan.limits is None:

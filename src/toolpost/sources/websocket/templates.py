@@ -27,6 +27,12 @@ class _Id(NamedTuple):
     as_text: bool
 
 
+class _Hole(NamedTuple):
+    """Where an argument goes, all of it; without a name, the id."""
+
+    name: str | None
+
+
 class _Marked(NamedTuple):
     """An argument that carries the id of the message inside itself; without a name, all arguments as one object."""
 
@@ -44,7 +50,8 @@ def json_message(template: Any, correlation: Correlation | None = None) -> Build
         template = _with_id(template, correlation.sent, _Id(correlation.as_text))
     if template is None:
         return lambda arguments, _: json_text(arguments)
-    return _whole(_part(template), template)
+    build = _whole(_part(template), template)
+    return _flat(template, build) if _is_flat(template) else build
 
 
 def text_message(template: Any) -> Build:
@@ -95,6 +102,61 @@ def _with_id(template: Any, path: Path, mark: _Id) -> Any:
     if not rest and key in template:
         raise ConfigError(f"its message has {key!r} of its own, where the id of a call goes; set websocket.id_field")
     return {**template, key: _with_id(template.get(key, {}), tuple(rest), mark) if rest else mark}
+
+
+def _is_flat(template: Any) -> bool:
+    """Whether each argument stands for itself in it, so that there is nothing to decide where all are given."""
+    if isinstance(template, str):
+        return only_slot(template) is not None or not slots_of(template)
+    if is_object(template):
+        return all(map(_is_flat, template.values()))
+    if is_array(template):
+        return all(map(_is_flat, template))
+    return not isinstance(template, _Marked)
+
+
+def _flat(template: Any, otherwise: Build) -> Build:
+    """The same message at a third of the price: what is between the holes was written down before."""
+    first, rest = "", list[tuple[str | None, str]]()
+    for piece in _laid_out(template):
+        if isinstance(piece, _Hole):
+            rest.append((piece.name, ""))
+        elif rest:
+            rest[-1] = (rest[-1][0], rest[-1][1] + piece)
+        else:
+            first += piece
+
+    def build(arguments: Arguments, number: int) -> str:
+        text = first
+        try:
+            for name, literal in rest:
+                text += (str(number) if name is None else json_text(arguments[name])) + literal
+        except KeyError:
+            return otherwise(arguments, number)
+        return text
+
+    return build
+
+
+def _laid_out(template: Any) -> Iterator[str | _Hole]:
+    """The pieces of a flat template, in their order."""
+    if isinstance(template, _Id):
+        yield from ('"', _Hole(None), '"') if template.as_text else (_Hole(None),)
+    elif isinstance(template, str):
+        slot = only_slot(template)
+        yield json_text("".join(map(str, pieces_of(template)))) if slot is None else _Hole(slot.name)
+    elif is_object(template):
+        for place, (key, value) in enumerate(template.items()):
+            yield f"{',' if place else '{'}{json_text(key)}:"
+            yield from _laid_out(value)
+        yield "}" if template else "{}"
+    elif is_array(template):
+        for place, item in enumerate(template):
+            yield "," if place else "["
+            yield from _laid_out(item)
+        yield "]" if template else "[]"
+    else:
+        yield json_text(template)
 
 
 def _part(template: Any) -> Part:

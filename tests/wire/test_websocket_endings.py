@@ -1,0 +1,168 @@
+"""Servers that say exactly what a test tells them to say: what a connection makes of it, and what it answers."""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from toolpost.contracts.errors import ToolConnectionError
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.websockets import WebSocket, connect_websocket
+
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+BYE = b"\x88\x02\x03\xe8"
+
+
+class Peer:
+    """The server's side of one connection; `first` is sent in one piece with the answer to the handshake."""
+
+    def __init__(self, first: bytes, fields: str) -> None:
+        self._first = first
+        self._fields = fields
+        self.heard: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        self.gone = asyncio.Event()
+        self.writer: asyncio.StreamWriter
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = next(line.split()[1] for line in head.splitlines() if line.lower().startswith(b"sec-websocket-key:"))
+        accept = base64.b64encode(hashlib.sha1(key + GUID).digest()).decode()
+        fields = f"Upgrade: WebSocket\r\n{self._fields}Sec-WebSocket-Accept: {accept}\r\n"
+        writer.write(f"HTTP/1.1 101 Fine\r\n{fields}\r\n".encode() + self._first)
+        try:
+            while True:
+                first, second = await reader.readexactly(2)
+                assert second & 0x80, "clients mask what they send"
+                mask, size = await reader.readexactly(4), second & 0x7F
+                masked = await reader.readexactly(size)
+                self.heard.put_nowait((first, bytes(byte ^ mask[at % 4] for at, byte in enumerate(masked))))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+        finally:
+            self.gone.set()
+
+    async def hears(self) -> tuple[int, bytes]:
+        async with asyncio.timeout(20):
+            return await self.heard.get()
+
+
+@asynccontextmanager
+async def talking(
+    first: bytes = b"", *, fields: str = "Connection: Upgrade\r\n", ping_s: float | None = None
+) -> AsyncIterator[tuple[Peer, WebSocket]]:
+    """A server that has said something, and a connection to it."""
+    peer = Peer(first, fields)
+    async with await asyncio.start_server(peer, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        websocket = await connect_websocket(url, policy=NetworkPolicy().for_source(url), ping_s=ping_s)
+        try:
+            yield peer, websocket
+        finally:
+            await websocket.close()
+            async with asyncio.timeout(20):
+                await peer.gone.wait()
+            with contextlib.suppress(ConnectionError):
+                await peer.writer.wait_closed()
+
+
+async def test_what_comes_with_the_answer_to_the_handshake_is_read() -> None:
+    async with talking(b"\x81\x02hi\x81\x03you" + BYE) as (_, websocket):
+        assert [await websocket.receive(), await websocket.receive()] == ["hi", "you"]
+        with pytest.raises(ToolConnectionError, match="code 1000"):
+            await websocket.receive()
+        assert websocket.ended_well
+
+
+async def test_words_of_the_handshake_may_be_written_in_many_ways() -> None:
+    extension = 'permessage-deflate;server_no_context_takeover; server_max_window_bits="10"'
+    fields = f"Connection: keep-alive, upgrade\r\nSec-WebSocket-Extensions: {extension}\r\n"
+    async with talking(b"\xc1\x07\xf2H\xcd\xc9\xc9\x07\x00", fields=fields) as (_, websocket):
+        assert await websocket.receive() == "Hello"  # as RFC 7692 §7.2.3.1 has it
+
+
+async def test_whoever_listens_gets_every_message_at_once_and_then_hears_of_the_end() -> None:
+    heard: list[str | bytes] = []
+    async with talking(b"\x81\x011\x81\x012") as (peer, websocket):
+        peer.writer.write(b"\x82\x013" + BYE)
+        with pytest.raises(ToolConnectionError, match="code 1000"):
+            await websocket.listen(heard.append)
+    assert heard == ["1", "2", b"3"]
+
+
+async def test_a_ping_is_answered_while_nobody_reads() -> None:
+    async with talking() as (peer, _):
+        peer.writer.write(b"\x89\x05hello\x8a\x00\x89\x00")
+        assert [await peer.hears(), await peer.hears()] == [(0x8A, b"hello"), (0x8A, b"")]
+
+
+async def test_a_server_that_answers_pings_is_not_given_up() -> None:
+    async with talking(ping_s=1) as (peer, websocket):
+        for _ in range(2):
+            assert await peer.hears() == (0x89, b"")
+            peer.writer.write(b"\x8a\x00")
+        assert not websocket.closed
+
+
+@pytest.mark.parametrize(
+    ("said", "answered", "told"),
+    [
+        (BYE, b"\x03\xe8", "code 1000"),
+        (b"\x88\x00", b"", "no code"),
+        (b"\x88\x05\x0f\xa0bye", b"\x0f\xa0", "code 4000: bye"),
+        (b"\x88\x01\x03", b"\x03\xea", "code is none"),
+        (b"\x88\x02\x03\xed", b"\x03\xea", "code is none"),
+        (b"\x88\x02\x13\x88", b"\x03\xea", "code is none"),
+        (b"\x88\x03\x03\xe8\xff", b"\x03\xef", "not UTF-8"),
+        (b"\x81\x01\xff", b"\x03\xef", "not UTF-8"),
+        (b"\x83\x00", b"\x03\xea", "unknown kind"),
+    ],
+    ids=["normal", "no code", "own code", "half a code", "1005", "5000", "bad reason", "bad text", "bad kind"],
+)
+async def test_an_end_is_answered_by_the_code_that_fits_it(said: bytes, answered: bytes, told: str) -> None:
+    async with talking(said + b"\x81\x04late") as (peer, websocket):
+        with pytest.raises(ToolConnectionError, match=told) as failed:
+            await websocket.receive()
+        assert await peer.hears() == (0x88, answered)
+        assert websocket.closed
+    assert failed.value.sent
+    assert peer.heard.empty()
+
+
+async def test_a_close_is_known_at_once_though_nobody_reads() -> None:
+    async with talking() as (peer, websocket):
+        peer.writer.write(BYE)
+        await peer.hears()
+        with pytest.raises(ToolConnectionError, match="is closed") as unsent:
+            websocket.post("too late")
+    assert not unsent.value.sent
+
+
+async def test_a_server_that_sends_faster_than_anybody_reads_has_to_wait() -> None:
+    async def flood(writer: asyncio.StreamWriter) -> None:
+        for number in range(40_000):
+            writer.write(b"\x81\x7e\x04\x00%1024d" % number)
+            await writer.drain()
+
+    async with talking() as (peer, websocket):
+        flooding = asyncio.create_task(flood(peer.writer))
+        await asyncio.wait([flooding], timeout=0.5)
+        waited = not flooding.done()
+        async with asyncio.timeout(60):
+            assert [int(await websocket.receive()) for _ in range(40_000)] == list(range(40_000))
+            await flooding
+    assert waited
+
+
+async def test_closing_with_messages_unread_is_a_goodbye_all_the_same() -> None:
+    async with talking(b"\x81\x7e\x04\x00%1024d" % 1 * 1000) as (peer, websocket):
+        closing = asyncio.create_task(websocket.close())
+        assert await peer.hears() == (0x88, b"\x03\xe8")
+        peer.writer.write(BYE)
+        await closing
+        with pytest.raises(ToolConnectionError, match="closed on this side"):
+            await websocket.receive()
