@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PATIENCE = 0.5  # how much of the time between two questions there is for an answer
+_LATE = 1.2
 
 
 class Pulse:
@@ -37,6 +38,9 @@ class Pulse:
         elif self._asked <= self.heard:
             self._asked = now
             self._ask()
+            self._timer = self._loop.call_later(every_s * _PATIENCE, self._feel, every_s)
+        elif now > self._asked + every_s * _PATIENCE * _LATE:  # it was this process that slept
+            self._asked = now
             self._timer = self._loop.call_later(every_s * _PATIENCE, self._feel, every_s)
         else:
             self._give_up(every_s * _PATIENCE)
