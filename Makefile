@@ -1,6 +1,7 @@
 # make setup   the environment: .venv with the package, its extras and the checkers
 # make demo    tools listed, called, refused, paused, approved and finished
 # make test    all checks, then all tests with the coverage gates
+# make test-live   search and scrape providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
 # make conformance   the official MCP suite against our client
@@ -16,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 TYPED := $(wildcard src tests tools bench conformance)
 PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(wildcard tools/parts/*.txt))
 
-.PHONY: setup demo test check bench conformance test-n8n docs clean
+.PHONY: setup demo test test-live check bench conformance test-n8n docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS)
@@ -45,6 +46,10 @@ demo: .venv/.installed
 test: check
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --cov --cov-report=term-missing:skip-covered --cov-report=json
 	@$(BIN)/python -m tools.branch_gate coverage.json 90
+
+# Never part of `test`: it asks strangers, and some of them want to be paid.
+test-live: .venv/.installed
+	TOOLPOST_LIVE=1 $(BIN)/python -m pytest tests/builtin/test_live_providers.py
 
 check: setup
 	$(BIN)/ruff check .

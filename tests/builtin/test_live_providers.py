@@ -2,13 +2,12 @@
 
 import asyncio
 import os
-from importlib.util import find_spec
 
 import pytest
 
 from tests.builtin.pages import provider
-from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain
-from toolpost.builtin.providers.protocols import Filters
+from tests.builtin.rates import searched_at_their_rate
+from toolpost.builtin.providers.making import scrape_chain, search_chain
 from toolpost.contracts.errors import ToolRateLimitError
 from toolpost.wire.network import NetworkPolicy
 
@@ -27,12 +26,23 @@ def key_of(name: str) -> str:
 @live
 @pytest.mark.parametrize("name", ["brave", "tavily", "google", "jina"])
 async def test_an_engine_answers_as_its_documentation_says(name: str) -> None:
-    engine = {"engine": os.environ.get("TOOLPOST_GOOGLE_ENGINE", "")} if name == "google" else {}
-    chain = search_chain([provider(name, api_key=key_of(name), **engine)], NetworkPolicy())
+    key, engine = key_of(name), os.environ.get("TOOLPOST_GOOGLE_ENGINE", "")
+    chain = search_chain([provider(name, api_key=key, engine=engine)], NetworkPolicy())
     found = await chain.providers[0].search("python programming language", 5)
     await chain.close()
 
     assert any("python.org" in result["url"] for result in found.results)
+
+
+@live
+async def test_brave_is_searched_at_its_rate() -> None:
+    chain = search_chain([provider("brave", api_key=key_of("brave"))], NetworkPolicy())
+    queries = [f"tea {number}" for number in range(5)]
+    found = await searched_at_their_rate(chain.providers[0], queries, wait=asyncio.sleep)
+    await chain.close()
+
+    assert [one.query for one in found] == queries
+    assert all(one.results for one in found)
 
 
 @live
@@ -43,7 +53,7 @@ async def test_brave_says_how_long_to_wait_when_it_is_asked_too_fast() -> None:
     await chain.close()
 
     failed = [one for one in outcomes if isinstance(one, BaseException)]
-    assert all(isinstance(one, ToolRateLimitError) for one in failed), failed
+    assert all(isinstance(one, ToolRateLimitError) and one.retry_after_s is not None for one in failed), failed
     assert len(failed) < 10
 
 
@@ -56,22 +66,3 @@ async def test_known_pages_are_read(name: str, url: str, said: str) -> None:
     await chain.close()
 
     assert said in f"{page.title} {page.content}"
-
-
-@pytest.mark.skipif(
-    find_spec("psycopg") is None or not os.environ.get("TOOLPOST_PGVECTOR_URL"),
-    reason="install psycopg and set TOOLPOST_PGVECTOR_URL to a database with the extension vector and a table chunks",
-)
-async def test_pgvector_is_asked_for_the_nearest() -> None:
-    link = provider(
-        "pgvector",
-        url=os.environ["TOOLPOST_PGVECTOR_URL"],
-        index="chunks",
-        embeddings={"url": os.environ["TOOLPOST_EMBEDDINGS_URL"], "model": os.environ["TOOLPOST_EMBEDDINGS_MODEL"]},
-    )
-    chain = retrieve_chain([link], NetworkPolicy())
-    found = await chain.providers[0].retrieve("tea", Filters(limit=3))
-    await chain.close()
-
-    scores = [chunk["score"] or 0 for chunk in found.chunks]
-    assert scores == sorted(scores, reverse=True)

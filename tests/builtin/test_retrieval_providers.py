@@ -1,40 +1,23 @@
-"""Stores of documents: OpenSearch, pgvector, and the one in a file."""
+"""Stores of documents: OpenSearch, and the one in a file."""
 
 import asyncio
 import json
 import sqlite3
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.builtin.caller import Caller
-from tests.builtin.pages import allowed, as_json, provider, site
+from tests.builtin.pages import allowed, provider, site
+from tests.builtin.recorded import KEY, ODD, recorded
+from tests.wire.site import Site
 from toolpost.builtin.providers.chain import Chain
 from toolpost.builtin.providers.embedded import Document, EmbeddedRetriever
 from toolpost.builtin.providers.making import retrieve_chain
-from toolpost.builtin.providers.pgvector import PgVectorProvider
 from toolpost.builtin.providers.protocols import Filters
 from toolpost.builtin.web_searching import retrieve_tools
 from toolpost.contracts.errors import StoreError
 
-OPENSEARCH = {
-    "took": 3,
-    "timed_out": False,
-    "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0},
-    "hits": {
-        "total": {"value": 1, "relation": "eq"},
-        "max_score": 1.5,
-        "hits": [
-            {
-                "_index": "docs",
-                "_id": "7",
-                "_score": 1.5,
-                "_source": {"text": "Steep green tea at 80 °C.", "url": "https://tea.example/green", "lang": "en"},
-            }
-        ],
-    },
-}
 DOCUMENTS = [
     Document("green", "Steep green tea at 80 °C for two minutes.", "tea.md", {"lang": "en"}),
     Document("black", "Black tea wants boiling water.", "tea.md", {"lang": "en"}),
@@ -44,7 +27,7 @@ DOCUMENTS = [
 
 @pytest.mark.req("NPRV-01", "NPRV-02")
 async def test_opensearch_is_asked_with_filters_and_a_login() -> None:
-    async with site({"/docs/_search": as_json(OPENSEARCH)}) as there:
+    async with site({"/docs/_search": recorded("opensearch/found")}) as there:
         link = provider("opensearch", url=there.url, index="docs", user="ann", api_key="pw")
         chain = retrieve_chain([link], allowed())
         found = await Caller(retrieve_tools(chain)).do("retrieve", query="green tea", filters={"lang": "en"}, limit=3)
@@ -62,6 +45,45 @@ async def test_opensearch_is_asked_with_filters_and_a_login() -> None:
             "metadata": {"url": "https://tea.example/green", "lang": "en"},
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "said"),
+    [
+        ("no_index", "client_error", "no such index [docs]"),
+        ("wrong_login", "auth_required", "Check the key of opensearch"),
+        ("too_busy", "rate_limited", "the queue is full"),
+    ],
+)
+async def test_what_opensearch_refuses_is_told(case: str, code: str, said: str) -> None:
+    async with Site(answer=recorded(f"opensearch/{case}")) as there:
+        chain = retrieve_chain([provider("opensearch", url=there.url, index="docs", api_key=KEY)], allowed())
+        error = await Caller(retrieve_tools(chain)).refused("retrieve", query="tea")
+        await chain.close()
+
+    assert error["error_code"] == code
+    assert said in error["message"]
+
+
+@pytest.mark.parametrize("odd", sorted(ODD))
+async def test_what_is_no_answer_of_opensearch_is_an_error(odd: str) -> None:
+    async with Site(answer=ODD[odd]) as there:
+        chain = retrieve_chain([provider("opensearch", url=there.url, index="docs")], allowed())
+        error = await Caller(retrieve_tools(chain)).refused("retrieve", query="tea")
+        await chain.close()
+
+    assert error["message"].startswith("opensearch answered ")
+
+
+async def test_opensearch_finds_nothing_and_one_of_several_values() -> None:
+    async with Site(answer=recorded("opensearch/nothing")) as there:
+        chain = retrieve_chain([provider("opensearch", url=there.url, index="docs/x")], allowed())
+        found = await Caller(retrieve_tools(chain)).do("retrieve", query="tea", filters={"lang": ["en", "de"]})
+        await chain.close()
+
+    assert found["chunks"] == []
+    assert there.last.path == "/docs%2Fx/_search"
+    assert json.loads(there.last.body)["query"]["bool"]["filter"] == [{"terms": {"lang": ["en", "de"]}}]
 
 
 @pytest.mark.req("NINJ-03")
@@ -140,27 +162,40 @@ async def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
         await store.retrieve("tea", Filters())
 
 
+async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    store = EmbeddedRetriever(tmp_path / "taken" / "docs.db")
+
+    with pytest.raises(StoreError, match="check its file"):
+        await store.retrieve("tea", Filters())
+    await store.close()
+
+
+async def test_a_table_of_somebody_else_is_told(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "docs.db") as connection:
+        connection.execute("CREATE VIRTUAL TABLE chunks USING fts5(id, text, source, metadata)")
+        connection.execute("INSERT INTO chunks VALUES ('1', 'tea', '', 'no JSON')")
+    connection.close()
+    store = EmbeddedRetriever(tmp_path / "docs.db")
+
+    with pytest.raises(StoreError, match="check its file"):
+        await store.retrieve("tea", Filters())
+    await store.close()
+
+
+async def test_half_a_character_is_kept_as_none(tmp_path: Path) -> None:
+    store = EmbeddedRetriever()
+    await store.add([Document("a\ud83d", "tea \ud83d", "\ud83d")])
+
+    found = await store.retrieve("tea \ud83d", Filters())
+    gone = await store.remove(["a\ud83d"])
+    await store.close()
+
+    assert [(chunk["id"], chunk["text"]) for chunk in found.chunks] == [("a?", "tea ?")]
+    assert gone == 1
+
+
 def test_this_sqlite_has_full_text_search() -> None:
     options = [row[0] for row in sqlite3.connect(":memory:").execute("PRAGMA compile_options")]
 
     assert "ENABLE_FTS5" in options
-
-
-@pytest.mark.skipif(find_spec("psycopg") is not None, reason="psycopg is installed")
-async def test_pgvector_without_its_library_says_what_to_install() -> None:
-    link = provider(
-        "pgvector",
-        url="postgresql://127.0.0.1:1/x",
-        index="chunks",
-        embeddings={"url": "http://127.0.0.1:1/v1/embeddings", "model": "small"},
-    )
-    chain = retrieve_chain([link], allowed())
-    await chain.close()
-
-    async def embed(_: str) -> list[float]:
-        return [1.0, 0.0]
-
-    store = PgVectorProvider(url="postgresql://127.0.0.1:1/x", table="chunks", embed=embed)
-    error = await Caller(retrieve_tools(Chain([store]))).refused("retrieve", query="tea")
-
-    assert "pip install 'psycopg[binary]'" in error["message"]

@@ -1,88 +1,24 @@
-"""Search engines, each against an answer of the shape that its documentation shows."""
+"""Search engines, each against answers of the shapes that it has: results, none, refusals, and what is no answer."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.builtin.caller import Caller
-from tests.builtin.pages import allowed, as_html, as_json, provider, site
-from tests.wire.site import reply
+from tests.builtin.pages import allowed, as_html, as_json, provider
+from tests.builtin.recorded import KEY, ODD, TOO_LARGE, kept, recorded
+from tests.wire.site import Site, reply
 from toolpost.builtin.providers.making import search_chain
 from toolpost.builtin.web_searching import search_tools
-
-BRAVE = {
-    "type": "search",
-    "query": {"original": "tea", "more_results_available": True},
-    "web": {
-        "type": "search",
-        "results": [
-            {
-                "title": "Tea",
-                "url": "https://tea.example/",
-                "description": "All about <strong>tea</strong>",
-                "age": "2 days ago",
-                "profile": {"name": "Tea"},
-            },
-            {"title": "Pots", "url": "https://pots.example/", "description": "Pots"},
-        ],
-    },
-}
-TAVILY = {
-    "query": "tea",
-    "answer": None,
-    "images": [],
-    "results": [
-        {"title": "Tea", "url": "https://tea.example/", "content": "All about tea", "score": 0.97, "raw_content": None},
-        {"title": "Pots", "url": "https://pots.example/", "content": "Pots", "score": 0.5, "raw_content": None},
-    ],
-    "response_time": 1.2,
-}
-GOOGLE = {
-    "kind": "customsearch#search",
-    "searchInformation": {"totalResults": "2"},
-    "items": [
-        {"title": "Tea", "link": "https://tea.example/", "displayLink": "tea.example", "snippet": "All about tea"},
-        {"title": "Pots", "link": "https://pots.example/", "displayLink": "pots.example", "snippet": "Pots"},
-    ],
-}
-BING = {
-    "_type": "SearchResponse",
-    "queryContext": {"originalQuery": "tea"},
-    "webPages": {
-        "totalEstimatedMatches": 2,
-        "value": [
-            {"id": "#0", "name": "Tea", "url": "https://tea.example/", "snippet": "All about tea"},
-            {"id": "#1", "name": "Pots", "url": "https://pots.example/", "snippet": "Pots"},
-        ],
-    },
-}
-JINA = {
-    "code": 200,
-    "status": 20000,
-    "data": [
-        {"title": "Tea", "url": "https://tea.example/", "description": "All about tea", "content": ""},
-        {"title": "Pots", "url": "https://pots.example/", "description": "Pots", "content": ""},
-    ],
-}
-DUCKDUCKGO = """<html><body><div class="serp__results"><div id="links" class="results">
-<div class="result results_links result--ad"><h2><a class="result__a" href="https://ad.example/">Buy</a></h2></div>
-<div class="result results_links results_links_deep web-result"><div class="links_main links_deep result__body">
-<h2 class="result__title"><a rel="nofollow" class="result__a"
- href="//duckduckgo.com/l/?uddg=https%3A%2F%2Ftea.example%2F&amp;rut=abc">Tea</a></h2>
-<a class="result__snippet" href="//duckduckgo.com/l/?uddg=https%3A%2F%2Ftea.example%2F">All about <b>tea</b></a>
-</div></div>
-<div class="result results_links"><h2 class="result__title"><a class="result__a" href="https://pots.example/">Pots</a>
-</h2><a class="result__snippet">Pots</a></div></div></div></body></html>"""
-
-
-KEY = "k3y-of-mine-0123"
 
 
 class Engine(NamedTuple):
     name: str
-    answer: bytes
     method: str
     path: str
     key_header: str | None
@@ -91,90 +27,140 @@ class Engine(NamedTuple):
 
 
 ENGINES = [
-    Engine("brave", as_json(BRAVE), "GET", "/web/search?q=tea+%26+pots&count=2", "x-subscription-token", KEY),
-    Engine("tavily", as_json(TAVILY), "POST", "/search", "authorization", f"Bearer {KEY}"),
     Engine(
-        "google",
-        as_json(GOOGLE),
+        "brave",
         "GET",
-        "/?cx=e1&q=tea+%26+pots&num=2",
-        "x-goog-api-key",
+        "/web/search?q=tea+%26+pots&text_decorations=false&count=2",
+        "x-subscription-token",
         KEY,
-        {"engine": "e1"},
     ),
-    Engine("bing", as_json(BING), "GET", "/search?q=tea+%26+pots&count=2", "ocp-apim-subscription-key", KEY),
-    Engine("jina", as_json(JINA), "POST", "/", "authorization", f"Bearer {KEY}"),
-    Engine("duckduckgo", as_html(DUCKDUCKGO), "GET", "/?q=tea+%26+pots", None, None),
+    Engine("tavily", "POST", "/search", "authorization", f"Bearer {KEY}"),
+    Engine("google", "GET", "/?cx=e1&q=tea+%26+pots&num=2", "x-goog-api-key", KEY, {"engine": "e1"}),
+    Engine("bing", "GET", "/search?q=tea+%26+pots&count=2", "ocp-apim-subscription-key", KEY),
+    Engine("jina", "POST", "/", "authorization", f"Bearer {KEY}"),
+    Engine("duckduckgo", "GET", "/?q=tea+%26+pots", None, None),
 ]
+BY_NAME = {engine.name: engine for engine in ENGINES}
 ANY = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 
 
-async def asked(engine: Engine, answer: bytes, use: Callable[[Caller, Any], Any]) -> Any:
-    """What comes of it when the engine answers so."""
-    path = engine.path.partition("?")[0]
-    async with site({path: answer}) as there:
-        url = there.url + ("/" if engine.name in ("google", "duckduckgo") else "")
-        link = provider(engine.name, api_key=KEY, url=url, **engine.options)
-        chain = search_chain([link], allowed())
+@asynccontextmanager
+async def asked(engine: Engine, answer: bytes, *, query: str = "") -> AsyncGenerator[tuple[Caller, Site]]:
+    """Whoever asks an engine that always answers so."""
+    async with Site(answer=answer) as there:
+        url = there.url + ("/" if engine.name in ("google", "duckduckgo") else "") + query
+        chain = search_chain([provider(engine.name, api_key=KEY, url=url, **engine.options)], allowed())
         try:
-            return await use(Caller(search_tools(chain)), there)
+            yield Caller(search_tools(chain)), there
         finally:
             await chain.close()
 
 
 @ANY
-@pytest.mark.req("PNET-04", "PNET-05", "NPRV-01", "TEST-08", "MISC-20")
+@pytest.mark.req("PNET-04", "PNET-05", "NPRV-01", "NPRV-02", "TEST-08", "MISC-20")
 async def test_an_engine_is_asked_its_way_and_read_into_the_same_results(engine: Engine) -> None:
-    async def use(caller: Caller, there: Any) -> None:
+    async with asked(engine, recorded(f"{engine.name}/found")) as (caller, there):
         found = await caller.do("web_search", query="tea & pots", limit=2)
 
-        assert [one["title"] for one in found["results"]] == ["Tea", "Pots"]
-        assert [one["url"] for one in found["results"]] == ["https://tea.example/", "https://pots.example/"]
-        assert found["results"][1]["content"] == "Pots"
-        assert (found["provider"], found["total_results"]) == (engine.name, 2)
-        assert (there.last.method, there.last.path) == (engine.method, engine.path)
-        if engine.key_header:
-            assert there.last.all(engine.key_header) == [engine.key]
-        assert KEY not in there.last.path
-
-    await asked(engine, engine.answer, use)
-
-
-@ANY
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        (reply(429, b"slow down", retry_after="7", content_type="text/plain"), "rate_limited"),
-        (reply(401, b'{"message": "bad key " + KEY.encode() + b""}', content_type="application/json"), "auth_required"),
-        (reply(500, b"oops"), "server_error"),
-        (as_html("<html><body>Sign in</body></html>"), "answer_unreadable"),
-        (reply(200, b""), "answer_unreadable"),
-    ],
-    ids=["429", "401", "500", "a page", "nothing"],
-)
-async def test_an_engine_that_does_not_answer_is_an_error_without_its_key(
-    engine: Engine, answer: bytes, code: str
-) -> None:
-    async def use(caller: Caller, _: Any) -> None:
-        error = await caller.refused("web_search", query="tea")
-
-        assert error["error_code"] == code
-        assert engine.name in error["message"]
-        assert engine.key is None or KEY not in error["message"]
-        if code == "rate_limited":
-            assert error["retry_after_seconds"] == 7
-
-    await asked(engine, answer, use)
+    assert [(one["title"], one["url"], one["content"]) for one in found["results"]] == [
+        ("Tea & time", "https://tea.example/", "All about tea, the leaf that wasn't picked"),
+        ("Pots", "https://pots.example/", "Pots"),
+    ]
+    assert (found["provider"], found["total_results"]) == (engine.name, 2)
+    assert (there.last.method, there.last.path) == (engine.method, engine.path)
+    if engine.key_header:
+        assert there.last.all(engine.key_header) == [engine.key]
+    assert KEY not in there.last.path
 
 
 @ANY
 async def test_finding_nothing_is_a_result(engine: Engine) -> None:
-    empty = as_html('<div class="no-results">No results.</div>') if engine.name == "duckduckgo" else as_json({})
-
-    async def use(caller: Caller, _: Any) -> None:
+    async with asked(engine, recorded(f"{engine.name}/nothing")) as (caller, _):
         assert (await caller.do("web_search", query="tea"))["results"] == []
 
-    await asked(engine, empty, use)
+
+REFUSALS = {
+    "wrong_key": ("auth_required", False),
+    "wrong_request": ("client_error", False),
+    "not_allowed": ("auth_required", False),
+    "too_fast": ("rate_limited", True),
+    "challenge": ("challenged", True),
+}
+USED_UP = {"brave": "rate_limited", "tavily": "client_error", "google": "rate_limited", "bing": "rate_limited"}
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [(engine.name, case) for engine in ENGINES for case in kept(engine.name) if case in REFUSALS],
+)
+async def test_a_refusal_is_told_apart_from_the_others_and_without_the_key(name: str, case: str) -> None:
+    async with asked(BY_NAME[name], recorded(f"{name}/{case}")) as (caller, _):
+        error = await caller.refused("web_search", query="tea")
+
+    assert (error["error_code"], error["is_retryable"]) == REFUSALS[case]
+    assert name in error["message"]
+    assert KEY not in json.dumps(error)
+    if case == "wrong_key":
+        assert f"Check the key of {name} in the configuration" in error["message"]
+
+
+@pytest.mark.parametrize("name", sorted(USED_UP))
+async def test_a_plan_that_is_used_up_is_no_wrong_key(name: str) -> None:
+    async with asked(BY_NAME[name], recorded(f"{name}/used_up")) as (caller, _):
+        error = await caller.refused("web_search", query="tea")
+
+    assert error["error_code"] == USED_UP[name]
+    assert "Check the key" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("case", "wait"),
+    [
+        ("tavily/too_fast", 7),
+        ("bing/too_fast", 1),
+        ("jina/too_fast", 20),
+        ("brave/too_fast", 1),
+        ("brave/used_up", 1209600),
+        ("bing/used_up", 86400),
+        ("google/too_fast", 1),
+    ],
+)
+async def test_a_limit_says_how_long_to_wait(case: str, wait: int) -> None:
+    async with asked(BY_NAME[case.partition("/")[0]], recorded(case)) as (caller, _):
+        error = await caller.refused("web_search", query="tea")
+
+    assert error["retry_after_seconds"] == wait
+
+
+@ANY
+@pytest.mark.parametrize("odd", sorted(ODD))
+async def test_what_is_no_answer_is_an_error_that_names_the_engine(engine: Engine, odd: str) -> None:
+    async with asked(engine, ODD[odd], query="?note=canary-in-the-address") as (caller, _):
+        error = await caller.refused("web_search", query="tea")
+
+    told_as_such = odd in ("an error", "a status") and engine.name != "duckduckgo"
+    assert error["error_code"] == ("server_error" if told_as_such else "answer_unreadable")
+    assert error["message"].startswith(f"{engine.name} answered ")
+    assert KEY not in json.dumps(error)
+    assert "canary-in-the-address" not in json.dumps(error)
+
+
+@ANY
+async def test_an_answer_of_more_than_five_megabytes_is_not_read(engine: Engine) -> None:
+    async with asked(engine, TOO_LARGE) as (caller, _):
+        error = await caller.refused("web_search", query="tea")
+
+    assert "5,242,880 bytes" in error["message"]
+    assert error["is_retryable"] is False
+
+
+@ANY
+@pytest.mark.parametrize("status", [500, 502, 503])
+async def test_an_engine_that_fails_may_be_asked_again(engine: Engine, status: int) -> None:
+    async with asked(engine, reply(status, b"oops")) as (caller, _):
+        error = await caller.refused("web_search", query="tea")
+
+    assert (error["status_code"], error["is_retryable"]) == (status, True)
 
 
 @pytest.mark.parametrize("name", ["brave", "tavily", "google", "bing", "jina"])
@@ -188,26 +174,70 @@ async def test_an_engine_without_its_key_is_not_asked(name: str) -> None:
     assert "apiKey" in error["message"]
 
 
-async def test_duckduckgo_asking_for_a_person_is_a_limit() -> None:
-    async def use(caller: Caller, _: Any) -> None:
-        error = await caller.refused("web_search", query="tea")
-        assert (error["error_code"], error["is_retryable"]) == ("challenged", True)
+@pytest.mark.parametrize(("name", "words"), [("brave", 50), ("tavily", 80)])
+async def test_a_question_is_cut_to_what_the_engine_takes(name: str, words: int) -> None:
+    async with asked(BY_NAME[name], recorded(f"{name}/found")) as (caller, there):
+        found = await caller.do("web_search", query="four " * 300)
 
-    await asked(ENGINES[-1], as_html('<form id="challenge"><div class="anomaly-modal">', 202), use)
+    sent = there.last.body or json.dumps({"query": parse_qs(urlsplit(there.last.path).query)["q"][0]}).encode()
+    assert json.loads(sent)["query"].split() == ["four"] * words
+    assert found["query"] == "four " * 300
+
+
+async def test_half_a_character_in_a_question_stops_no_search() -> None:
+    async with Site(answer=recorded("brave/found")) as there:
+        chain = search_chain([provider("brave", api_key=KEY, url=there.url)], allowed())
+        found = await chain.providers[0].search("tea \ud83d", 2)
+        await chain.close()
+
+    assert len(found.results) == 2
+    assert "q=tea+%3F" in there.last.path
+
+
+async def test_numbers_that_are_none_are_no_scores() -> None:
+    page = '{"title": "Tea", "url": "https://tea.example/", "content": "", "score": %s}'
+    scores = ["1e999", "1" + "0" * 400, "true", '"0.5"', "0.5"]
+    body = f'{{"results": [{", ".join(page % score for score in scores)}]}}'
+    async with asked(BY_NAME["tavily"], reply(200, body.encode())) as (caller, _):
+        found = await caller.do("web_search", query="tea")
+
+    assert [one["score"] for one in found["results"]] == [None, None, None, None, 0.5]
+
+
+async def test_words_of_the_search_are_not_taken_for_a_challenge() -> None:
+    async with asked(BY_NAME["duckduckgo"], recorded("duckduckgo/found")) as (caller, _):
+        found = await caller.do("web_search", query="anomaly-modal no-results")
+
+    assert found["total_results"] == 2
+
+
+async def test_a_page_of_duckduckgo_without_results_is_no_empty_list() -> None:
+    changed = as_html('<input value="no-results anomaly-modal"><main>Something new</main>')
+    async with asked(BY_NAME["duckduckgo"], changed) as (caller, _):
+        error = await caller.refused("web_search", query="no-results")
+
+    assert error["error_code"] == "answer_unreadable"
+
+
+async def test_a_key_with_a_line_end_is_sent_without_it() -> None:
+    async with Site(answer=recorded("brave/found")) as there:
+        chain = search_chain([provider("brave", api_key=f"{KEY}\n", url=there.url)], allowed())
+        await Caller(search_tools(chain)).do("web_search", query="tea")
+        await chain.close()
+
+    assert there.last.all("x-subscription-token") == [KEY]
 
 
 @pytest.mark.req("NINJ-03")
 async def test_results_are_numbered_sources_without_anything_hidden() -> None:
     evil = {"results": [{"title": "A\u200b\nB", "url": "https://a.example/", "content": "x\u202ey" * 600}]}
-
-    async def use(caller: Caller, _: Any) -> None:
+    async with asked(BY_NAME["tavily"], as_json(evil)) as (caller, _):
         result = await caller.ask("web_search", {"query": "tea", "maxResults": 3})
-        assert result.result["results"][0]["title"] == "A B"
-        assert result.result["results"][0]["content"] == "xy" * 500 + "…"
-        assert result.content_text is not None
-        assert "[1] A B <https://a.example/>\nxyxy" in result.content_text
 
-    await asked(ENGINES[1], as_json(evil), use)
+    assert result.result["results"][0]["title"] == "A B"
+    assert result.result["results"][0]["content"] == "xy" * 500 + "…"
+    assert result.content_text is not None
+    assert "[1] A B <https://a.example/>\nxyxy" in result.content_text
 
 
 @pytest.mark.req("PNET-05")

@@ -3,64 +3,116 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from toolpost.contracts.errors import ToolAuthError, ToolServerError
+from toolpost.builtin.providers.complaints import complaint
+from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolPermissionError, ToolServerError
+from toolpost.policy.redaction import Redactor
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.web.contents import parsed_json
-from toolpost.web.failures import failure_of
+from toolpost.web.failures import presentable, reason_of
 from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.builtin.web_access import Answer, Web
+    from toolpost.contracts.errors import ToolError
 
 _FINE = range(200, 300)
+_ADDRESS = re.compile(r"""https?://[^\s<>"]{1,2000}""", re.IGNORECASE)
+_SHORTEST_KEY = 12  # what is shorter in a query is a setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """An API below one URL; `secrets` never show in what it says of failures."""
+    """An API below one URL; `secrets`, and what the URL has in its query, never show in what it says."""
 
     name: str
     web: Web
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     async def get(self, path: str = "", *, query: Mapping[str, str | int] | None = None) -> Any:
         """What a GET gives."""
-        written = f"?{urlencode(query)}" if query else ""
-        return self.read(await self.web.ask("GET", f"{self.url}{path}{written}", headers=self._sent()))
+        return self.read(await self.ask("GET", path, query=query))
 
     async def post(self, path: str, payload: Any) -> Any:
         """What a POST of JSON gives."""
-        headers = {**self._sent(), "Content-Type": "application/json"}
         body = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
-        return self.read(await self.web.ask("POST", f"{self.url}{path}", headers=headers, body=body))
+        return self.read(await self.ask("POST", path, body=body))
+
+    async def ask(
+        self, method: str, path: str = "", *, query: Mapping[str, str | int] | None = None, body: bytes | None = None
+    ) -> Answer:
+        """The answer as it is. An address that may not be asked is this provider's failure, not that of all."""
+        headers = {"Accept": "application/json", **self.headers}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            return await self.web.ask(method, self._address(path, query or {}), headers=headers, body=body)
+        except ToolPermissionError as refused:
+            reason = str(refused).removeprefix("Permission denied: ")
+            raise ToolClientError(f"{self.name} cannot be asked: {reason}", code="provider_refused") from None
 
     def read(self, answer: Answer) -> Any:
         """The JSON of an answer; a ToolError for one that is no success, or something else."""
         if answer.status not in _FINE:
             raise self.failure(answer)
         try:
-            return parsed_json(answer.body)
+            found = parsed_json(answer.body)
         except ValueError as wrong:
             kind = media_type(answer.content_type).essence or "something unnamed"
             said = f"{kind} that is not JSON ({wrong})" if answer.body.strip() else "nothing"
-            message = f"{self.name} answered {said}; is {self.url} the address of its API?"
-            raise ToolServerError(message, code="answer_unreadable") from None
+            raise self.unreadable(said) from None
+        if is_object(found) and (error := found.get("error") or found.get("errors")):
+            raise self._failure_within(answer, error)
+        return self._concealed(found, answer.body)
 
-    def failure(self, answer: Answer) -> Exception:
+    def failure(self, answer: Answer) -> ToolError:
         """The error that an answer stands for."""
-        remedy = f"Check the key of {self.name} in the configuration."
-        return failure_of(self.name, answer.status, answer.headers, answer.body, remedy=remedy, secrets=self.secrets)
+        return complaint(self.name, answer, secrets=self._hushed())
 
-    def _sent(self) -> dict[str, str]:
-        return {"Accept": "application/json", **self.headers}
+    def unreadable(self, said: str) -> ToolServerError:
+        """The error for an answer that is none of this API's."""
+        message = f"{self.name} answered {said}; is {shown_address(self.url)} the address of its API?"
+        return ToolServerError(message, code="answer_unreadable")
+
+    def _failure_within(self, answer: Answer, error: Any) -> ToolError:
+        """The error that came as a success: by the status that it names, else that of a server that failed."""
+        parts = [error] if is_object(error) else objects(error)
+        statuses = [part.get(key) for part in parts for key in ("status", "code", "statusCode")]
+        named = next((one for one in statuses if isinstance(one, int) and 400 <= one <= 599), None)
+        if named is not None:
+            return self.failure(answer._replace(status=named))
+        said = presentable(reason_of(answer.headers, answer.body), self._hushed())
+        return ToolServerError(f"{self.name} answered with an error: {said}")
+
+    def _address(self, path: str, query: Mapping[str, str | int]) -> str:
+        """The URL to ask; one that was written with a query of its own keeps it."""
+        base, _, own = self.url.partition("?")
+        written = "&".join(part for part in (own, urlencode(query, errors="replace")) if part)
+        return f"{base}{path}?{written}" if written else f"{base}{path}"
+
+    def _hushed(self) -> tuple[str, ...]:
+        """What must not be told: the key, also one that an operator wrote into the URL."""
+        own = parse_qsl(self.url.partition("?")[2])
+        return (*self.secrets, *(value for _, value in own if len(value) >= _SHORTEST_KEY))
+
+    def _concealed(self, found: Any, body: bytes) -> Any:
+        """The document without the key, should the other side repeat it."""
+        redactor, written = Redactor(self._hushed()), body.decode("utf-8", "replace")
+        if redactor.text(written) == written:
+            return found
+        try:
+            return _each_text(found, redactor)
+        except RecursionError:
+            raise self.unreadable("JSON that is nested too deeply") from None
 
 
 def keyed(key: str, name: str) -> str:
@@ -69,6 +121,12 @@ def keyed(key: str, name: str) -> str:
         message = f"{name} needs a key; write it as apiKey beside its name in the configuration"
         raise ToolAuthError(message, code="key_missing")
     return key
+
+
+def shown_address(url: str) -> str:
+    """A URL as an error may show it: a query may hold a key."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def objects(value: Any, *path: str) -> list[dict[str, Any]]:
@@ -83,7 +141,26 @@ def text(item: Mapping[str, Any], *keys: str) -> str:
     return next((value for key in keys if isinstance(value := item.get(key), str) and value), "")
 
 
+def page_address(said: str, asked: str) -> str:
+    """Where a page says it is, if that is an address; else where it was asked for."""
+    return said if _ADDRESS.fullmatch(said) else asked
+
+
 def number(item: Mapping[str, Any], key: str) -> float | None:
-    """A member that is a number."""
+    """A member that is a number, and one that JSON can tell."""
     value = item.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        told = float(value)
+    except OverflowError:
+        return None
+    return told if math.isfinite(told) else None
+
+
+def _each_text(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor.text(value)
+    if is_object(value):
+        return {redactor.text(name): _each_text(item, redactor) for name, item in value.items()}
+    return [_each_text(item, redactor) for item in value] if is_array(value) else value

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 from toolpost.contracts.options import ConfigModel
 
 SearchName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
+Asked = Literal["query", "count", "url", "filters"]
 ProviderName = Literal[SearchName, "direct", "opensearch", "pgvector", "embedded", "mcp"]
 
 
@@ -34,7 +35,11 @@ class ProviderSettings(ConfigModel):
     index: str | None = Field(default=None, description="The index of opensearch, the table of pgvector")
     path: Path | None = Field(default=None, description="The file of the embedded store")
     tool: str | None = Field(default=None, description="The tool that an mcp provider calls, such as web.search")
+    arguments: dict[Asked, str] = Field(
+        default_factory=dict[Asked, str], description="What that tool calls query, count, url and filters"
+    )
     embeddings: EmbeddingSettings | None = Field(default=None, description="Needed by pgvector")
+    timeout_s: float = Field(default=10.0, gt=0, le=300, description="How long it may take before the next is asked")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -45,8 +50,8 @@ class ProviderSettings(ConfigModel):
 
     @property
     def key(self) -> str:
-        """The key as it is; empty when there is none."""
-        return self.api_key.get_secret_value() if self.api_key else ""
+        """The key itself, without the line end that a file of secrets leaves; empty when there is none."""
+        return self.api_key.get_secret_value().strip() if self.api_key else ""
 
 
 # Those of the short form `tools.webSearch` are found out when they are asked: a key may come later.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlencode, urlsplit
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 from toolpost.builtin.html_tree import Element, parse_html
 from toolpost.builtin.providers.api import Api
 from toolpost.builtin.providers.protocols import SearchResult, SearchResults
-from toolpost.contracts.errors import ToolRateLimitError, ToolServerError
+from toolpost.builtin.workers import in_worker
+from toolpost.contracts.errors import ToolRateLimitError
 from toolpost.web.contents import decoded
 
 if TYPE_CHECKING:
@@ -18,9 +19,16 @@ if TYPE_CHECKING:
     from toolpost.builtin.web_access import Web
 
 DUCKDUCKGO_URL = "https://html.duckduckgo.com/html/"
-_CHALLENGES = ("anomaly-modal", "anomaly.js")
 _OK = 200
 _ACCEPTED = 202
+
+
+class _Page(NamedTuple):
+    """What a page turned out to be: results, a riddle for people, or a list that is empty."""
+
+    results: tuple[SearchResult, ...]
+    is_challenge: bool
+    is_empty: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,7 @@ class DuckDuckGoSearchProvider:
     """The page for browsers without scripts. It may ask whoever searches much to prove to be a person."""
 
     web: Web
-    url: str = DUCKDUCKGO_URL
+    url: str = field(default=DUCKDUCKGO_URL, repr=False)
 
     @property
     def name(self) -> str:
@@ -37,22 +45,29 @@ class DuckDuckGoSearchProvider:
 
     async def search(self, query: str, count: int) -> SearchResults:
         """Search."""
-        answer = await self.web.ask("GET", f"{self.url}?{urlencode({'q': query})}", headers={"Accept": "text/html"})
-        page = decoded(answer.body)
-        if answer.status == _ACCEPTED or any(mark in page for mark in _CHALLENGES):
+        api = Api(name=self.name, web=self.web, url=self.url, headers={"Accept": "text/html"})
+        answer = await api.ask("GET", query={"q": query})
+        if answer.status not in (_OK, _ACCEPTED):
+            raise api.failure(answer)
+        page = await in_worker(lambda _: _read(decoded(answer.body)))
+        if answer.status == _ACCEPTED or page.is_challenge:
             message = "duckduckgo wants a person to answer first; search later, or configure a provider with a key"
             raise ToolRateLimitError(message, code="challenged")
-        if answer.status != _OK:
-            raise Api(name=self.name, web=self.web, url=self.url).failure(answer)
-        results = tuple(_results(parse_html(page)))[:count]
-        if not results and "no-results" not in page:
-            message = "duckduckgo answered a page that is not one of results; configure another provider"
-            raise ToolServerError(message, code="answer_unreadable")
-        return SearchResults(query=query, provider=self.name, results=results)
+        if not page.results and not page.is_empty:
+            raise api.unreadable("a page that is not one of results")
+        return SearchResults(query=query, provider=self.name, results=page.results[:count])
 
     async def close(self) -> None:
         """Close the connections."""
         await self.web.close()
+
+
+def _read(source: str) -> _Page:
+    """Told by the elements of the page: its words may be those that were searched for."""
+    page = parse_html(source)
+    marks = {word for element in _elements(page) for word in element.attributes.get("class", "").split()}
+    challenge = any(mark.partition("__")[0] == "anomaly-modal" for mark in marks)
+    return _Page(tuple(_results(page)), challenge, not marks.isdisjoint({"no-results", "result--no-result"}))
 
 
 def _results(page: Element) -> Iterator[SearchResult]:
@@ -67,22 +82,27 @@ def _results(page: Element) -> Iterator[SearchResult]:
 
 
 def _target(href: str) -> str:
-    """Where a link leads; it may be wrapped in one that counts clicks."""
+    """Where a link leads; it may be wrapped in one that counts clicks, and one that counts payments leads nowhere."""
     try:
         parts = urlsplit(href)
         wrapped = parse_qs(parts.query).get("uddg") if parts.path == "/l/" else None
     except ValueError:
+        return ""
+    if parts.path == "/y.js" and (not parts.hostname or parts.hostname.endswith("duckduckgo.com")):
         return ""
     url = wrapped[0] if wrapped else href
     return url if url.startswith(("http://", "https://")) else ""
 
 
 def _with_class(element: Element, name: str) -> Iterator[Element]:
+    return (found for found in _elements(element) if name in found.attributes.get("class", "").split())
+
+
+def _elements(element: Element) -> Iterator[Element]:
     waiting = [element]
     while waiting:
         found = waiting.pop()
-        if name in found.attributes.get("class", "").split():
-            yield found
+        yield found
         waiting += [child for child in reversed(found.children) if isinstance(child, Element)]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from toolpost.builtin.providers.protocols import RetrievedChunk, RetrievedChunks
 from toolpost.builtin.workers import in_worker
 from toolpost.contracts.errors import ConfigError, StoreError
+from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +52,10 @@ class EmbeddedRetriever:
 
     async def add(self, documents: Iterable[Document]) -> int:
         """Keep documents, all or none; says how many."""
-        rows = [(one.id, one.text, one.source, json.dumps(dict(one.metadata))) for one in documents]
+        rows = [
+            (_storable(one.id), _storable(one.text), _storable(one.source), json.dumps(dict(one.metadata)))
+            for one in documents
+        ]
 
         def work(connection: sqlite3.Connection) -> int:
             connection.executemany("DELETE FROM chunks WHERE id = ?", [(row[0],) for row in rows])
@@ -62,7 +66,7 @@ class EmbeddedRetriever:
 
     async def remove(self, ids: Iterable[str]) -> int:
         """Forget documents; says how many there were."""
-        keys = [(key,) for key in ids]
+        keys = [(_storable(key),) for key in ids]
         return await self._do(lambda found: found.executemany("DELETE FROM chunks WHERE id = ?", keys).rowcount)
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
@@ -73,11 +77,9 @@ class EmbeddedRetriever:
         return RetrievedChunks(query=query, provider=self.name, chunks=chunks)
 
     async def close(self) -> None:
-        """Close the file."""
-        with self._turn:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        """Close the file, once whoever is at it has finished."""
+        if self._connection is not None or self._turn.locked():
+            await in_worker(self._close)
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """One piece of work in one transaction, one at a time."""
@@ -88,11 +90,19 @@ class EmbeddedRetriever:
                     connection = self._opened()
                     with connection:
                         return work(connection)
-                except sqlite3.Error as failed:
+                except (sqlite3.Error, OSError, ValueError) as failed:
+                    if isinstance(failed, ConfigError):
+                        raise
                     where = self.path or "in memory"
                     raise StoreError(f"the embedded store ({where}) failed: {failed}; check its file") from failed
 
         return await in_worker(turn)
+
+    def _close(self, _: Callable[[], None]) -> None:
+        with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is not None:
@@ -102,7 +112,7 @@ class EmbeddedRetriever:
         connection = sqlite3.connect(self.path or ":memory:", timeout=_BUSY_S, check_same_thread=False)
         try:
             connection.execute(_TABLE)
-        except sqlite3.OperationalError as failed:
+        except sqlite3.Error as failed:
             connection.close()
             if "fts5" in str(failed):
                 raise ConfigError("this Python's SQLite has no FTS5; use another provider to retrieve") from failed
@@ -111,10 +121,16 @@ class EmbeddedRetriever:
         return connection
 
 
+def _storable(text: str) -> str:
+    """A text that SQLite can keep: half a character, as JSON may hold one, is none."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _matching(connection: sqlite3.Connection, asked: str, filters: Filters) -> tuple[RetrievedChunk, ...]:
     chunks: list[RetrievedChunk] = []
     for key, text, source, facts, score in connection.execute(_FOUND, (asked,)):
-        metadata: dict[str, Any] = json.loads(facts)
+        told = json.loads(facts)
+        metadata: dict[str, Any] = told if is_object(told) else {}
         if all(metadata.get(name) == value for name, value in filters.equal.items()):
             chunks.append(RetrievedChunk(id=key, text=text, source=source, score=score, metadata=metadata))
         if len(chunks) >= filters.limit:

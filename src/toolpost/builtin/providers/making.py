@@ -44,7 +44,8 @@ def _made(purpose: str, makers: Mapping[str, Maker], link: ProviderSettings, net
 
 def _web(link: ProviderSettings, network: NetworkPolicy) -> Web:
     """Connections for one provider; an address that the operator wrote may be private."""
-    return Web(network).for_operator(link.url) if link.url else Web(network)
+    web = Web(network, timeout_s=link.timeout_s)
+    return web.for_operator(link.url) if link.url else web
 
 
 def _engine(name: str, link: ProviderSettings, network: NetworkPolicy) -> SearchProvider:
@@ -69,10 +70,10 @@ def _duckduckgo(link: ProviderSettings, network: NetworkPolicy) -> SearchProvide
     return duckduckgo.DuckDuckGoSearchProvider(_web(link, network), link.url or duckduckgo.DUCKDUCKGO_URL)
 
 
-def _direct(_: ProviderSettings, network: NetworkPolicy) -> ScrapeProvider:
+def _direct(link: ProviderSettings, network: NetworkPolicy) -> ScrapeProvider:
     from toolpost.builtin.providers.pages import DirectPages  # noqa: PLC0415 - when it is named
 
-    return DirectPages(Web(network))
+    return DirectPages(Web(network, timeout_s=link.timeout_s))
 
 
 def _jina(link: ProviderSettings, network: NetworkPolicy) -> ScrapeProvider:
@@ -107,12 +108,25 @@ def _embedded(link: ProviderSettings, _: NetworkPolicy) -> RetrieveProvider:
     return EmbeddedRetriever(link.path)
 
 
-def _calling(link: ProviderSettings, _: NetworkPolicy) -> Any:
+def _calling(link: ProviderSettings, network: NetworkPolicy) -> Any:
     from toolpost.builtin.providers.calling import McpProvider  # noqa: PLC0415 - when it is named
 
-    return McpProvider(tool=link.tool or "")
+    tool = link.tool or ""
+    if tool in _OURS:
+        raise ConfigError(f"provider 'mcp' calls {tool!r}, which asks providers itself; name a tool of a source")
+    names = link.arguments
+    return McpProvider(
+        tool=tool,
+        query=names.get("query", "query"),
+        count=names.get("count"),
+        url=names.get("url", "url"),
+        filters=names.get("filters"),
+        timeout_s=link.timeout_s,
+        network=network,
+    )
 
 
+_OURS = frozenset({"web_search", "web_fetch", "retrieve"})
 _SEARCH: dict[str, Maker] = {
     **{name: partial(_engine, name) for name in ("brave", "tavily", "google", "bing", "jina")},
     "duckduckgo": _duckduckgo,

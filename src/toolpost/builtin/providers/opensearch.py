@@ -9,11 +9,13 @@ from urllib.parse import quote
 
 from toolpost.builtin.providers.api import Api, number, objects, text
 from toolpost.builtin.providers.protocols import RetrievedChunk, RetrievedChunks
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
     from toolpost.builtin.providers.protocols import Filters
     from toolpost.builtin.web_access import Web
+
+_LONGEST_LIST = 50  # a longer one is a vector, which says nothing to a reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class OpenSearchProvider:
     """An index whose documents have a text, and say where they are from in `source`, `url` or `path`."""
 
     web: Web
-    url: str
+    url: str = field(repr=False)
     index: str
     user: str = ""
     key: str = field(default="", repr=False)
@@ -34,12 +36,16 @@ class OpenSearchProvider:
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
         """The documents that match best."""
-        terms = [{"term": {name: value}} for name, value in filters.equal.items()]
+        terms = [{"terms" if is_array(value) else "term": {name: value}} for name, value in filters.equal.items()]
         matching = {"match": {self.text_field: {"query": query}}}
         asked = {"size": filters.limit, "query": {"bool": {"must": [matching], "filter": terms}}}
-        found = await self._api().post(f"/{quote(self.index, safe='')}/_search", asked)
-        chunks = tuple(self._chunk(hit) for hit in objects(found, "hits", "hits"))
-        return RetrievedChunks(query=query, provider=self.name, chunks=chunks)
+        api = self._api()
+        found = await api.post(f"/{quote(self.index, safe='')}/_search", asked)
+        hits = found.get("hits") if is_object(found) else None
+        if not is_object(hits) or not is_array(hits.get("hits")):
+            raise api.unreadable("something that is no list of hits")
+        chunks = [self._chunk(hit) for hit in objects(hits, "hits")]
+        return RetrievedChunks(query=query, provider=self.name, chunks=tuple(chunks[: filters.limit]))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -53,8 +59,11 @@ class OpenSearchProvider:
             text=text(document, self.text_field),
             source=text(document, "source", "url", "path") or f"{self.index}/{text(hit, '_id')}",
             score=number(hit, "_score"),
-            metadata={name: value for name, value in document.items() if name != self.text_field},
+            metadata={name: value for name, value in document.items() if self._is_fact(name, value)},
         )
+
+    def _is_fact(self, name: str, value: Any) -> bool:
+        return name != self.text_field and not (is_array(value) and len(value) > _LONGEST_LIST)
 
     def _api(self) -> Api:
         headers: dict[str, str] = {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from toolpost.builtin.html_markdown import page_markdown
-from toolpost.builtin.providers.api import Api, text
+from toolpost.builtin.providers.api import Api, page_address, text
 from toolpost.builtin.providers.protocols import ScrapedPage
 from toolpost.builtin.workers import in_worker
-from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError
+from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.schema.jsontypes import is_object
 from toolpost.web.contents import decoded
 from toolpost.web.media_types import media_type
@@ -26,6 +26,7 @@ _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 _READABLE = frozenset({"text", "json", "lines", "yaml", "xml", "form", "events"})
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
 _HEAD = 4096
+_FAILED_THERE = re.compile(r"Target URL returned error (\d{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,8 @@ class JinaReaderProvider:
     """Has Jina read pages. It is told their URLs, so only those of public addresses are handed on."""
 
     web: Web
-    key: str = ""
-    url: str = JINA_READER_URL
-
-    def __repr__(self) -> str:
-        return f"<JinaReaderProvider {self.url}>"
+    key: str = field(default="", repr=False)
+    url: str = field(default=JINA_READER_URL, repr=False)
 
     @property
     def name(self) -> str:
@@ -86,14 +84,15 @@ class JinaReaderProvider:
         found = await api.post("/", {"url": url})
         data = found.get("data") if is_object(found) else None
         if not is_object(data) or not isinstance(data.get("content"), str):
-            raise ToolServerError(
-                "jina answered without the content of a page; try again later", code="answer_unreadable"
-            )
+            raise api.unreadable("without the content of a page")
+        # The reader succeeds also where the page did not.
+        failed = _FAILED_THERE.match(text(data, "warning"))
         return ScrapedPage(
-            url=text(data, "url") or url,
+            url=page_address(text(data, "url"), url),
             provider=self.name,
             title=text(data, "title"),
             content=data["content"],
+            status=int(failed[1]) if failed else 200,
             media_type="text/markdown",
         )
 
