@@ -12,9 +12,10 @@ from toolpost.auth.oauth import refresh as refreshing
 from toolpost.auth.oauth.driver import run_flow
 from toolpost.auth.oauth.metadata import find_resource
 from toolpost.auth.oauth.records import packed, unpacked
+from toolpost.auth.oauth.refusals import CLIENT_REFUSED
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.vault import Vault
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.tokens import TokenKey
 from toolpost.wire.client import HttpClient
 
@@ -74,7 +75,7 @@ class Accounts:
         self, service: Service, person: Principal, *, binding: Binding, tokens: TokenSet
     ) -> Account[TokenSet]:
         """Keep what a consent brought, in place of what others brought for the same service."""
-        await self.bindings.keep(service.provider, binding)
+        await self.bindings.keep(binding)
         kept = await self._vault.keep(binding.account_of(person), tokens)
         for other in await self.bindings.of(service.provider):
             if (key := other.account_of(person)) != kept.key:
@@ -86,7 +87,8 @@ class Accounts:
         heard: list[bool] = []
         for binding, account in await self._held(service, person):
             await self.rows.remove(account.key)
-            heard.append(account.tokens is None or await self._revoke(service, binding, account.tokens))
+            over = account.tokens is None and account.status == "revoked"
+            heard.append(over or await self._revoke(service, binding, account.tokens))
         return all(heard) if heard else None
 
     async def has_moved(self, service: Service, person: Principal, demand: Demand) -> bool:
@@ -121,11 +123,14 @@ class Accounts:
 
     async def _held(self, service: Service, person: Principal) -> list[tuple[Binding, Account[TokenSet]]]:
         found = [
-            (one, await self._vault.find(one.account_of(person))) for one in await self._bindings(service, anew=True)
+            (one, await self._vault.standing(one.account_of(person)))
+            for one in await self._bindings(service, anew=True)
         ]
         return [(binding, account) for binding, account in found if account is not None]
 
-    async def _revoke(self, service: Service, binding: Binding, tokens: TokenSet) -> bool:
+    async def _revoke(self, service: Service, binding: Binding, tokens: TokenSet | None) -> bool:
+        if tokens is None:
+            return False
         ending = refreshing.revoke(binding.server, binding.client, tokens, clock=self.clock)
         try:
             return await run_flow(ending, self.client_for(service))
@@ -136,7 +141,14 @@ class Accounts:
         if account.tokens is None:
             return Revoked("there are no tokens")
         asking = refreshing.refresh(binding.server, binding.client, account.tokens, clock=self.clock)
-        match await run_flow(asking, self.client_for(service)):
+        try:
+            renewal = await run_flow(asking, self.client_for(service))
+        except ToolAuthError as refused:
+            if binding.client.origin != "dynamic" or refused.error_code != CLIENT_REFUSED:
+                raise
+            await self.bindings.forget_client(binding.client)
+            return Revoked("the issuer does not know this client any more")
+        match renewal:
             case refreshing.Refreshed(tokens):
                 return Refreshed(tokens)
             case refreshing.Revoked(reason):

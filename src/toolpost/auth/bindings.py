@@ -31,13 +31,19 @@ def program_key(kind: str, name: str) -> TokenKey:
 class Binding:
     """One service as a sign-in found it; a person's tokens belong to one of them."""
 
+    provider: str
     server: ServerMetadata
     client: Client
     resource: str = ""
 
     def account_of(self, person: Principal) -> TokenKey:
-        """Where a person's tokens are."""
-        return TokenKey(person.tenant, person.user, self.server.issuer, self.resource, self.client.id)
+        """Where a person's tokens are.
+
+        Those that are for no resource in particular are for the service that they were got for: another one at the
+        same issuer, of the same client, is at another address, which must not see them.
+        """
+        kept_for = self.resource or f"provider:{self.provider}"
+        return TokenKey(person.tenant, person.user, self.server.issuer, kept_for, self.client.id)
 
     def under(self, plan: SignIn) -> Binding | None:
         """The same with what an operator writes now; None where that is another issuer, client or resource.
@@ -66,8 +72,19 @@ class Bindings:
         """What is known of a service; `anew` looks at what other processes found out."""
         if anew or provider not in self._known:
             rows = [row for row in await self._listed(_BINDING) if row.key.issuer == provider]
-            self._known[provider] = tuple(_read(row.body) for row in rows)
+            self._known[provider] = tuple(_read(row) for row in rows)
         return self._known[provider]
+
+    async def tied(self, provider: str, plan: SignIn) -> SignIn:
+        """The plan of a client that belongs to the issuer that it was used with, unless an operator names another.
+
+        Otherwise a server could name another issuer one day, and that one would be shown the client's secret.
+        """
+        own = plan.registered
+        if own is None or own.issuer is not None or plan.server is not None:
+            return plan
+        issuers = [one.server.issuer for one in await self.of(provider, anew=True) if one.client.id == own.id]
+        return replace(plan, registered=replace(own, issuer=issuers[0])) if issuers else plan
 
     async def clients(self, redirect_uris: tuple[str, ...]) -> dict[str, Client]:
         """The clients that registering brought for these addresses, by issuer, so that none is registered twice."""
@@ -85,8 +102,15 @@ class Bindings:
         if row is None or row.body != body:
             await self._rows.put(key, body)
 
-    async def keep(self, provider: str, binding: Binding) -> None:
+    async def forget_client(self, client: Client) -> None:
+        """Give up a client that its issuer does not know any more, so that the next sign-in registers another."""
+        for row in await self._listed(_CLIENT) if client.origin == "dynamic" else ():
+            if (row.key.issuer, row.body["id"]) == (client.issuer, client.id):
+                await self._rows.remove(row.key, version=row.version)
+
+    async def keep(self, binding: Binding) -> None:
         """Remember what a sign-in found."""
+        provider = binding.provider
         key = TokenKey(PROGRAM, _BINDING, provider, f"{binding.server.issuer} {binding.resource}", binding.client.id)
         await self._rows.put(key, _written(binding))
         for old in (await self.of(provider, anew=True))[_MOST:]:
@@ -110,8 +134,10 @@ def _written(binding: Binding) -> dict[str, Any]:
     }
 
 
-def _read(body: Any) -> Binding:
+def _read(row: TokenRow) -> Binding:
+    body = row.body
     return Binding(
+        provider=row.key.issuer,
         server=unpacked(ServerMetadata, json.dumps(body["server"]).encode()),
         client=unpacked(Client, json.dumps(body["client"]).encode()),
         resource=str(body["resource"]),

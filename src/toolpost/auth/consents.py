@@ -14,16 +14,17 @@ from toolpost.auth.oauth.authorization import (
     Caller,
     Transaction,
     begin_authorization,
-    exchange_code,
     read_callback,
 )
 from toolpost.auth.oauth.challenge import Demand, demand_of
 from toolpost.auth.oauth.driver import run_flow
 from toolpost.auth.oauth.handshake import Consent, Granted, scopes_so_far, sign_in
 from toolpost.auth.oauth.records import packed, unpacked
+from toolpost.auth.redeeming import Redeemer
 from toolpost.auth.secret import revealed
 from toolpost.auth.services import plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.contracts.passing import passing
 from toolpost.contracts.principal import Principal
 from toolpost.wire.headers import Headers
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 TICKET_TTL_S = 7 * 86_400.0
 NO_DEMAND = Demand()
+_PURGE_S = 60.0
 _UNKNOWN_STATE = "Invalid or expired OAuth state"
 
 
@@ -99,6 +101,8 @@ class Consents:
         self._rows = accounts.rows
         self._ttl_s = ttl_s
         self._services: dict[str, Service] = {}
+        self._purge_at = 0.0
+        self._redeemer = Redeemer(accounts)
         self.refusal: Callable[[str], ToolError | None] = lambda _: None
 
     def offer(self, service: Service) -> None:
@@ -107,11 +111,8 @@ class Consents:
         Sources may share one, but not where tokens are for one address only: these would travel to another.
         """
         other = self._services.get(service.provider)
-        if other is not None and other.plan.url != service.plan.url and not (service.plan.server and other.plan.server):
-            raise ConfigError(
-                f"two sources with the accounts of {service.provider!r} have different addresses, and tokens are for "
-                "one: write the same auth_config.resource into both, or give each a provider of its own"
-            )
+        if other is not None:
+            _refuse_strangers(service, other)
         self._services[service.provider] = service
         self._accounts.learn(plan_secrets(service.plan))
 
@@ -164,7 +165,8 @@ class Consents:
         )
         step = await self._step(service, wish, caller)
         if isinstance(step, Granted):
-            binding = Binding(server=step.server, client=step.client, resource=step.tokens.resource or "")
+            resource = step.tokens.resource or ""
+            binding = Binding(provider=service.provider, server=step.server, client=step.client, resource=resource)
             await self._accounts.keep(service, person, binding=binding, tokens=step.tokens)
             return Connected(person, service.provider, wish.trace_id)
         transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
@@ -172,13 +174,15 @@ class Consents:
         await self._accounts.bindings.keep_client(step.client)
         body = {"transaction": json.loads(packed(transaction)), "ticket": _digest(ticket) if ticket else ""}
         await self._rows.put(_transaction_key(transaction.state), body)
-        self._accounts.learn({transaction.state, transaction.verifier.reveal(), *_secrets_of(step.client)})
+        self._accounts.learn(_secrets_of(step.client))
+        self._learn({transaction.state, transaction.verifier.reveal()}, until=transaction.expires)
         return Begun(step.url, transaction.state, transaction.scopes)
 
     async def finish(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
         """Take what a browser brought back; a ToolAuthError says what is wrong with it.
 
-        Only a callback that is right in everything uses the sign-in up, so that nobody can spoil another's.
+        Only a callback that is right in everything uses the sign-in up, so that nobody can spoil another's. It is
+        then carried out whether or not the browser waits for it: a code serves once.
         """
         key = _transaction_key(parameters.get("state", ""))
         row = await self._rows.get(key)
@@ -189,24 +193,17 @@ class Consents:
         if not await self._rows.remove(key, version=row.version):
             raise ToolAuthError(_UNKNOWN_STATE, code="oauth_state")  # somebody else was faster with the same one
         caller = transaction.caller
-        service = self.service(caller.provider)
-        redeeming = exchange_code(transaction, code, clock=self._accounts.clock)
-        tokens = await run_flow(redeeming, self._accounts.client_for(service))
-        binding = Binding(server=transaction.server, client=transaction.client, resource=transaction.resource or "")
-        person = Principal(caller.tenant, caller.user)
-        await self._accounts.keep(service, person, binding=binding, tokens=tokens)
-        if ticket := row.body.get("ticket"):
-            await self._rows.remove(program_key("ticket", ticket))
-        return Connected(person, service.provider, caller.trace_id)
+        await self._redeemer.redeem(self.service(caller.provider), transaction, code, row)
+        return Connected(Principal(caller.tenant, caller.user), caller.provider, caller.trace_id)
 
     async def invite(self, service: Service, wish: Wish) -> str:
         """A URL at which a browser can begin the sign-in, for as long as a question lasts."""
-        secret = secrets.token_urlsafe(32)
-        self._accounts.learn({secret})
+        secret, expires = secrets.token_urlsafe(32), self._accounts.clock() + TICKET_TTL_S
+        self._learn({secret}, until=expires)
         body = {
             "provider": service.provider,
             "person": list(wish.person),
-            "expires": self._accounts.clock() + TICKET_TTL_S,
+            "expires": expires,
             "demand": asdict(wish.demand),
             "trace_id": wish.trace_id,
             "tool": wish.tool,
@@ -246,7 +243,8 @@ class Consents:
         held = await self._accounts.held(service, wish.person)
         tokens = None if held is None else held.tokens
         plan = coming_back(service.current_plan(), caller.redirect_uri)
-        self._accounts.learn(plan_secrets(plan))
+        plan = await self._accounts.bindings.tied(service.provider, plan)
+        self._learn(plan_secrets(plan))
         if plan.server is not None and plan.registered is not None and plan.grant == "code":
             asked = (*scopes_so_far(demand, tokens), *(demand.scopes or ()))
             request = begin_authorization(
@@ -264,8 +262,11 @@ class Consents:
         return await run_flow(flow, self._accounts.client_for(service))
 
     async def _purge(self) -> None:
-        """Forget what nobody came back for."""
+        """Forget what nobody came back for; now and then, because all are looked at."""
         now = self._accounts.clock()
+        if self._purge_at - _PURGE_S <= now < self._purge_at:
+            return
+        self._purge_at = now + _PURGE_S
         await self._drop(lambda body: _expiry(body) <= now)
 
     async def _drop(self, over: Callable[[Mapping[str, Any]], bool]) -> None:
@@ -273,6 +274,31 @@ class Consents:
             for row in await self._rows.list(tenant=PROGRAM, user=kind):
                 if over(row.body):
                     await self._rows.remove(row.key, version=row.version)
+
+    def _learn(self, passed: set[str], *, until: float | None = None) -> None:
+        """Let whoever redacts know what is a secret for a while."""
+        self._accounts.learn(passing(passed, until=until, now=self._accounts.clock()))
+
+
+def _refuse_strangers(service: Service, other: Service) -> None:
+    """Two sources of one name must be of one service."""
+    if _issued_by(other) != _issued_by(service):
+        raise ConfigError(
+            f"two sources with the accounts of {service.provider!r} differ in issuer, client or grant: write the same "
+            "into the auth_config of both, or give each a provider of its own"
+        )
+    if other.plan.url != service.plan.url and not (service.plan.server and other.plan.server):
+        raise ConfigError(
+            f"two sources with the accounts of {service.provider!r} have different addresses, and tokens are for "
+            "one: write the same auth_config.resource into both, or give each a provider of its own"
+        )
+
+
+def _issued_by(service: Service) -> tuple[object, ...]:
+    """Whose tokens a service has, for whom, and how they are got."""
+    plan, server, own = service.plan, service.plan.server, service.plan.registered
+    issuer = (plan.issuer, None if server is None else (server.issuer, server.token_endpoint))
+    return (*issuer, None if own is None else own.id, service.attended, type(plan.grant))
 
 
 def refusal_demand(refused: ToolError) -> Demand:
@@ -312,7 +338,9 @@ def _expiry(body: Mapping[str, Any]) -> float:
     return float(inner.get("expires", 0.0))
 
 
-def _person_in(body: Mapping[str, Any]) -> Principal:
+def _person_in(body: Mapping[str, Any]) -> Principal | None:
+    if not body:  # it does not open any more
+        return None
     if "person" in body:
         return Principal(*body["person"])
     caller = body["transaction"]["caller"]

@@ -12,6 +12,7 @@ from toolpost.auth.oauth.driver import await_device, run_flow
 from toolpost.auth.oauth.handshake import discover
 from toolpost.auth.oauth.registration import obtain_client
 from toolpost.contracts.errors import ToolAuthError
+from toolpost.contracts.passing import passing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,19 +30,22 @@ async def begin_by_code(service: Service, accounts: Accounts, *, redirect_uri: s
     """A code for the person to enter; where we must register first, it is as a client with this redirect URI."""
     if not service.attended:
         raise ToolAuthError(f"{service.display_name!r} asks nobody for consent: its tools can be called as they are.")
-    plan = coming_back(service.current_plan(), redirect_uri)
+    plan = await accounts.bindings.tied(service.provider, coming_back(service.current_plan(), redirect_uri))
     known = await accounts.bindings.clients(plan.profile.redirect_uris)
     asking = _asking(service, plan, known, accounts.clock)
     grant = await run_flow(asking, accounts.client_for(service))
     await accounts.bindings.keep_client(grant.client)
-    accounts.learn({grant.device_code.reveal(), grant.user_code})
+    codes = (grant.device_code.reveal(), grant.user_code)
+    accounts.learn(passing(codes, until=grant.expires, now=accounts.clock()))
     return grant
 
 
 async def finish_by_code(service: Service, accounts: Accounts, person: Principal, grant: DeviceGrant) -> Connected:
     """Wait until the code was entered and keep what that brought; ToolAuthError when the person said no."""
     tokens = await await_device(grant, accounts.client_for(service), clock=accounts.clock)
-    binding = Binding(server=grant.server, client=grant.client, resource=grant.resource or "")
+    binding = Binding(
+        provider=service.provider, server=grant.server, client=grant.client, resource=grant.resource or ""
+    )
     await accounts.keep(service, person, binding=binding, tokens=tokens)
     return Connected(person, service.provider)
 

@@ -87,7 +87,7 @@ class Renewer(Generic[T]):
 
     async def current(self, key: TokenKey, refresh: Refresh[T], *, rejected: int | None = None) -> Current[T]:
         """The account with tokens that are good now; `rejected` is a version that the resource no longer takes."""
-        account = await self._vault.find(key)
+        account = await self._vault.standing(key)
         if account is None:
             return ConsentNeeded(key=key, reason="missing")
         if account.status != "live" or account.tokens is None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.principal import Principal
 
+_MOST_CONSENTS = 4
+
 
 class AccountLender:
     """Fulfils `CredentialProvider` for the sources of one service; what it lends is the caller's own."""
@@ -38,7 +40,6 @@ class AccountLender:
         self._accounts = accounts
         self._consents = consents
         self._counts = counts
-        self._versions: dict[str, int] = {}
         self._replaced: dict[str, int] = {}
         self._signing_in = asyncio.Lock()
 
@@ -63,7 +64,7 @@ class AccountLender:
         demand = refusal_demand(refused)
         if refused.status_code == HTTPStatus.FORBIDDEN:
             return await self._ask(request, demand) if demand.wants_more_scopes else None
-        rejected = self._versions.get(key)
+        rejected = await self._version_of(call)
         # Tokens that were renewed for a refusal and are refused again are of no use here, however fresh: the server
         # may trust another issuer by now, of which the old one knows nothing.
         useless = rejected is not None and rejected == self._replaced.get(key)
@@ -72,8 +73,17 @@ class AccountLender:
         found = await self._accounts.current(self.service, request.principal, rejected=rejected)
         if isinstance(found, ConsentNeeded):
             return await self._ask(request, demand, rejected)
-        self._replaced[key] = found.version
-        return None if found.version == rejected else self._lent(found)
+        if rejected is not None:
+            self._replaced[key] = found.version
+        lent = self._lent(found)
+        return None if lent.headers == call.credential.headers else lent
+
+    async def _version_of(self, call: AuthorizedCall) -> int | None:
+        """The version of the tokens that a call travelled with; None when others have taken their place since."""
+        held = await self._accounts.held(self.service, call.request.principal)
+        if held is None or held.tokens is None:
+            return None
+        return held.version if self._lent(held).headers == call.credential.headers else None
 
     async def _ask(self, request: RequestedCall, demand: Demand, rejected: int | None = None) -> Credential | Question:
         service = self.service
@@ -82,10 +92,12 @@ class AccountLender:
             return await self._signed_in(request, demand, rejected)
         more = f":{' '.join(sorted(demand.scopes or ()))}" if demand.wants_more_scopes else ""
         key = f"consent:{service.provider}{more}"
-        if key in request.answers:
-            raise self._incomplete() if rejected is None else self._useless()
         held = await self._accounts.held(service, request.principal)
         scopes_so_far(demand, None if held is None else held.tokens)
+        if key in request.answers:
+            raise self._incomplete() if rejected is None else self._useless()
+        if sum(asked.startswith("consent:") for asked in request.answers) >= _MOST_CONSENTS:
+            raise self._insatiable()
         wish = Wish(person=request.principal, demand=demand, trace_id=request.correlation_id, tool=request.tool_name)
         payload = await self._payload(wish)
         self._counts.paused(service.provider)
@@ -138,15 +150,21 @@ class AccountLender:
             status_code=HTTPStatus.UNAUTHORIZED,
         )
 
+    def _insatiable(self) -> ToolAuthError:
+        return ToolAuthError(
+            f"{self.service.display_name} wants yet another consent for the same call, after {_MOST_CONSENTS}. "
+            "Its operator must say at once which scopes the call needs.",
+            code="oauth_scope_refused",
+            status_code=HTTPStatus.FORBIDDEN,
+        )
+
     def _lent(self, account: Account[TokenSet]) -> Credential:
         tokens = account.tokens
         if tokens is None:
             raise self._incomplete()
         name = hashlib.sha256("\0".join(account.key).encode()).hexdigest()
-        key = f"account:{name}"
-        self._versions[key] = account.version
         headers = {"Authorization": f"{tokens.token_type} {tokens.access_token.reveal()}"}
-        return Credential(key, headers, _proofs(tokens) if tokens.dpop_key else None)
+        return Credential(f"account:{name}", headers, _proofs(tokens) if tokens.dpop_key else None)
 
 
 def _proofs(tokens: TokenSet) -> Callable[[str, str, str], Mapping[str, str]]:

@@ -13,6 +13,7 @@ from toolpost.auth.oauth.refusals import presentable
 from toolpost.auth.static import fingerprint
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.contracts.passing import AN_HOUR_S, passing
 from toolpost.contracts.questions import Question
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class ManagedCredentials:
         self.key = f"consent:{provider}"
         self._manager = manager
         self.learn = learn
-        self._learned: dict[str, str] = {}
+        self._learned: dict[str, tuple[str, float]] = {}
         self._clock = clock
 
     async def credential(self, call: PermittedCall) -> Credential | Question:
@@ -93,14 +94,15 @@ class ManagedCredentials:
             raise ToolAuthError(f"the token of {user_id!r} for {self.provider!r} cannot be sent in a header")
         self.counts.hit(self.provider)
         headers = {"Authorization": f"Bearer {found}"}
-        if self.learn is not None and self._learned.get(user_id) != (mark := fingerprint(headers)):
-            self.learn({found})
-            self._learned[user_id] = mark
+        self._tell(user_id, found, fingerprint(headers))
         return Credential(f"managed:{self.provider}:{user_id}", headers)
 
     async def question(self, user_id: str, trace_id: str) -> Question:
         """The question that gets a token; its payload is for the person alone."""
         told = await self._request(user_id, trace_id)
+        state = told.get("state")
+        if self.learn is not None and isinstance(state, str):
+            self.learn(passing({state}))
         name = presentable(str(told.get("display_name") or self.provider))
         return Question(
             kind="consent",
@@ -114,6 +116,14 @@ class ManagedCredentials:
     def not_completed(self) -> ToolAuthError:
         """What to say when a person went on without signing in."""
         return ToolAuthError(f"OAuth for {self.provider} was not completed", code="oauth_not_completed")
+
+    def _tell(self, user_id: str, token: str, mark: str) -> None:
+        """Let whoever redacts know a token when it is new, and while it is in use."""
+        known, since = self._learned.get(user_id, ("", 0.0))
+        now = self._clock()
+        if self.learn is not None and (known != mark or not since <= now < since + AN_HOUR_S):
+            self.learn(passing({token}))
+            self._learned[user_id] = (mark, now)
 
     async def _ask(self, request: RequestedCall) -> Question:
         asked = await self.question(str(request.principal), _trace_of(request))

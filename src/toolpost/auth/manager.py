@@ -30,6 +30,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
+from toolpost.contracts.passing import passing
 from toolpost.wire.client import HttpClient
 from toolpost.wire.guard import parse_target
 from toolpost.wire.network import NetworkPolicy
@@ -233,7 +234,7 @@ class OAuthManager:
     async def _keep(self, sign_in: PendingSignIn, tokens: TokenSet) -> None:
         token = tokens.access_token.reveal()
         if self._learn:
-            self._learn({token})
+            self._learn(passing({token}, until=tokens.expires_at, now=self._clock()))
         await self.token_store.store(sign_in.user_id, sign_in.provider, token, tokens.expires_at)
 
     async def _redeemed(self, sign_in: PendingSignIn, code: str, answer: _Answer) -> TokenSet:

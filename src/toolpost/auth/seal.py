@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+UNREADABLE = "row_unreadable"  # the row alone is at fault: it was moved or changed, or its key is gone
 _NAMELESS = b"\x01"  # sealed before keys had ids: nonce and text follow, the row alone is associated
 _NAMED = b"\x02"  # the key's id, nonce and text follow; version, id and row are associated
 _HEADER_BYTES = 1 + ID_BYTES
@@ -43,7 +44,8 @@ class KeySealer:
             return self._decrypt(body, keys=[key] if key else [], associated=header + row.encode(), row=row)
         if sealed[:1] == _NAMELESS:
             return self._decrypt(sealed[1:], keys=self.keys.all(), associated=row.encode(), row=row)
-        raise StoreError(f"sealed data of {row.partition('|')[0]!r} is of an unknown version; upgrade toolpost")
+        said = f"sealed data of {row.partition('|')[0]!r} is of an unknown version; upgrade toolpost"
+        raise StoreError(said, code=UNREADABLE)
 
     def _decrypt(self, body: bytes, *, keys: Sequence[MasterKey], associated: bytes, row: str) -> bytes:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - loaded when something is first opened
@@ -56,7 +58,7 @@ class KeySealer:
                 continue
         kind, where = row.partition("|")[0], self.keys.name
         msg = f"sealed data of {kind!r} does not open: another key than {where}, or it was moved or changed"
-        raise StoreError(msg)
+        raise StoreError(msg, code=UNREADABLE)
 
 
 class FileSealer(KeySealer):

@@ -1,10 +1,10 @@
 """What an operator wrote of the service that people sign in to for one source: `auth_config` of `oauth2_user`.
 
-Where tokens come from: `issuer`, or `auth_url` and `token_url` (and `revocation_url`); a server that says it itself
-(RFC 9728) needs none of them, and with `legacy` one that says nothing is taken for its own issuer, as MCP had it in
-2025-03-26. What they are for: `resource`, else the address of the source; `scopes` are asked for beside those that the
-server names. Who we are there: `client_id` with `client_secret` or `private_key` (`algorithm`, `key_id`) and
-`client_auth`, or the `document_url` of our client document; without either we register.
+Where tokens come from: `issuer`, or `auth_url` and `token_url` (and `revocation_url`, and `device_url` for sign-ins by
+code); a server that says it itself (RFC 9728) needs none of them, and with `legacy` one that says nothing is taken for
+its own issuer, as MCP had it in 2025-03-26. What they are for: `resource`, else the address of the source; `scopes` are
+asked for beside those that the server names. Who we are there: `client_id` with `client_secret` or `private_key`
+(`algorithm`, `key_id`) and `client_auth`, or the `document_url` of our client document; without either we register.
 
 `grant` is how tokens are got. `code` is a person's own consent. The others ask nobody, and every caller acts as the
 program: `client_credentials`; `jwt_bearer` with an `assertion` that says who the workload is; `enterprise` with an
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.network import NetworkPolicy
 
-_URLS = ("issuer", "auth_url", "token_url", "revocation_url", "resource")
+_URLS = ("issuer", "auth_url", "token_url", "revocation_url", "device_url", "resource")
 _GRANTS = ("code", "client_credentials", "jwt_bearer", "enterprise")
 _PROVIDER = frozenset({"token_url", "client_id", "client_secret", "id_token"})
 _KNOWN = frozenset(
@@ -212,6 +212,7 @@ def _server_of(given: dict[str, Any]) -> Any:
         token_endpoint=str(endpoints[1]),
         issuer=given.get("issuer"),
         revocation_endpoint=str(given.get("revocation_url") or ""),
+        device_endpoint=str(given.get("device_url") or ""),
     )
 
 

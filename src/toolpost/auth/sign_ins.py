@@ -94,14 +94,14 @@ class SealedSignIns:
     async def claim(self, state: str) -> PendingSignIn | None:
         """Take a sign-in out; of several who try at once, the one whose removal counts has it."""
         row = await self._rows.get(_key(state))
-        if row is None or not await self._rows.remove(row.key, version=row.version):
+        if row is None or not row.body or not await self._rows.remove(row.key, version=row.version):
             return None
         return _read(row.body)
 
     async def purge(self, before: float) -> int:
         """Forget those that were begun earlier."""
         rows = await self._rows.list(tenant=PROGRAM, user=_KIND)
-        old = [row for row in rows if float(row.body["created_at"]) < before]
+        old = [row for row in rows if float(row.body.get("created_at", 0.0)) < before]  # one that is damaged is old
         return sum([await self._rows.remove(row.key, version=row.version) for row in old])
 
 

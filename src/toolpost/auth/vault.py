@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from toolpost.auth.seal import UNREADABLE
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.passing import passing
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.tokens import TokenKey, TokenRow, TokenStatus
 
@@ -15,9 +19,18 @@ if TYPE_CHECKING:
     from toolpost.auth.secret import Secret
     from toolpost.contracts.tokens import TokenRows
 
+_LEARN_AGAIN_S = 1800.0
+
+_log = logging.getLogger("toolpost.auth")
+
 
 class Tokens(Protocol):
     """What the vault needs to know of what it keeps."""
+
+    @property
+    def expires_at(self) -> float | None:
+        """When they end, if that is known."""
+        ...
 
     @property
     def refresh_token(self) -> Secret | None:
@@ -53,8 +66,9 @@ class Vault(Generic[T]):
     """Keeps tokens by tenant, user, issuer, resource and client.
 
     `pack` and `unpack` turn tokens into JSON and back. `learn` is given every secret
-    that passes, so that whoever redacts knows it. A row older than one that was seen
-    before was put back by someone and is not served.
+    that passes, and those that are still in use again and again, so that whoever redacts
+    knows them. A row older than one that was seen before was put back by someone and is
+    not served.
     """
 
     def __init__(
@@ -72,12 +86,25 @@ class Vault(Generic[T]):
         self._unpack = unpack
         self._learn = learn
         self._newest: dict[TokenKey, int] = {}
-        self._told: dict[TokenKey, int] = {}
+        self._told: dict[TokenKey, tuple[int, float]] = {}
+        self._damaged: set[TokenKey] = set()
 
     async def find(self, key: TokenKey) -> Account[T] | None:
         """An account; StoreError when its row was moved here or changed."""
         row = await self.rows.get(key)
         return self.opened(row) if row else None
+
+    async def standing(self, key: TokenKey) -> Account[T] | None:
+        """An account in whatever state: one whose row was moved here or changed is doubtful and has no tokens."""
+        try:
+            return await self.find(key)
+        except StoreError as error:
+            if error.error_code != UNREADABLE:  # the store itself may be back in a moment
+                raise
+            if key not in self._damaged:  # it is looked at again and again
+                self._damaged.add(key)
+                _log.warning("the account of %s:%s at %r cannot be read: %s", key.tenant, key.user, key.issuer, error)
+            return Account(key=key, version=0, status="doubtful", tokens=None, changed_at=0.0)
 
     async def accounts(self, *, tenant: str | None = None, user: str | None = None) -> list[Account[T]]:
         """The accounts of a person, a tenant or all."""
@@ -107,11 +134,18 @@ class Vault(Generic[T]):
         """The account that a row stands for."""
         newest = self._newest[row.key] = max(row.version, self._newest.get(row.key, 0))
         tokens = self._unpack(json.dumps(row.body).encode()) if row.body else None
-        if tokens and self._learn and self._told.get(row.key) != row.version:
-            self._learn(tokens.secrets)
-            self._told[row.key] = row.version
+        if tokens and self._learn:
+            self._tell(self._learn, row, tokens)
         status = row.status if row.version == newest else "doubtful"
         return Account(key=row.key, version=row.version, status=status, tokens=tokens, changed_at=row.changed_at)
+
+    def _tell(self, learn: Learn, row: TokenRow, tokens: T) -> None:
+        """Let whoever redacts know what passes: each version when it is first seen, and while it is in use."""
+        now = self.clock()
+        version, since = self._told.get(row.key, (0, 0.0))
+        if version != row.version or not since <= now < since + _LEARN_AGAIN_S:
+            learn(passing(tokens.secrets, until=tokens.expires_at, now=now))
+            self._told[row.key] = (row.version, now)
 
 
 class VaultTokenStore:
@@ -124,8 +158,7 @@ class VaultTokenStore:
 
     async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
         """Keep a token."""
-        if self._learn:
-            self._learn({token})
+        self._tell(token, expires_at)
         await self._rows.put(_provider_key(user_id, provider), {"token": token, "expires_at": expires_at})
 
     async def get(self, user_id: str, provider: str) -> str | None:
@@ -137,13 +170,16 @@ class VaultTokenStore:
         if expires_at is not None and expires_at <= self._clock():
             await self._rows.remove(row.key, version=row.version)
             return None
-        if self._learn:
-            self._learn({token})
+        self._tell(token, expires_at)
         return str(token)
 
     async def delete(self, user_id: str, provider: str) -> None:
         """Forget a token."""
         await self._rows.remove(_provider_key(user_id, provider))
+
+    def _tell(self, token: str, expires_at: float | None) -> None:
+        if self._learn:
+            self._learn(passing({token}, until=expires_at, now=self._clock()))
 
 
 def _provider_key(user_id: str, provider: str) -> TokenKey:

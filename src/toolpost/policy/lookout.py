@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
+import time
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from toolpost.contracts.passing import PassingSecret
 from toolpost.policy.disguises import (
     CUT,
     GZIP,
@@ -20,7 +22,7 @@ from toolpost.policy.disguises import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
 _NUMBER = re.compile(r"[-+.\deE]+")
@@ -32,17 +34,33 @@ _LEAST_CUT = 12  # so much of a secret, at the end of a text that was cut, is to
 _MOST_CUT = 512
 _FEW, _VERY_FEW = 48, 14  # so many forms are sooner looked for one by one, in a long text and in a short one
 _LONG_TEXT = 400
+_LOOK_BACK_S = 60.0
+_MOST_FORGOTTEN = 50
 
 
 class Lookout:
     """Knows secrets by the forms they take; learning one more costs the same however many are known.
 
+    A `PassingSecret` is forgotten when its time is over, unless it was learned again meanwhile, or as one that lasts.
     `numbers` are those secrets that may come as one.
     """
 
-    __slots__ = ("_close", "_few", "_long", "_pattern", "_short", "knows_nothing", "numbers")
+    __slots__ = (
+        "_clock",
+        "_close",
+        "_few",
+        "_lasting",
+        "_long",
+        "_look_back_at",
+        "_passing",
+        "_pattern",
+        "_shared",
+        "_short",
+        "knows_nothing",
+        "numbers",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.knows_nothing = True
         self.numbers: set[str] = set()
         self._few: list[str] = []
@@ -50,11 +68,29 @@ class Lookout:
         self._short: dict[str, tuple[str, ...]] = {}
         self._close: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._clock = clock
+        self._lasting: set[str] = set()
+        self._passing: dict[str, float] = {}  # by when each is over
+        self._shared: dict[str, int] = {}  # how many more secrets than one have a form
+        self._look_back_at = 0.0
 
     def learn(self, secret: str) -> None:
         """Watch for one more; a very short one would be found everywhere and is not watched for."""
-        if len(secret.strip()) < _SHORTEST_SECRET:
+        if len(secret.strip()) < _SHORTEST_SECRET or secret in self._lasting:
             return
+        known = secret in self._passing
+        if isinstance(secret, PassingSecret):
+            text, now = str(secret), self._clock()
+            self._look_back(now)
+            self._passing[text] = max(now + secret.for_s, self._passing.get(text, 0.0))
+        else:
+            text = secret
+            self._passing.pop(text, None)
+            self._lasting.add(text)
+        if not known:
+            self._watch_for(text)
+
+    def _watch_for(self, secret: str) -> None:
         self.knows_nothing = False
         if _NUMBER.fullmatch(secret):
             self.numbers.add(secret)
@@ -65,12 +101,58 @@ class Lookout:
         for form in forms:
             if len(self._few) <= _FEW and form not in self._few:
                 self._few.append(form)
-            size, known = (_LONG, self._long) if len(form) >= _LONG + _STRIDE - 1 else (_SHORT, self._short)
+            size, known = self._known_by(form)
+            if form in known.get(form[:size], ()):
+                self._shared[form] = self._shared.get(form, 0) + 1
+                continue
             for start in range(_STRIDE):
                 piece = form[start : start + size]
                 met = known.get(piece, ())
                 if form not in met:
                     known[piece] = (*met, form)
+
+    def _known_by(self, form: str) -> tuple[int, dict[str, tuple[str, ...]]]:
+        """How many characters a form is known by, and where."""
+        return (_LONG, self._long) if len(form) >= _LONG + _STRIDE - 1 else (_SHORT, self._short)
+
+    def _look_back(self, now: float) -> None:
+        """Forget what is over: not at every turn, and few at a time, because somebody waits."""
+        if now < self._look_back_at:
+            return
+        over = list(islice((secret for secret, until in self._passing.items() if until <= now), _MOST_FORGOTTEN))
+        self._look_back_at = now + (_LOOK_BACK_S if len(over) < _MOST_FORGOTTEN else 0.0)
+        for secret in over:
+            del self._passing[secret]
+            self._forget(secret)
+        if over:
+            self._few = self._first_few()
+
+    def _first_few(self) -> list[str]:
+        """All forms if they are few, else enough to say that they are not."""
+        found: dict[str, None] = {}
+        for forms in chain(self._long.values(), self._short.values()):
+            found.update(dict.fromkeys(forms))
+            if len(found) > _FEW:
+                break
+        return list(found)
+
+    def _forget(self, secret: str) -> None:
+        """Watch for one less; those that are too short for disguises are so few that they are left."""
+        forms = forms_of(secret)
+        if forms:
+            self.numbers.discard(secret)
+        for form in forms:
+            if others := self._shared.pop(form, 0):
+                if others > 1:
+                    self._shared[form] = others - 1
+                continue
+            size, known = self._known_by(form)
+            for piece in {form[start : start + size] for start in range(_STRIDE)}:
+                left = tuple(other for other in known[piece] if other != form)
+                if left:
+                    known[piece] = left
+                else:
+                    del known[piece]
 
     def without(self, text: str, mask: str) -> str:
         """The text with a mask in place of every secret."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import Store
     from toolpost.runtime.router import ToolRouter
 
+_OWN = frozenset({"auth_url", "state"})
 _WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
 
 
@@ -47,14 +48,15 @@ class PendingDesk:
 
     async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
         """The questions of this person's tenant, newest first."""
-        return await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
+        found = await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
+        return [_as_seen(action, by) for action in found]
 
     async def get(self, pending_id: str, *, by: str) -> PendingAction:
         """One question; PendingNotFoundError when there is none for this person."""
         action = await self._store.pending.get(pending_id, tenant=Principal.parse(by).tenant)
         if action is None:
             raise PendingNotFoundError(pending_id)
-        return action
+        return _as_seen(action, by)
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
         """Let a call run, with changed arguments if given."""
@@ -177,6 +179,15 @@ class PendingDesk:
         return ToolConflictError(
             f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
         )
+
+
+def _as_seen(action: PendingAction, by: str) -> PendingAction:
+    """A question as somebody may see it: where to sign in, and the state of that, are for the one person alone."""
+    question = action.question
+    if question.kind != "consent" or Principal.parse(by) == action.asked_by:
+        return action
+    told = {name: value for name, value in question.payload.items() if name not in _OWN}
+    return replace(action, question=replace(question, payload=told))
 
 
 def _release(registry: ToolRegistry, action: PendingAction) -> None:

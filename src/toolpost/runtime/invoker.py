@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _REFUSALS = frozenset({401, 403})  # what is not let in has no effect, so that it may go again
+_MOST_RENEWALS = 2
 _STARTED = EventCode.TOOL_CALL_STARTED  # looking a member up runs Python code
 
 
@@ -36,16 +37,18 @@ class Invoker:
         self._echoes = Echoes()
 
     async def ask(self, attempt: Attempt, lane: Lane, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run the call; a credential that is no longer taken is renewed once, or the person asked for another."""
-        try:
-            return await self.invoke(attempt, lane, call)
-        except ToolError as refused:
-            better = await self._authorizer.renewed(call, refused) if refused.status_code in _REFUSALS else None
-            if better is None:
-                raise
-        if isinstance(better, Question):
-            return better
-        return await self.invoke(attempt, lane, call._replace(credential=better))
+        """Run the call; a credential that is no longer taken is renewed, and the person asked where that is in vain."""
+        for _ in range(_MOST_RENEWALS):
+            try:
+                return await self.invoke(attempt, lane, call)
+            except ToolError as refused:
+                better = await self._authorizer.renewed(call, refused) if refused.status_code in _REFUSALS else None
+                if better is None:
+                    raise
+            if isinstance(better, Question):
+                return better
+            call = call._replace(credential=better)
+        return await self.invoke(attempt, lane, call)
 
     async def invoke(self, attempt: Attempt, lane: Lane, call: AuthorizedCall) -> ToolOutput | Question:
         """Try until it works or must not be repeated; a failure of foreign code is an answer, not a crash."""

@@ -8,6 +8,7 @@ from typing import Any
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import JournalEntry
+from toolpost.stores.damage import readable
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.reader import Reader
 from toolpost.stores.sealing import RowSealer
@@ -50,8 +51,7 @@ class SQLiteJournal:
         return self._entry(row) if row else None
 
     async def adopt_orphans(self) -> list[JournalEntry]:
-        rows = await self._writer.submit(self._adopt)
-        return [self._entry(row) for row in rows]
+        return await self._writer.submit(self._adopt)
 
     def _finish(self, db: sqlite3.Connection, call_id: str, step: str, result: Any) -> None:
         found = db.execute(
@@ -62,8 +62,8 @@ class SQLiteJournal:
         sealed = self._sealer.seal(result, "journal", *found, call_id, step, "result")
         db.execute("UPDATE journal SET result = ? WHERE call_id = ? AND step = ?", (sealed, call_id, step))
 
-    def _adopt(self, db: sqlite3.Connection) -> list[tuple[Any, ...]]:
-        """Within one transaction, so that no other process can adopt the same."""
+    def _adopt(self, db: sqlite3.Connection) -> list[JournalEntry]:
+        """Within one transaction, so that no other process can adopt the same; a damaged intent keeps none waiting."""
         unfinished = "result IS NULL AND step = ''"
         owners = db.execute(f"SELECT DISTINCT owner FROM journal WHERE {unfinished}").fetchall()  # noqa: S608 - constants
         sql = f"UPDATE journal SET owner = ? WHERE owner = ? AND {unfinished} RETURNING {_COLUMNS}"  # noqa: S608 - constants
@@ -72,7 +72,7 @@ class SQLiteJournal:
             if not self._liveness.alive(owner):
                 rows += db.execute(sql, (self._liveness.owner_id, owner)).fetchall()
         self._liveness.sweep(keep={owner for (owner,) in db.execute(_OWNERS)})
-        return rows
+        return readable(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
 
     def _entry(self, row: tuple[Any, ...]) -> JournalEntry:
         call_id, step, run_id, tool_name, tenant, user, at, owner, call, result = row

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+from toolpost.stores.damage import readable
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.reader import Reader
 from toolpost.stores.records import action_from_data, action_to_data, answer_to_data
@@ -53,7 +55,10 @@ UPDATE pending SET owner = ? WHERE owner = ? AND status = 'claimed' AND NOT EXIS
 
 
 class SQLitePendingStore:
-    """What was asked, sealed; how it stands, in columns that statements can compare."""
+    """What was asked, sealed; how it stands, in columns that statements can compare.
+
+    Among many, a row that does not open is told of and passed over; asked for by its id, it is an error.
+    """
 
     def __init__(self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness) -> None:
         self._writer = writer
@@ -71,15 +76,22 @@ class SQLitePendingStore:
             raise StoreError(f"question {action.id!r} is there already; every question needs an id of its own")
 
     async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
-        found = await self._select(_GET, tenant, {"id": pending_id})
-        return found[0] if found else None
+        sql = _GET + (" AND tenant = :tenant" if tenant is not None else "")
+
+        def work(db: sqlite3.Connection) -> PendingAction | None:
+            row = db.execute(sql, {"id": pending_id, "tenant": tenant}).fetchone()
+            return None if row is None else self._action(row)
+
+        return await self._reader.query(work)
 
     async def list(
         self, *, tenant: str | None = None, status: PendingStatus | None = "open", limit: int = 100
     ) -> Actions:
         sql = _LIST + (" AND status = :status" if status is not None else "")
-        order = " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
-        return await self._select(sql, tenant, {"status": status, "limit": max(0, limit)}, order)
+        sql += " AND tenant = :tenant" if tenant is not None else ""
+        sql += " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
+        values = {"status": status, "tenant": tenant, "limit": max(0, limit)}
+        return await self._reader.query(lambda db: self._actions(db.execute(sql, values)))
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         action = await self.get(pending_id)
@@ -108,25 +120,23 @@ class SQLitePendingStore:
         return await self._change(_CANCEL, {"id": call_id, "tenant": tenant})
 
     async def adopt_claims(self) -> Actions:
-        def work(db: sqlite3.Connection) -> list[Row]:
+        def work(db: sqlite3.Connection) -> Actions:
             dead = [owner for (owner,) in db.execute(_CLAIMANTS).fetchall() if not self._liveness.alive(owner)]
-            return [row for owner in dead for row in db.execute(_ADOPT, (self._liveness.owner_id, owner)).fetchall()]
+            adopted = (db.execute(_ADOPT, (self._liveness.owner_id, owner)).fetchall() for owner in dead)
+            return self._actions(chain.from_iterable(adopted))
 
-        return [self._action(row) for row in await self._writer.submit(work)]
-
-    async def _select(self, sql: str, tenant: str | None, values: dict[str, Any], order: str = "") -> Actions:
-        statement = sql + (" AND tenant = :tenant" if tenant is not None else "") + order
-        values = {**values, "tenant": tenant}
-        return await self._reader.query(lambda db: [self._action(row) for row in db.execute(statement, values)])
+        return await self._writer.submit(work)
 
     async def _change(self, sql: str, values: Row | dict[str, Any]) -> Actions:
-        """One atomic statement, and the questions that it changed."""
-        rows: list[Row] = await self._writer.submit(lambda db: db.execute(sql, values).fetchall())
-        return [self._action(row) for row in rows]
+        """One atomic statement, and the questions that it changed; if these cannot be opened now, nothing is."""
+        return await self._writer.submit(lambda db: self._actions(db.execute(sql, values).fetchall()))
 
     def _seal_outcome(self, db: sqlite3.Connection, pending_id: str, outcome: dict[str, Any]) -> bytes | None:
         row = db.execute("SELECT tenant, user FROM pending WHERE id = ?", (pending_id,)).fetchone()
         return self._sealer.seal(outcome, "pending", *row, pending_id, "outcome") if row else None
+
+    def _actions(self, rows: Iterable[Row]) -> Actions:
+        return readable(rows, self._action, lambda row: f"question {row[0]!r}")
 
     def _action(self, row: Row) -> PendingAction:
         id_, tenant, user, status, action, answer, answered_by, answered_at, outcome = row

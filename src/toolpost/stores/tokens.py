@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from toolpost.contracts.tokens import TokenKey, TokenRow, TokenStatus
+from toolpost.stores.damage import FAULTS, pass_over
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.reader import Reader
 from toolpost.stores.sealing import RowSealer
@@ -48,7 +49,7 @@ class SQLiteTokenRows:
 
     async def list(self, *, tenant: str | None = None, user: str | None = None) -> Rows:
         values = {"tenant": tenant, "user": user}
-        return await self._reader.query(lambda db: [self._row(row) for row in db.execute(_LIST, values)])
+        return await self._reader.query(lambda db: [self._row_or_doubt(row) for row in db.execute(_LIST, values)])
 
     async def put(self, key: TokenKey, body: Mapping[str, Any]) -> TokenRow:
         return await self._writer.submit(lambda db: self._write(db, key, body))
@@ -116,6 +117,15 @@ class SQLiteTokenRows:
     def _find(self, db: sqlite3.Connection, key: TokenKey) -> TokenRow | None:
         row = db.execute(_GET, key).fetchone()
         return self._row(row) if row else None
+
+    def _row_or_doubt(self, row: tuple[Any, ...]) -> TokenRow:
+        """One among others: where it does not open it is doubtful and empty, so that it can be told of and removed."""
+        try:
+            return self._row(row)
+        except FAULTS as error:
+            key, version, changed_at = TokenKey(*row[:5]), row[5], row[7]
+            pass_over(f"the row of {key.tenant}:{key.user} at {key.issuer!r}", error)
+            return TokenRow(key=key, version=version, status="doubtful", body={}, changed_at=changed_at)
 
     def _row(self, row: tuple[Any, ...]) -> TokenRow:
         key, (version, status, changed_at, body, holder, until) = TokenKey(*row[:5]), row[5:]

@@ -11,6 +11,7 @@ from toolpost.auth.managed import AuthManager, ManagedCredentials
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolAuthError
+from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.toolbox.standalone import result_of
 
 if TYPE_CHECKING:
@@ -202,12 +203,23 @@ def _token_in(given: Any, name: str) -> str:
 
 
 def user_of(ctx: Any) -> tuple[str, str]:
-    """Whom a context is for, and its trace; a user must be there."""
+    """Whom a context is for, as `tenant:user` where it names a tenant, and its trace; a user must be there."""
     inner: Mapping[str, Any] = getattr(ctx, "tool_context", None) or _NOTHING
     user_id: Any = getattr(ctx, "user_id", None) or inner.get("user_id")
     if not user_id:
         raise ToolAuthError("user_id required in tool_context for OAuth")
-    return str(user_id), str(inner.get("trace_id") or getattr(ctx, "trace_id", "") or "")
+    return _within(getattr(ctx, "tenant_id", None), str(user_id)), str(
+        inner.get("trace_id") or getattr(ctx, "trace_id", "") or ""
+    )
+
+
+def _within(tenant: str | None, user_id: str) -> str:
+    """A user by the name that no other tenant's has; two tenants may each have an `ann`."""
+    if tenant in {None, "", LOCAL_TENANT} or user_id.startswith(f"{tenant}:"):
+        return user_id
+    if ":" in f"{tenant}{user_id}":
+        raise ToolAuthError(f"user {user_id!r} is not of the tenant {tenant!r}; give the one or the other")
+    return f"{tenant}:{user_id}"
 
 
 def own_context(ctx: Any) -> ToolContext:

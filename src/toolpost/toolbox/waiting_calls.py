@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolpost.contracts.errors import ToolError
+from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
     from toolpost.auth.account_counts import AccountCounts
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
     from toolpost.runtime.router import ToolRouter
 
 _MOST_WAITING = 10_000
+_MOST_A_TURN = 500
 _DONE = "connected"
+_Waiter: TypeAlias = tuple[Principal, str]
 
 
 class WaitingCalls:
@@ -29,6 +34,7 @@ class WaitingCalls:
         self._accounts = accounts
         self._consents = consents
         self._counts = counts
+        self._last: _Waiter | None = None
 
     async def go_on(self, connected: Connected, desk: PendingDesk) -> None:
         """Let the calls that waited for this account go on, in the background."""
@@ -42,13 +48,28 @@ class WaitingCalls:
         """Let calls go on whose account was connected elsewhere, or by a process that then died."""
         if not self._consents.services:
             return
+        waiting: defaultdict[_Waiter, list[PendingAction]] = defaultdict(list)
         for action in await self._open(None):
-            service = self._consents.services.get(_provider_of(action))
-            account = None if service is None else await self._accounts.held(service, action.asked_by)
-            if account is None or account.changed_at <= action.created_at:
-                continue
-            if account.status == "live" and _helps(account, action):
+            waiting[action.asked_by, _provider_of(action)].append(action)
+        for waiter in self._turn(sorted(waiting)):
+            for action in await self._helped(waiter, waiting[waiter]):
                 self._router.background.start(self._answer(action, desk))
+
+    def _turn(self, waiters: list[_Waiter]) -> list[_Waiter]:
+        """Those whose account is looked at now; of very many, each has its turn."""
+        at = 0 if self._last is None else bisect_right(waiters, self._last)
+        chosen = (waiters[at:] + waiters[:at])[:_MOST_A_TURN]
+        self._last = chosen[-1] if chosen else None
+        return chosen
+
+    async def _helped(self, waiter: _Waiter, actions: list[PendingAction]) -> list[PendingAction]:
+        """The calls of a person that an account has helped since they were asked about."""
+        person, provider = waiter
+        service = self._consents.services.get(provider)
+        account = None if service is None else await self._accounts.held(service, person)
+        if account is None or account.status != "live":
+            return []
+        return [action for action in actions if account.changed_at > action.created_at and _helps(account, action)]
 
     async def _open(self, tenant: str | None) -> list[PendingAction]:
         found = await self._router.store.pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)

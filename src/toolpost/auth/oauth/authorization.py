@@ -161,7 +161,9 @@ def finish_authorization(
 
 def callback_parameters(query: str) -> dict[str, str]:
     """The parameters of a callback, from its query or its whole URL; one that stands there twice is refused."""
-    pairs = parse_qsl(query.partition("?")[2] or query, keep_blank_values=True, max_num_fields=50)
+    address, _, rest = query.partition("?")
+    is_url = "=" not in address  # what stands before it may as well be a value with a question mark in it
+    pairs = parse_qsl(rest if rest and is_url else query, keep_blank_values=True, max_num_fields=50)
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ToolAuthError("The callback names a parameter twice.", code="oauth_callback")

@@ -117,7 +117,12 @@ def legacy_server(server_url: str) -> ServerMetadata:
 
 
 def configured_server(
-    *, authorization_endpoint: str, token_endpoint: str, issuer: str | None = None, revocation_endpoint: str = ""
+    *,
+    authorization_endpoint: str,
+    token_endpoint: str,
+    issuer: str | None = None,
+    revocation_endpoint: str = "",
+    device_endpoint: str = "",
 ) -> ServerMetadata:
     """A server whose endpoints an operator wrote down, who thereby says that it takes PKCE."""
     return ServerMetadata(
@@ -126,6 +131,7 @@ def configured_server(
         token_endpoint=token_endpoint,
         authorization_endpoint=authorization_endpoint,
         revocation_endpoint=revocation_endpoint or None,
+        device_authorization_endpoint=device_endpoint or None,
         code_challenge_methods=("S256",),
     )
 

@@ -12,6 +12,7 @@ from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.device import DeviceGrant
 from toolpost.auth.oauth.metadata import ServerMetadata
 from toolpost.auth.oauth.tokens import TokenSet
+from toolpost.auth.seal import UNREADABLE
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
 from toolpost.schema.jsontypes import is_array, is_object
@@ -31,7 +32,8 @@ def unpacked(kind: type[Record], data: bytes) -> Record:
         found: Record = _whole(kind, json.loads(data))
     except (ValueError, TypeError, KeyError):
         # Their own texts could show what they could not read.
-        raise StoreError(f"A stored {kind.__name__} cannot be read; it was written by something else.") from None
+        said = f"A stored {kind.__name__} cannot be read; it was written by something else."
+        raise StoreError(said, code=UNREADABLE) from None
     return found
 
 

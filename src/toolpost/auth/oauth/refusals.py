@@ -31,6 +31,7 @@ _SECRET_FIELDS = frozenset(
         "token",
     }
 )
+CLIENT_REFUSED = "oauth_client_refused"
 _ABOUT_THE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 
 
@@ -64,7 +65,7 @@ def refusal_of(subject: str, reply: Reply, *, secrets: Iterable[str] = ()) -> To
         told = f": {problem.told}" if problem.code else ""
         return from_status(reply.status, f"{subject} answered {reply.status}{told}. Try again later.")
     if problem.code:
-        code = "oauth_client_refused" if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
+        code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
         return ToolAuthError(f"OAuth error: {problem.told} ({subject}, {problem.code})", code=code)
     return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
 

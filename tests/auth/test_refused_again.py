@@ -1,0 +1,38 @@
+"""Tokens that are refused again and again, and who is shown where to sign in."""
+
+from pathlib import Path
+
+from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, source, toolbox
+from tests.wire.site import reply
+from toolpost import Paused
+
+
+async def test_a_token_that_is_refused_right_after_it_was_renewed_leads_to_a_question_and_then_to_an_error(
+    tmp_path: Path,
+) -> None:
+    async with SmallIssuer() as issuer:
+        async with toolbox(tmp_path / "data", source("notes", issuer, tmp_path, **issuer.endpoints())) as box:
+            await connect(box, "notes")
+            issuer.refuse = lambda _: reply(401, www_authenticate="Bearer")
+            asked = await box.call("notes.read", {}, user=ANN)
+            assert isinstance(asked, Paused)
+            assert (issuer.renewals, len(issuer.shown)) == (1, 2)
+            await connect(box, "notes")
+            await box.router.background.finish(patience_s=20)
+            outcome = (await box.desk.get(asked.pending_id, by=ANN)).outcome
+        assert outcome is not None
+        assert outcome["error"]["error_code"] == "oauth_token_refused"
+
+
+async def test_where_to_sign_in_is_shown_to_the_one_who_must_and_to_nobody_else(tmp_path: Path) -> None:
+    async with (
+        SmallIssuer() as issuer,
+        toolbox(tmp_path / "data", source("notes", issuer, tmp_path, **issuer.endpoints())) as box,
+    ):
+        asked = await box.call("notes.read", {}, user=ANN)
+        assert isinstance(asked, Paused)
+        (mine,), (theirs,) = await box.desk.list(by=ANN), await box.desk.list(by=BOB)
+        got = await box.desk.get(asked.pending_id, by=BOB)
+    assert mine.question.payload == asked.question.payload
+    assert sorted(theirs.question.payload) == sorted(got.question.payload)
+    assert "auth_url" not in theirs.question.payload
