@@ -109,6 +109,12 @@ def test_the_folder_of_a_source_is_relative_to_the_file(load: Load, tmp_path: Pa
     assert load(text).settings.sources[0].cwd == str(tmp_path / "sub")
 
 
+def test_the_file_of_a_retriever_is_relative_to_the_configuration(load: Load, tmp_path: Path) -> None:
+    text = "tools: {retrieval: {chain: [{provider: embedded, path: notes.db}]}}"
+
+    assert load(text).settings.tools.retrieval.chain[0].path == tmp_path / "notes.db"
+
+
 def test_a_home_folder_is_expanded_and_an_unknown_one_is_a_name(load: Load, tmp_path: Path) -> None:
     assert load("data_dir: ~/x").settings.data_dir == Path.home() / "x"
     assert load("data_dir: ~no-such-user/x").settings.data_dir == tmp_path / "~no-such-user/x"
@@ -125,11 +131,16 @@ def test_secrets_written_into_the_file_are_known_too(load: Load) -> None:
         - {name: a, transport: http, connection: "https://a.test", auth_type: api_key,
            auth_config: {api_key: key-of-a, header: X-Key, extra: {client_secret: deep-one}},
            env: {GH_TOKEN: tok-en, PORT: "8080"}}
-        tools: {webSearch: {apiKey: tvly-key}}
+        tools:
+          webSearch: {apiKey: tvly-key, chain: [{provider: brave, apiKey: brave-key}]}
+          webFetch: {chain: [{provider: jina, apiKey: jina-key}]}
+          retrieval: {chain: [{provider: pgvector, url: "postgresql://h/d", index: i, apiKey: pass-word,
+                      embeddings: {url: "https://e.test", model: m, apiKey: emb-key}}]}
         """
     )
 
-    assert loaded.secrets == {"key-of-a", "deep-one", "tok-en", "tvly-key"}
+    keys = {"tvly-key", "brave-key", "jina-key", "pass-word", "emb-key"}
+    assert loaded.secrets == {"key-of-a", "deep-one", "tok-en", *keys}
     assert "key-of-a" not in repr(loaded)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from toolpost.contracts.options import (
     CliOptions,
@@ -114,12 +114,21 @@ class McpOptions(ConfigModel):
     )
 
 
+def _connection_or_manual(schema: dict[str, Any]) -> None:
+    """A source whose commands are those of a manual has no program of its own."""
+    schema["required"].remove("connection")
+    by_manual = {"properties": {"cli": {"required": ["manual"]}}, "required": ["cli"]}
+    schema["anyOf"] = [{"required": ["connection"]}, by_manual]
+
+
 class ExternalToolConfig(ConfigModel):
     """One external tool source.
 
     `tool_filter` and `tool_exclude` are regular expressions that match whole tool
     names; `overrides` are keyed by the tool's name within the source.
     """
+
+    model_config = ConfigDict(json_schema_extra=_connection_or_manual)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", description="Unique namespace of the source's tools")
     description: str = ""
@@ -153,6 +162,19 @@ class ExternalToolConfig(ConfigModel):
     graphql: GraphqlOptions = Field(default_factory=GraphqlOptions)
     webhook: WebhookOptions = Field(default_factory=WebhookOptions)
     utcp: UtcpOptions = Field(default_factory=UtcpOptions)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reached_by_manual(cls, data: Any) -> Any:
+        """Where a command line has a manual and no program, the manual is what it is reached by."""
+        if not isinstance(data, dict) or "connection" in data:
+            return cast("Any", data)
+        given = cast("dict[str, Any]", data)
+        options = given.get("cli")
+        named: Any = options.model_dump() if isinstance(options, CliOptions) else options
+        manual = cast("dict[str, Any]", named).get("manual") if isinstance(named, dict) else None
+        is_command = given.get("transport") == TransportType.CLI
+        return {**given, "connection": manual} if is_command and isinstance(manual, str) else given
 
     @field_validator("tool_filter", "tool_exclude")
     @classmethod

@@ -41,9 +41,12 @@ class CliTool(DeclaredTool):
 
 
 class CliOptions(ConfigModel):
-    """What only command lines have."""
+    """What only command lines have; a tool that stands in `manual`, too, has from it what it does not say itself."""
 
     tools: dict[str, CliTool] = Field(default_factory=dict[str, CliTool])
+    manual: str | None = Field(
+        default=None, min_length=1, description="The path or the address of a UTCP manual that describes the commands"
+    )
     pass_env: list[str] = Field(default_factory=list[str], description="Variables of this process handed on")
     max_output_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, ToolOutput
     from toolpost.contracts.errors import ToolError
@@ -26,7 +26,7 @@ class ToolSource(Protocol):
         """Find the tools it offers now."""
         ...
 
-    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+    def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
         """Run one call."""
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.config import TransportType
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.contracts.calls import Credential
+    from toolpost.contracts.commands import DescribedCommands
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ChatModel, ToolSource
     from toolpost.contracts.storage import ArtifactStore
@@ -106,7 +108,15 @@ def _utcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
 def _cli(config: ExternalToolConfig, loan: Loan) -> ToolSource:
     from toolpost.sources.cli.source import CliSource  # noqa: PLC0415 - few need it
 
-    return CliSource(config, credential=loan.credential)
+    describe = None if config.cli.manual is None else partial(_described, config, loan.lent.network)
+    return CliSource(config, credential=loan.credential, describe=describe)
+
+
+async def _described(config: ExternalToolConfig, network: NetworkPolicy) -> DescribedCommands:
+    """What a manual says of commands: sources do not know each other, so one's reader is lent to the other."""
+    from toolpost.sources.utcp.described import described_commands  # noqa: PLC0415 - few need it
+
+    return await described_commands(config, network=network)
 
 
 def _websocket(config: ExternalToolConfig, loan: Loan) -> ToolSource:

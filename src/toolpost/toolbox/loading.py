@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
+from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.toolbox.complaints import complaint
-from toolpost.toolbox.document import MIN_SECRET, Document, read_document
+from toolpost.toolbox.document import Document, read_document
+from toolpost.toolbox.literal_secrets import literal_secrets
 from toolpost.toolbox.settings import McpServerSettings, Settings, ToolsSettings
 
 FILE_NAME = "toolpost.yaml"
 # Transports whose connection can be a file; for the others it is a command or an address.
 _FILE_TRANSPORTS = frozenset(TransportType) - {TransportType.MCP, TransportType.CLI, TransportType.WEBSOCKET}
-_SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ def load_settings(
     shown = _shown(file, here)
     document = read_document(file, shown=shown, environ=os.environ if environ is None else environ)
     settings = _validated(document, shown)
-    secrets = document.secrets.union(_literal_secrets(settings))
+    secrets = document.secrets.union(literal_secrets(settings))
     return LoadedSettings(settings=_anchored(settings, file.parent), path=file, secrets=secrets)
 
 
@@ -65,23 +65,6 @@ def _validated(document: Document, shown: str) -> Settings:
     raise ConfigError(text)
 
 
-def _literal_secrets(settings: Settings) -> Iterator[str]:
-    """Secrets that were written into the file as they are."""
-    key = settings.tools.web_search.api_key
-    if key is not None:
-        yield key.get_secret_value()
-    for source in settings.all_sources():
-        yield from _secret_values({**source.auth_config, **source.env})
-
-
-def _secret_values(named: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in named.items():
-        if isinstance(value, Mapping):
-            yield from _secret_values(cast("Mapping[str, Any]", value))
-        elif isinstance(value, str) and len(value) >= MIN_SECRET and _SECRET_NAME.search(name):
-            yield value
-
-
 def _anchored(settings: Settings, folder: Path) -> Settings:
     data_dir = None if settings.data_dir is None else _absolute(settings.data_dir, folder)
     sources = [_anchored_source(source, folder) for source in settings.sources]
@@ -98,6 +81,10 @@ def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolCo
     if source.graphql.schema_file is not None:
         file = str(_absolute(source.graphql.schema_file, folder))
         changes["graphql"] = source.graphql.model_copy(update={"schema_file": file})
+    if source.cli.manual is not None and "://" not in source.cli.manual:
+        file = str(_absolute(source.cli.manual, folder))
+        changes["cli"] = source.cli.model_copy(update={"manual": file})
+        changes["connection"] = file if source.connection == source.cli.manual else source.connection
     return source.model_copy(update=changes)
 
 
@@ -105,7 +92,14 @@ def _anchored_tools(tools: ToolsSettings, folder: Path) -> ToolsSettings:
     paths = ["data"] if tools.allowed_paths is None else tools.allowed_paths
     allowed = [_absolute(path, folder) for path in paths]
     servers = [_anchored_server(server, folder) for server in tools.mcp_servers]
-    return tools.model_copy(update={"allowed_paths": allowed, "mcp_servers": servers})
+    retrieval = tools.retrieval.model_copy(
+        update={"chain": [_anchored_link(link, folder) for link in tools.retrieval.chain]}
+    )
+    return tools.model_copy(update={"allowed_paths": allowed, "mcp_servers": servers, "retrieval": retrieval})
+
+
+def _anchored_link(link: ProviderSettings, folder: Path) -> ProviderSettings:
+    return link if link.path is None else link.model_copy(update={"path": _absolute(link.path, folder)})
 
 
 def _anchored_server(server: McpServerSettings, folder: Path) -> McpServerSettings:

@@ -21,6 +21,7 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.factories import Lent
+from toolpost.toolbox.literal_secrets import literal_secrets
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.sourcing import Sources
 from toolpost.wire.network import NetworkPolicy
@@ -171,7 +172,7 @@ def _make_router(given: Given, store: Store, authorizer: Authorizer) -> ToolRout
         store=store,
         policy=_policy(settings),
         authorizer=authorizer,
-        redactor=Redactor(given.secrets),
+        redactor=Redactor({*given.secrets, *literal_secrets(settings)}),
         sinks=given.sinks,
         on_pending=given.on_pending,
         context_defaults=_context_defaults(settings),

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of
         ("auto", " [1, 2]", [1, 2]),
         ("auto", "12\n", "12"),
         ("auto", "[no json\n", "[no json"),
+        ("auto", "[NaN]\n", "[NaN]"),
+        ("auto", "[" * 3000, "[" * 3000),
         ("auto", "", ""),
         ("json", "12", 12),
         ("lines", "a\r\n\nb c\n", ["a", "", "b c"]),
@@ -44,7 +46,9 @@ async def test_bytes_become_an_artifact(tmp_path: Path, output: str) -> None:
     assert data == b"\xff\x00\xfe"
 
 
-@pytest.mark.parametrize(("written", "says"), [("{", "did not write JSON"), ("", "wrote nothing")])
+@pytest.mark.parametrize(
+    ("written", "says"), [("{", "did not write JSON"), ("", "wrote nothing"), ("[NaN]", "NaN is not JSON")]
+)
 async def test_what_is_not_the_json_it_should_be_is_a_failure(tmp_path: Path, written: str, says: str) -> None:
     (tmp_path / "out").write_text(written)
     async with box_of(source("cat", {"run": {"args": ["out"], "output": "json"}}, cwd=str(tmp_path))) as box:

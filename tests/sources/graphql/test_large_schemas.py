@@ -33,7 +33,7 @@ async def test_a_schema_of_thousands_of_types_is_read_in_seconds(tmp_path: Path,
     tools, _ = await found(tmp_path, schema)
     spent = time.process_time() - began
     assert len(tools) == QUERIES + MUTATIONS + 1
-    assert spent < 10  # it is about two; the rest is for slow and busy machines
+    assert spent < 60  # it is about two; a schema read once for each of its types would take far more
 
 
 @pytest.mark.parametrize("name", ["find0", "find33", "change7", "node"])
@@ -80,7 +80,7 @@ async def test_a_long_chain_of_inputs_that_nobody_can_give_is_left_out_in_one_pa
     query = of_kind("Query", field("ok", "SCALAR", "Int"), asks)
     began = time.process_time()
     tools, problems = await found(tmp_path, told(query, *map(needs, range(2000))))
-    assert time.process_time() - began < 5  # it is half a second; a pass for each would take minutes
+    assert time.process_time() - began < 60  # it is half a second; a pass for each would take minutes
     assert list(tools) == ["ok"]
     assert any("'Query.asks' was left out: it cannot be called without 'i'" in problem for problem in problems)
 
@@ -90,7 +90,7 @@ async def test_many_queries_that_give_a_wide_type_are_read_in_seconds(tmp_path: 
     query = of_kind("Query", *(field(f"q{n}", "OBJECT", "T") for n in range(1000)))
     began = time.process_time()
     tools, _ = await found(tmp_path, told(wide, query), depth=8)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 60
     assert len(tools) == 1000
     assert {tool.operation.selection.count(" f") for tool in tools.values()} == {149}
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.sources.utcp.serving import cli, in_file, manual, names, source, tool, toolbox
 from toolpost import Completed, ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
+from toolpost.contracts.events import EventCode
 
 NAUGHTY = ["$(touch x)", "`id`", '"; exit 3; "', "'; exit 3; '", "a  b\nc", "$HOME", "-rf *", "\\", "ü", ""]
 
@@ -147,7 +148,7 @@ async def test_a_command_that_is_not_there_is_told() -> None:
 async def test_a_command_that_never_ends_is_ended(tmp_path: Path) -> None:
     file = tmp_path / "pid"
 
-    outcome = await called(cli(f"sleep 600 & echo $! > {file}; wait"), timeout_s=1.0)
+    outcome = await called(cli(f"sleep 600 & echo $! > {file}; wait"), timeout_s=5.0)
 
     assert isinstance(outcome.error, ToolTimeoutError)
     assert not _runs(int(file.read_text()))
@@ -165,6 +166,15 @@ async def test_a_command_that_floods_is_ended() -> None:
     outcome = await called(cli("yes"))
 
     assert outcome.error.error_code == "output_too_large"
+
+
+async def test_a_command_of_very_many_lines_does_not_drown_what_is_told_of_others() -> None:
+    async with toolbox(source(manual(tool("t", cli("seq 100000; seq 100000 >&2"))))) as box:
+        outcome = await box.call("m.t", {})
+        told = [event for event in await box.events() if event.code is EventCode.SUBAGENT_ACTION]
+
+    assert outcome.status == "completed"
+    assert 0 < len(told) < 1000
 
 
 async def test_what_a_command_does_is_unknown_so_a_person_is_asked() -> None:

@@ -280,6 +280,32 @@ async def test_tools_whose_names_end_alike_go_by_more_of_them() -> None:
     assert outcome.content == "orders.get"
 
 
+async def test_tools_whose_names_are_the_same_in_the_catalog_stay_apart() -> None:
+    tools = [tool(name, {"call_template_type": "text", "content": name}) for name in ("a b", "a/b", "a_c")]
+    async with toolbox(source(manual(*tools))) as box:
+        found, problems = names(box), list(box.problems)
+        contents = {(await box.call(name, {})).content for name in found}
+
+    assert problems == []
+    assert contents == {"a b", "a/b", "a_c"}
+    assert "m.a_c" in found
+    assert "m.a_b" not in found
+
+
+async def test_tools_of_one_name_in_two_manuals_go_by_their_manuals_names(tmp_path: Path) -> None:
+    def named(name: str, *tools: str) -> dict[str, Any]:
+        texts = [tool(one, {"call_template_type": "text", "content": f"{one} of {name}"}) for one in tools]
+        return {"name": name, "call_template_type": "text", "content": json.dumps(manual(*texts))}
+
+    config = {"manual_call_templates": [named("shop", "get", "list"), named("bank", "get", "pay")]}
+    async with toolbox(source(in_file(tmp_path, config))) as box:
+        found, problems = names(box), list(box.problems)
+        outcome = await box.call("m.bank_get", {})
+
+    assert (found, problems) == ({"m.shop_get", "m.bank_get", "m.list", "m.pay"}, [])
+    assert outcome.content == "get of bank"
+
+
 @pytest.mark.parametrize(
     "template",
     [

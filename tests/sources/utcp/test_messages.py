@@ -1,6 +1,7 @@
 """Messages and contents: WebSocket, TCP, UDP, GraphQL, texts and files."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from tests.sources.utcp.serving import App, in_file, manual, source, tool, toolbox
+from tests.wire.site import Site, reply
 from toolpost import ToolConnectionError, ToolOutputError, ToolTimeoutError, ToolValidationError
 
 TEXT = {"type": "string"}
@@ -201,6 +203,23 @@ async def test_something_else_than_a_graphql_answer_is_told(app: App) -> None:
     assert isinstance(outcome.error, ToolOutputError)
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"data": None}, "answered without errors, but without data, too"),
+        ({"errors": []}, "answered without errors, but without data, too"),
+        ({"data": None, "errors": [{}]}, "answered with errors: no reason given"),
+        ({"data": None, "errors": [{"message": {"x": 1}}, None]}, 'answered with errors: {"x":1}; no reason given'),
+    ],
+    ids=["no data", "neither", "no message", "odd message"],
+)
+async def test_an_answer_of_graphql_that_says_nothing_is_a_failure(answer: dict[str, Any], told: str) -> None:
+    async with Site(reply(body=json.dumps(answer).encode(), content_type="application/json")) as site:
+        outcome = await called({"call_template_type": "graphql", "url": site.url, "query": "query { a }"}, {})
+
+    assert told in str(outcome.error)
+
+
 async def test_a_text_is_the_answer_with_every_dollar_in_it() -> None:
     outcome = await called({"call_template_type": "text", "content": "costs $5, see $ref and $CMD_0_OUTPUT"}, {})
 
@@ -226,7 +245,7 @@ async def test_a_file_is_found_beside_its_manual(tmp_path: Path) -> None:
     [
         ("declined", "mutation", "card declined"),
         ("declined", "query", "card declined"),
-        ("half", "mutation", "half of it is missing"),
+        ("half", "mutation", "half of it is missing. It gave data too, so it may have had its effect"),
         ("odd", "query", "boom"),
     ],
 )

@@ -81,8 +81,10 @@ async def test_a_remote_manual_cannot_point_a_tool_at_this_machine(app: App, els
         {"call_template_type": "udp", "host": "10.0.0.1", "port": 9},
         {"call_template_type": "websocket", "url": "ws://localhost:9/x"},
         {"call_template_type": "graphql", "url": "http://localhost:9/x"},
+        {"call_template_type": "sse", "url": "http://[::ffff:127.0.0.1]:9/x"},
+        {"call_template_type": "streamable_http", "url": "http://0.0.0.0:9/x"},
     ],
-    ids=["tcp", "udp", "websocket", "graphql"],
+    ids=["tcp", "udp", "websocket", "graphql", "sse", "streamable_http"],
 )
 async def test_nor_by_any_other_way(app: App, template: dict[str, Any]) -> None:
     utcp = {"allowed_communication_protocols": [template["call_template_type"]]}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import NO_META
+from toolpost.web.contents import parsed_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -70,8 +70,8 @@ def _json(stdout: bytes, name: str) -> Any:
     if not stdout.strip():
         raise ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected")
     try:
-        return json.loads(stdout)
-    except (ValueError, RecursionError) as error:
+        return parsed_json(stdout)
+    except ValueError as error:
         raise ToolOutputError(f"command {name!r} did not write JSON to stdout: {error}") from error
 
 
@@ -79,8 +79,8 @@ def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:
     """An object or an array if it is one, else text; what is no text at all stays bytes."""
     if stdout.lstrip()[:1] in (b"{", b"["):
         try:
-            return json.loads(stdout), json_type
-        except (ValueError, RecursionError):
+            return parsed_json(stdout), json_type
+        except ValueError:
             pass
     try:
         stdout.decode()

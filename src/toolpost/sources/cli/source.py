@@ -10,11 +10,12 @@ from toolpost.auth.static import secrets_of
 from toolpost.catalog.declared import declared_spec
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.secrets import is_secret_name
+from toolpost.sources.cli.listing import Listing
 from toolpost.sources.cli.results import output_of
 from toolpost.sources.cli.telling import LineTelling
 from toolpost.sources.cli.template import Template, read_template, unused
@@ -23,17 +24,22 @@ from toolpost.wire.environment import child_environment
 from toolpost.wire.launch import Launch, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+    from toolpost.contracts.commands import DescribedCommands
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.options import CliTool
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.spec import JsonSchema, ToolSpec
+    from toolpost.sources.cli.listing import Command
+
+    Describe = Callable[[], Awaitable[DescribedCommands]]
 
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
 _TOLD_STDOUT = frozenset({"auto", "lines", "text"})
+_MOST_REASONS = 3
 _UNTIL_CANCELLED_S = 24 * 3600.0  # A call has its deadline from whoever runs it, and is cancelled then.
 
 
@@ -43,6 +49,11 @@ class Plan(NamedTuple):
     tool: CliTool
     template: Template
     timeout_s: float
+    env: Mapping[str, str]
+    cwd: str | None
+
+    def __repr__(self) -> str:
+        return f"Plan({len(self.template.words)} words)"
 
 
 class CommandTool:
@@ -62,14 +73,17 @@ class CommandTool:
 
 
 class CliSource:
-    """The tools under `cli.tools`, each a program with words, run without a shell.
+    """The tools under `cli.tools` and those that `describe` finds in a manual, each a program run without a shell.
 
     A command sees the few variables that programs need, those that the source gives it, and no others.
     """
 
-    def __init__(self, config: ExternalToolConfig, *, credential: Credential = NO_CREDENTIAL) -> None:
+    def __init__(
+        self, config: ExternalToolConfig, *, credential: Credential = NO_CREDENTIAL, describe: Describe | None = None
+    ) -> None:
         self.config = config
-        self._commands = Commands()
+        self._describe = describe
+        self._running = Commands()
         self._limit = config.cli.max_output_bytes
         self._env = _environment(config)
         self._redactor = Redactor(_secrets(config, credential))
@@ -82,27 +96,41 @@ class CliSource:
 
     async def discover(self) -> Sequence[CommandTool]:
         """The tools that are written down; the program has to be there, and nothing is run."""
-        config = self.config
-        if config.auth_type is not AuthType.NONE:
-            raise ConfigError(
-                f"source {self.name!r}: a command has no place for auth_type {config.auth_type.value!r}; "
-                "hand the secret on in a variable, such as env: {TOKEN: '${TOKEN}'}"
-            )
+        self._refuse_credential()
+        described = None if self._describe is None else await self._describe()
         fixed = self._fixed_words()
-        locate(Launch(argv=fixed, env=self._env, cwd=config.cwd))
-        problems = [] if config.cli.tools else [f"source {self.name!r}: there are no tools under cli.tools"]
+        if fixed is not None:
+            locate(Launch(argv=fixed, env=self._env, cwd=self.config.cwd))
+        listing = Listing(self.config, fixed, None if described is None else described.commands)
+        problems = [] if described is None else [*described.problems]
         found: list[CommandTool] = []
-        for name, tool in config.cli.tools.items():
-            if not config.includes(name):
-                continue
+        for name in listing.names():
             try:
-                found.append(self._tool(name, tool, fixed, problems))
-            except ConfigError as error:
-                problems.append(f"source {self.name!r}: tool {name!r} is left out: {error}")
-        self.problems = problems
+                found.append(self._tool(name, listing.of(name), problems))
+            except ToolError as error:
+                problems.append(str(error))
+        self._refuse_nothing(found, problems)
+        self.problems = [f"source {self.name!r}: {problem}" for problem in problems]
         return found
 
-    def _fixed_words(self) -> tuple[str, ...]:
+    def _refuse_credential(self) -> None:
+        if self.config.auth_type is not AuthType.NONE:
+            raise ConfigError(
+                f"source {self.name!r}: a command has no place for auth_type {self.config.auth_type.value!r}; "
+                "hand the secret on in a variable, such as env: {TOKEN: '${TOKEN}'}"
+            )
+
+    def _refuse_nothing(self, found: Sequence[CommandTool], problems: list[str]) -> None:
+        """A manual of which nothing can be used is an error; a source that nobody wrote tools for is told of."""
+        if self._describe is None:
+            problems += [] if self.config.cli.tools else ["there are no tools under cli.tools"]
+        elif problems and not found:
+            raise ConfigError(f"no tool can be used: {'; '.join(problems[:_MOST_REASONS])}")
+
+    def _fixed_words(self) -> tuple[str, ...] | None:
+        """The program and its first words; none where the manual is all that the source has."""
+        if self.config.connection == self.config.cli.manual:
+            return None
         try:
             return tuple(shlex.split(self.config.connection))
         except ValueError as error:
@@ -110,18 +138,26 @@ class CliSource:
                 f"source {self.name!r}: its connection is no command line ({error}); check the quotes"
             ) from error
 
-    def _tool(self, name: str, tool: CliTool, fixed: Sequence[str], problems: list[str]) -> CommandTool:
-        template, schema = read_template(tool, fixed)
-        if useless := unused(template, schema):
-            problems.append(f"source {self.name!r}: tool {name!r} does nothing with {', '.join(map(repr, useless))}")
-        spec = declared_spec(
-            self.name,
-            name,
-            tool=tool.model_copy(update={"input_schema": schema}),
-            kind="cli",
-            category=ToolCategory.SYSTEM,
-        )
-        return CommandTool(spec, Plan(tool, template, tool.timeout_s or self.config.timeout_s), self)
+    def _tool(self, name: str, command: Command, problems: list[str]) -> CommandTool:
+        plan, schema = self._plan(name, command)
+        if useless := unused(plan.template, schema):
+            problems.append(f"tool {name!r} does nothing with {', '.join(map(repr, useless))}")
+        tool = plan.tool.model_copy(update={"input_schema": schema})
+        spec = declared_spec(self.name, name, tool=tool, kind="cli", category=ToolCategory.SYSTEM)
+        return CommandTool(spec, plan, self)
+
+    def _plan(self, name: str, command: Command) -> tuple[Plan, JsonSchema]:
+        tool, described = command.tool, command.described
+        try:
+            template, schema = read_template(tool, command.fixed, is_described=described is not None)
+            env, cwd = self._env, self.config.cwd
+            if described is not None:
+                self._redactor.learn(described.secrets)
+                env, cwd = {**env, **described.env}, described.cwd if cwd is None else cwd
+                locate(Launch(argv=(template.words[0].text,), env=env, cwd=cwd))
+        except ToolError as error:
+            raise ConfigError(f"tool {name!r} is left out: {error}") from None
+        return Plan(tool, template, tool.timeout_s or self.config.timeout_s, env, cwd), schema
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
@@ -133,10 +169,10 @@ class CliSource:
     ) -> ToolOutput:
         """Run a command to its end; its lines are told as progress."""
         tool, argv = plan.tool, plan.template.argv(arguments)
-        launch = Launch(argv=argv, env=self._env, cwd=self.config.cwd)
+        launch = Launch(argv=argv, env=plan.env, cwd=plan.cwd)
         telling = LineTelling(context, self._redactor.text, stdout=tool.output in _TOLD_STDOUT)
         try:
-            done = await self._commands.run(
+            done = await self._running.run(
                 launch, Limits(timeout_s, self._limit), stdin=plan.template.input(arguments), on_line=telling.line
             )
         finally:
@@ -147,7 +183,7 @@ class CliSource:
 
     async def close(self) -> None:
         """End every command that still runs; safe to call twice."""
-        await self._commands.close()
+        await self._running.close()
 
 
 def _environment(config: ExternalToolConfig) -> dict[str, str]:

@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from toolpost.wire.pace import Pace
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
 
 _AFTER_S = 0.2
 _KEPT = 20
-_BURST = 20
-_PER_SECOND = 10.0
 _LONGEST = 500
 
 
@@ -32,11 +32,8 @@ class LineTelling:
         self._redact = redact
         self._stdout = stdout
         self._held: deque[tuple[str, Stream]] | None = deque(maxlen=_KEPT)
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(_AFTER_S, self._begin)
-        self._allowed = float(_BURST)
-        self._since = self._loop.time()
-        self._left_out = False
+        self._timer = asyncio.get_running_loop().call_later(_AFTER_S, self._begin)
+        self._pace = Pace()
 
     def line(self, text: str, stream: Stream) -> None:
         """Take a line."""
@@ -61,15 +58,10 @@ class LineTelling:
             self._tell(text)
 
     def _tell(self, text: str) -> None:
-        now = self._loop.time()
-        self._allowed = min(float(_BURST), self._allowed + (now - self._since) * _PER_SECOND)
-        self._since = now
-        if self._allowed < 1:
-            self._left_out = True
+        if not self._pace.allows():
             return
-        self._allowed -= 1
         if self._context is None:
             self._context = self._make_context()
-        note = " (lines before this one are left out)" if self._left_out else ""
-        self._left_out = False
+        note = " (lines before this one are left out)" if self._pace.left_out else ""
+        self._pace.left_out = 0
         self._context.progress(self._redact(text)[:_LONGEST] + note)

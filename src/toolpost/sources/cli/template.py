@@ -49,11 +49,14 @@ def _text(value: Any) -> str:
     return "" if value is None else value_text(value)
 
 
-def read_template(tool: CliTool, fixed: Sequence[str]) -> tuple[Template, JsonSchema]:
-    """The command with the schema of its arguments; ConfigError says where the two do not agree."""
+def read_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = False) -> tuple[Template, JsonSchema]:
+    """The command with the schema of its arguments; ConfigError says where the two do not agree.
+
+    In the words that a manual describes a boolean is a word like any other: `true` or `false`.
+    """
     words = tuple(read_words(tool.args))
     schema = _schema(tool, words)
-    _check(words, tool.stdin or "", _properties(schema))
+    _check(words, tool.stdin or "", _properties(schema), is_described=is_described)
     return Template(tuple(fixed), words, tool.stdin, _required(schema)), schema
 
 
@@ -74,7 +77,7 @@ def _schema(tool: CliTool, words: Sequence[Word]) -> JsonSchema:
     return {"type": "object", "properties": {**flags, **texts}, "required": slots, "additionalProperties": False}
 
 
-def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any]) -> None:
+def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, is_described: bool) -> None:
     for word in words:
         for name in (*word.slots, *([word.flag] if word.flag else [])):
             _refuse_unknown(name, properties)
@@ -82,7 +85,7 @@ def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any]) -> 
             raise ConfigError(
                 f"{{{word.flag}?{word.text}}} is a word that is there or not, but argument {word.flag!r} is no boolean"
             )
-        if word.is_whole and _is_boolean(properties[word.slots[0]]):
+        if word.is_whole and _is_boolean(properties[word.slots[0]]) and not is_described:
             name = word.slots[0]
             raise ConfigError(
                 f"argument {name!r} is a boolean and cannot be a word of its own; "

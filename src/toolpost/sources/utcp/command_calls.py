@@ -17,6 +17,7 @@ from toolpost.web.contents import decoded
 from toolpost.web.failures import presentable
 from toolpost.wire.commands import run_command
 from toolpost.wire.environment import child_environment
+from toolpost.wire.pace import Pace
 
 if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
@@ -91,4 +92,5 @@ def _inherited(names: tuple[str, ...] | list[str]) -> dict[str, str]:
 
 
 def _teller(context: ToolContext, redactor: Redactor) -> OnLine:
-    return lambda text, _: context.progress(redactor.text(text)[:_LONGEST_PROGRESS])
+    pace = Pace()
+    return lambda text, _: context.progress(redactor.text(text)[:_LONGEST_PROGRESS]) if pace.allows() else None

@@ -11,17 +11,17 @@ from typing import NamedTuple
 from toolpost.contracts.errors import ConfigError
 
 MARK = "UTCP_ARG_"
-_PLACE = r"UTCP_ARG_(?P<place>[a-zA-Z0-9_]+?)_UTCP_END"
+PLACE = r"UTCP_ARG_(?P<place>[a-zA-Z0-9_]+?)_UTCP_END"
 # What bash would read a second time: a place in it would not be plain. A name alone, or a command of plain words, is.
 _PLAIN = r"\$\{\w+\}|\$\([^()'\"`$\\#<]*\)"
 _PIECES = {
     "": re.compile(
-        rf"{_PLACE}|\\.|{_PLAIN}|<<<|(?P<nested>\$[(\[{{'\"]|`|<<|\(\()"
+        rf"{PLACE}|\\.|{_PLAIN}|<<<|(?P<nested>\$[(\[{{'\"]|`|<<|\(\()"
         r"|(?P<comment>(?:^|(?<=[\s;&|()]))#[^\n]*)|(?P<quote>['\"])|.",
         re.DOTALL,
     ),
-    '"': re.compile(rf"{_PLACE}|\\.|{_PLAIN}|(?P<nested>\$[(\[{{]|`)|(?P<quote>\")|.", re.DOTALL),
-    "'": re.compile(rf"{_PLACE}|(?P<quote>')|.", re.DOTALL),
+    '"': re.compile(rf"{PLACE}|\\.|{_PLAIN}|(?P<nested>\$[(\[{{]|`)|(?P<quote>\")|.", re.DOTALL),
+    "'": re.compile(rf"{PLACE}|(?P<quote>')|.", re.DOTALL),
 }
 _TELLING = re.compile(rf"['\"`]|{MARK}")
 _HERE = "\0"  # a place, in the outline of a command

@@ -16,7 +16,7 @@ from toolpost.sources.utcp.client_config import client_config
 from toolpost.sources.utcp.content_calls import located, read_text
 from toolpost.sources.utcp.delegates import api_delegate, graphql_delegate, mcp_delegates
 from toolpost.sources.utcp.documents import Document, document_of
-from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, manual_of
+from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, manual_of, told_apart
 from toolpost.sources.utcp.preparing import CALLS, prepared_of
 from toolpost.sources.utcp.templates import HttpTemplate, template_of
 from toolpost.sources.utcp.variables import Filled, Variables
@@ -234,7 +234,7 @@ class Finder:
             raise failures[0]
         told = [f"a manual is left out: {failure}" for failure in failures]
         return Found(
-            manuals=[manual for one in found for manual in one.manuals],
+            manuals=told_apart([manual for one in found for manual in one.manuals]),
             delegates=[delegate for one in found for delegate in one.delegates],
             problems=[*told, *(problem for one in found for problem in one.problems)],
             unknown=[template for one in found for template in one.unknown],

@@ -117,15 +117,19 @@ def _graphql_output(prepared: Prepared, answer: Any, secrets: Sequence[str]) -> 
     if not is_object(answer) or not ("data" in answer or "errors" in answer):
         raise ToolOutputError(f"{prepared.shown} answered with something that is no GraphQL answer")
     errors, data = answer.get("errors"), answer.get("data")
+    if not errors and data is None:
+        raise ToolOutputError(f"{prepared.shown} answered without errors, but without data, too")
     if not errors:
         return ToolOutput(data)
     found = errors if is_array(errors) else [errors]
     told = presentable("; ".join(map(_message, found[:_MOST_ERRORS])), secrets)
     got_nothing = not is_object(data) or all(value is None for value in data.values())
     if got_nothing or cast("GraphqlTemplate", prepared.template).is_mutation:
-        raise ToolClientError(f"{prepared.shown} answered with errors: {told}", code="graphql_errors")
+        effect = "" if got_nothing else ". It gave data too, so it may have had its effect"
+        raise ToolClientError(f"{prepared.shown} answered with errors: {told}{effect}", code="graphql_errors")
     return ToolOutput(data).noted(f"The server told of errors beside this: {told}")
 
 
 def _message(error: Any) -> str:
-    return str(error.get("message", "")) if is_object(error) else str(error)
+    told = error.get("message") if is_object(error) else error
+    return (told if isinstance(told, str) else compact_json(told)) if told else "no reason given"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from toolpost.contracts.spec import JsonSchema
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 LOCAL_KINDS = frozenset({"text", "file", "cli"})
 # Kinds that are discovered by a question and answered over the same way have tools that go that way, too.
 _LEND_THEIR_TEMPLATE = frozenset({"tcp", "udp", "websocket"})
+_HASH_CHARS = 6
 _NOT_IN_NAME = re.compile(r"\W")
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _VALUES = frozenset({"enum", "examples", "default", "const"})
@@ -115,12 +118,41 @@ def manual_of(
 
 
 def _named(tools: Iterable[ManualTool], manual: str) -> tuple[ManualTool, ...]:
-    last = [(tool, tool.full_name.rpartition(".")[2]) for tool in tools]
-    times = Counter(name for _, name in last)
-    return tuple(
-        replace(tool, name=name if times[name] == 1 else tool.full_name.removeprefix(f"{manual}.").replace(".", "_"))
-        for tool, name in last
-    )
+    """The tools with the names that they are called by here; two that would still share one keep apart by a hash."""
+    every = list(tools)
+    names = [tool.full_name.rpartition(".")[2] for tool in every]
+    for longer in (_whole, _with_digest):
+        times = Counter(map(_key, names))
+        found = zip(every, names, strict=True)
+        names = [name if times[_key(name)] == 1 else longer(tool.full_name, manual) for tool, name in found]
+    return tuple(replace(tool, name=name) for tool, name in zip(every, names, strict=True))
+
+
+def _whole(full_name: str, manual: str) -> str:
+    return full_name.removeprefix(f"{manual}.").replace(".", "_")
+
+
+def _with_digest(full_name: str, manual: str) -> str:
+    digest = hashlib.sha256(full_name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+    return f"{_whole(full_name, manual)}_{digest}"
+
+
+def told_apart(manuals: Sequence[Manual]) -> list[Manual]:
+    """The manuals of one source: tools of one name in several of them are called by their manuals' names, too.
+
+    All of them are, so that no newcomer takes over a name that calls already go to.
+    """
+    times = Counter(_key(tool.name) for manual in manuals for tool in manual.tools)
+    return [replace(manual, tools=tuple(_longer(tool, manual, times) for tool in manual.tools)) for manual in manuals]
+
+
+def _longer(tool: ManualTool, manual: Manual, times: Mapping[str, int]) -> ManualTool:
+    return tool if times[_key(tool.name)] == 1 else replace(tool, name=f"{manual.name}_{tool.name}")
+
+
+def _key(name: str) -> str:
+    """What a name is in the catalog."""
+    return canonical_name("", name)
 
 
 def _tool(item: Any, manual: str, number: int, lent: Mapping[str, Any] | None) -> ManualTool:

@@ -16,7 +16,7 @@ from toolpost.sources.utcp.wires import Prepared, addresses_of
 from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from toolpost.contracts.calls import ToolOutput
     from toolpost.sources.utcp.manuals import Manual, ManualTool
@@ -46,19 +46,26 @@ def check_allowed(tool: ManualTool, manual: Manual) -> None:
         return
     has = sorted(manual.allowed or {manual.kind})
     wanted = ", ".join(dict.fromkeys([*has, tool.kind]))
-    raise ConfigError(
-        f"tool {tool.full_name!r} is left out: it is called by {tool.kind}, and the manual may only use "
-        f"{', '.join(has)}; write utcp: {{allowed_communication_protocols: [{wanted}]}} to let it"
+    raise left_out(
+        tool,
+        f"it is called by {tool.kind}, and the manual may only use {', '.join(has)}; "
+        f"write utcp: {{allowed_communication_protocols: [{wanted}]}} to let it",
     )
+
+
+def left_out(tool: ManualTool, why: str) -> ConfigError:
+    """Why a tool cannot be used."""
+    return ConfigError(f"tool {tool.full_name!r} is left out: {why}")
 
 
 def prepare(tool: ManualTool, variables: Variables, *, timeout_s: float) -> Prepared:
     """A tool that can be called; ConfigError says why this one cannot."""
     if tool.kind not in KINDS:
         known = ", ".join(KINDS)
-        raise ConfigError(
-            f"tool {tool.full_name!r} is left out: its call template is of the kind {tool.kind!r}; known are "
-            f"{known} and mcp, and others with utcp: {{bridge: true}}"
+        raise left_out(
+            tool,
+            f"its call template is of the kind {tool.kind!r}; known are {known} and mcp, "
+            "and others with utcp: {bridge: true}",
         )
     return prepared_of(tool, filled_template(tool, variables), timeout_s=timeout_s)
 
@@ -67,12 +74,17 @@ def filled_template(tool: ManualTool, variables: Variables) -> Filled:
     """The template of a tool with its variables; ConfigError names those that nobody set."""
     filled = variables.filled(tool.template)
     if filled.missing:
-        names = ", ".join(filled.missing)
-        raise ConfigError(
-            f"tool {tool.full_name!r} is left out: its variables are not set: {names}. Write them into utcp.variables "
-            f"of the source, or set the environment variable {variables.key(filled.missing[0])}"
-        )
+        raise unset(tool, filled.missing, variables)
     return filled
+
+
+def unset(tool: ManualTool, names: Sequence[str], variables: Variables) -> ConfigError:
+    """Nobody set the variables that a tool needs."""
+    return left_out(
+        tool,
+        f"its variables are not set: {', '.join(dict.fromkeys(names))}. Write them into utcp.variables of the source, "
+        f"or set the environment variable {variables.key(names[0])}",
+    )
 
 
 def prepared_of(tool: ManualTool, filled: Filled, *, timeout_s: float) -> Prepared:
@@ -83,7 +95,7 @@ def prepared_of(tool: ManualTool, filled: Filled, *, timeout_s: float) -> Prepar
         if isinstance(template, CliTemplate):
             check_script(template.commands)
     except (ConfigError, ToolPermissionError) as error:
-        raise ConfigError(f"tool {tool.full_name!r} is left out: {error}") from None
+        raise left_out(tool, str(error)) from None
     return Prepared(
         full_name=tool.full_name,
         template=template,

@@ -18,6 +18,7 @@ from toolpost.web.contents import decoded
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of
 from toolpost.web.media_types import OCTETS, media_type
+from toolpost.wire.pace import Pace
 from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ async def _pieces(response: Response) -> AsyncIterator[bytes]:
 
 
 def _progress(asked: Asked) -> Callable[[str], None]:
-    context = asked.context()
-    return lambda text: context.progress(text[:_LONGEST_PROGRESS])
+    context, pace = asked.context(), Pace()
+    return lambda text: context.progress(text[:_LONGEST_PROGRESS]) if pace.allows() else None
 
 
 async def opened(
