@@ -1,18 +1,19 @@
 """Chains of providers: in order, told when one falls back to the next, and swapped by configuration alone."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.builtin.caller import Caller
 from tests.builtin.pages import allowed, as_json, provider, site
-from tests.wire.site import Site, reply
+from tests.wire.site import Received, Site, reply
 from toolpost import Toolbox, tool
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain
 from toolpost.builtin.web_pages import page_tools
 from toolpost.builtin.web_searching import search_tools
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.toolbox.settings import Settings
@@ -56,6 +57,51 @@ async def test_when_all_fail_every_failure_is_told() -> None:
     assert outcome.error.error_code == "all_providers_failed"
     assert "tavily: tavily answered 429" in str(outcome.error)
     assert "brave: brave answered 503" in str(outcome.error)
+
+
+async def test_a_provider_that_leads_inside_is_passed_over() -> None:
+    async with site({"/search": RESULTS}) as fine, site() as inside, site() as lost:
+        lost.answer = reply(302, location=f"{inside.url}/secrets")
+        chain = search_chain([link(lost, "brave"), link(fine)], allowed())
+        async with box(*search_tools(chain)) as opened:
+            outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
+            events = await opened.events(run_id="r1")
+        await chain.close()
+
+    assert isinstance(outcome, Completed)
+    fallen = [event.payload for event in events if event.code is EventCode.FALLBACK_USED]
+    assert [(one["provider"], one["error_code"]) for one in fallen] == [("brave", "provider_refused")]
+    assert inside.requests == []
+
+
+async def test_a_provider_that_says_nothing_leaves_time_for_the_next() -> None:
+    async def silent(_: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with site({"/search": RESULTS}) as fine, Site(answer=silent) as mute:
+        slow = provider("brave", api_key="k3y", url=mute.url, timeout_s=0.3)
+        chain = search_chain([slow, link(fine)], allowed())
+        async with box(*search_tools(chain)) as opened:
+            outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
+            events = await opened.events(run_id="r1")
+        await chain.close()
+
+    assert isinstance(outcome, Completed)
+    fallen = [event.payload for event in events if event.code is EventCode.FALLBACK_USED]
+    assert [(one["provider"], one["error_code"]) for one in fallen] == [("brave", "timeout")]
+
+
+async def test_nobody_who_listens_at_all_was_certainly_not_asked() -> None:
+    async with site() as gone, site() as there:
+        links = [link(gone), link(there, "brave")]
+    chain = search_chain(links, allowed())
+    async with box(*search_tools(chain)) as opened:
+        outcome = await opened.call("web_search", {"query": "tea"}, timeout_s=5)
+    await chain.close()
+
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, ToolConnectionError)
+    assert (outcome.error.sent, outcome.error.error_code) == (False, "all_providers_failed")
 
 
 async def test_what_one_provider_must_not_reach_another_is_not_asked_for() -> None:
@@ -125,10 +171,10 @@ async def test_a_tool_reads_pages_too() -> None:
 
     chain = scrape_chain([provider("mcp", tool="read")], allowed())
     async with box(read, *page_tools(chain)) as opened:
-        outcome = await opened.call("web_fetch", {"url": "https://tea.example/"})
+        outcome = await opened.call("web_fetch", {"url": "https://93.184.215.14/"})
 
     assert isinstance(outcome, Completed)
-    assert (outcome.content["content"], outcome.content["provider"]) == ("# https://tea.example/", "read")
+    assert (outcome.content["content"], outcome.content["provider"]) == ("# https://93.184.215.14/", "read")
 
 
 @pytest.mark.parametrize(
