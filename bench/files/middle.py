@@ -17,13 +17,13 @@ from toolpost.contracts.context import ToolContext
 
 async def main(path: str, line: int) -> None:
     before = _highest_mb()
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     result = await read_file.execute({"path": path, "offset": line, "limit": 100}, ToolContext())
-    took_s = time.perf_counter() - began
+    took_s, worked_s = time.perf_counter() - began, time.process_time() - worked
     grown_mb = _highest_mb() - before
     if not result.success:
         raise SystemExit(result.error)
-    print(json.dumps({"seconds": took_s, "grown_mb": grown_mb}))
+    print(json.dumps({"seconds": took_s, "worked_s": worked_s, "grown_mb": grown_mb}))
 
 
 def _highest_mb() -> float:

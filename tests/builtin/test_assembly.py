@@ -1,5 +1,6 @@
 """Built-in tools in a Toolbox: which there are, that they are quick to have, and that they end with it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from tests.builtin.pages import as_json, site
 from toolpost import Toolbox
+from toolpost.builtin.assembly import COMMANDS
 from toolpost.builtin.collections import COLLECTIONS
+from toolpost.builtin.records import read_records
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.toolbox.settings import Settings
@@ -27,6 +30,15 @@ async def test_all_of_them_are_there_without_a_namespace_but_for_commands() -> N
     wanted = {*COLLECTIONS["all_task_tools"], *COLLECTIONS["session_tools"], *COLLECTIONS["artifact_tools"]}
     assert names == wanted
     assert "run_command" not in names
+
+
+def test_the_documents_tell_of_every_tool_and_of_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "built-in-tools.md").read_text(encoding="utf-8")
+    table = page.partition("| tool | what it does |")[2].partition("\n\n")[0]
+
+    told = re.findall(r"`([a-z0-9_]+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if line))
+
+    assert sorted(told) == sorted(set(read_records()) - {*COMMANDS, "retrieve"})
 
 
 async def test_commands_are_there_when_they_are_named() -> None:

@@ -172,3 +172,35 @@ def test_running_a_command_asks_a_person() -> None:
 
     assert specs["run_command"].safety.destructive is True
     assert specs["command_output"].safety.destructive is False
+
+
+async def test_nothing_that_a_command_in_the_background_writes_at_once_is_lost(caller: Caller) -> None:
+    command = "echo first >&2; seq 1 5000; printf 'name? '; sleep 600"
+    begun = await caller.do("run_command", command=command, run_in_background=True)
+    async with asyncio.timeout(20):
+        while not (found := await caller.do("command_output", command_id=begun["command_id"]))["output"].endswith("? "):
+            await asyncio.sleep(0.01)
+
+    assert found["output"].splitlines() == ["first", *map(str, range(1, 5001)), "name? "]
+    assert not found["truncated"]
+
+
+async def test_of_a_flood_in_the_background_the_end_is_kept(caller: Caller) -> None:
+    begun = await caller.do("run_command", command=["seq", "1", "1000000"], run_in_background=True)
+
+    found = await caller.do("command_output", command_id=begun["command_id"], wait_s=60)
+
+    assert (found["status"], found["truncated"]) == ("completed", True)
+    assert len(found["output"]) <= 64 * 1024
+    assert found["output"].splitlines() == [*map(str, range(1_000_001 - found["output"].count("\n"), 1_000_001))]
+
+
+async def test_a_command_in_the_background_that_takes_too_long_is_ended(caller: Caller, tmp_path: Path) -> None:
+    command = "sleep 600 & echo $! > pid; sleep 600"
+    begun = await caller.do("run_command", command=command, run_in_background=True, timeout_s=1)
+
+    found = await caller.do("command_output", command_id=begun["command_id"], wait_s=60)
+
+    assert (found["status"], found["exit_code"]) == ("failed", None)
+    assert "did not end within 1 s" in found["error"]
+    assert not alive(await pid_in(tmp_path / "pid"))

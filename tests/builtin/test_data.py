@@ -19,7 +19,9 @@ async def test_json_is_read() -> None:
     assert await CALLER.do("json_parse", text=' {"a": [1, 2.5, null, "é"]} ') == {"data": {"a": [1, 2.5, None, "é"]}}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1,]", "{'a': 1}", "NaN", "[Infinity]", "1 2", "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1,]", "{'a': 1}", "NaN", "[Infinity]", "1 2", "9" * 5000, "[1e999]", "-1e400"]
+)
 async def test_what_is_no_json_is_refused_with_the_reason(text: str) -> None:
     error = await CALLER.refused("json_parse", text=text)
 

@@ -1,6 +1,7 @@
 """Where calls may reach, and what they refuse to open, whichever tool is asked."""
 
 import ctypes
+import errno
 import os
 import socket
 import tempfile
@@ -17,8 +18,13 @@ from tests.builtin.caller import Caller
 from toolpost.builtin.files import file_tools
 from toolpost.catalog.threads import run_in_thread
 
-READERS = [("read_file", {}), ("get_file_info", {}), ("list_files", {}), ("grep_files", {"pattern": "x"})]
-WRITERS = [
+READERS: list[tuple[str, dict[str, Any]]] = [
+    ("read_file", {}),
+    ("get_file_info", {}),
+    ("list_files", {}),
+    ("grep_files", {"pattern": "x"}),
+]
+WRITERS: list[tuple[str, dict[str, Any]]] = [
     ("write_file", {"content": "x"}),
     ("edit_file", {"old_string": "a", "new_string": "b"}),
     ("delete_file", {}),
@@ -261,3 +267,18 @@ async def test_an_empty_list_of_folders_allows_nothing(inside: Path) -> None:
     error = await Caller(file_tools(ripgrep=None), []).refused("read_file", path=str(inside))
 
     assert "not in allowed paths (none)" in error["message"]
+
+
+@pytest.mark.parametrize(("name", "more"), TOOLS)
+async def test_a_link_that_goes_while_it_is_resolved_is_told(
+    caller: Caller, inside: Path, monkeypatch: pytest.MonkeyPatch, name: str, more: dict[str, Any]
+) -> None:
+    (inside / "link").symlink_to("a.txt")
+
+    def gone(path: str, **_: object) -> str:
+        raise FileNotFoundError(errno.ENOENT, "", path)
+
+    monkeypatch.setattr(os, "readlink", gone)
+    result = await caller.ask(name, {"path": str(inside / "link" / "x"), **more})
+
+    assert result.success or (result.error_info or {}).get("error_code") in ("file_not_found", "path_refused")

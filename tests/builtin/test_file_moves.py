@@ -1,15 +1,19 @@
 """move_file and delete_file."""
 
+import ctypes
 import os
 import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.builtin.caller import Caller
 from toolpost.builtin.file_moves import moving_tools
+from toolpost.catalog.threads import run_in_thread
 
 CALLER = Caller(moving_tools())
 BINARY = bytes(range(256)) * 100
@@ -142,3 +146,41 @@ def test_moving_and_deleting_ask_a_person_first() -> None:
     specs = [CALLER.registry.find(name).spec for name in ("move_file", "delete_file")]
 
     assert [(spec.safety.destructive, spec.safety.file) for spec in specs] == [(True, True), (True, True)]
+
+
+async def test_a_folder_is_not_moved_into_itself_and_nothing_is_made_there(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+
+    error = await CALLER.refused("move_file", **{"from": str(tmp_path / "a"), "to": str(tmp_path / "a/b/c")})
+
+    assert error["error_code"] == "path_refused"
+    assert [*(tmp_path / "a").iterdir()] == []
+
+
+async def test_a_file_that_cannot_be_taken_away_is_not_moved_at_all() -> None:
+    with tempfile.TemporaryDirectory() as base:
+        source, target = Path(base) / "closed" / "a", Path(base) / "open"
+        for folder in (Path(base), source.parent, target):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o777)
+        source.write_bytes(BINARY)
+        async with as_nobody(source):
+            error = await CALLER.refused("move_file", **{"from": str(source), "to": str(target / "b")})
+
+        assert (error["error_code"], str(source) in error["message"]) == ("file_permission", True)
+        assert (source.read_bytes(), [*target.iterdir()]) == (BINARY, [])
+
+
+@asynccontextmanager
+async def as_nobody(file: Path) -> AsyncGenerator[None]:
+    """A folder that cannot be written by the worker thread that the next call runs in; the file in it is its own."""
+    file.parent.chmod(0o555)
+    if os.geteuid() == 0:
+        os.chown(file, 65534, 65534)
+        await run_in_thread(partial(ctypes.CDLL(None).setfsuid, 65534))
+    try:
+        yield
+    finally:
+        if os.geteuid() == 0:
+            await run_in_thread(partial(ctypes.CDLL(None).setfsuid, 0))
+        file.parent.chmod(0o777)

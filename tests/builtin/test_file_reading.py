@@ -111,7 +111,12 @@ async def test_an_encoding_can_be_asked_for(file: Path, encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "code"), [("utf-8", "encoding_wrong"), ("rot13", "encoding_unknown"), ("x", "encoding_unknown")]
+    ("encoding", "code"),
+    [
+        ("utf-8", "encoding_wrong"),
+        *((name, "encoding_unknown") for name in ("rot13", "x", "punycode", "idna", "unicode_escape", "x" * 5000)),
+    ],
+    ids=lambda value: value[:20],
 )
 async def test_an_encoding_that_is_wrong_is_told(file: Path, encoding: str, code: str) -> None:
     file.write_bytes(b"caf\xe9")
@@ -150,6 +155,16 @@ async def test_lines_of_ten_gigabytes_are_read_without_loading_them(file: Path) 
     assert (found["content"], found["size"], found["next_offset"]) == (line * 3, 10 << 30, 200_003)
     assert (found["total_lines"], found["truncated"]) == (None, True)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+async def test_the_start_of_a_line_of_ten_gigabytes_is_read(file: Path) -> None:
+    with file.open("wb") as out:
+        out.truncate(10 << 30)
+
+    found = await CALLER.do("read_file", path=str(file), encoding="latin-1")
+
+    assert (len(found["content"]), found["line_cut"]) == (CONTENT_BYTES, True)
+    assert (found["total_lines"], found["next_offset"]) == (None, 1)
 
 
 async def test_a_file_that_is_rewritten_while_it_is_read_is_told_and_can_be_read_again(file: Path) -> None:

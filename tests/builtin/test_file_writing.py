@@ -231,3 +231,21 @@ def test_a_model_sees_each_argument_once() -> None:
 
     assert [*entry.shown_schema["properties"]] == ["path", "edits", "old_string", "new_string", "replace_all"]
     assert [*entry.shown_schema["$defs"]["Edit"]["properties"]] == ["old_string", "new_string", "replace_all"]
+
+
+async def test_a_text_that_occurs_again_in_itself_is_not_the_only_one(file: Path) -> None:
+    file.write_text("a two two two b")
+
+    error = await CALLER.refused("edit_file", path=str(file), old_string="two two", new_string="2")
+
+    assert (error["error_code"], file.read_text()) == ("text_ambiguous", "a two two two b")
+
+
+async def test_edits_that_would_fill_the_memory_are_refused(file: Path) -> None:
+    file.write_text("a")
+    edits = [{"old_string": "a", "new_string": "a" * 1000, "replace_all": True}] * 100
+
+    error = await CALLER.refused("edit_file", path=str(file), edits=edits)
+
+    assert (error["error_code"], "edit 3 of 100" in error["message"]) == ("file_too_large", True)
+    assert file.read_text() == "a"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.builtin.caller import Caller
 from toolpost.builtin.listing import listing_tools
+from toolpost.contracts.errors import ToolValidationError
 
 CALLER = Caller(listing_tools())
 FILES = ["a.ts", "b.py", "sub/c.ts", "sub/deep/d.py", "sub/deep/e.tsx", "node_modules/x/f.ts", ".hidden/g.ts"]
@@ -141,3 +142,9 @@ async def test_as_many_are_handed_on_as_asked_for(tree: Path) -> None:
         6,
         True,
     )
+
+
+@pytest.mark.parametrize("name", ["list_files", "glob_files"])
+async def test_a_pattern_without_end_is_refused_before_anything_runs(tree: Path, name: str) -> None:
+    with pytest.raises(ToolValidationError):
+        await CALLER.ask(name, {"pattern": "[a" * 1000, "path": str(tree)})

@@ -17,6 +17,7 @@ from toolpost.contracts.errors import ToolPermissionError
 
 WRITER = Path(__file__).with_name("memory_writer.py")
 USER = "# Ann\n\n> Summary: Who Ann is\n\n- City: Bern\n- Tea: green\n"
+LINED = f"{USER}----\n"
 
 
 @pytest.fixture
@@ -80,15 +81,16 @@ async def test_a_patch_changes_the_one_place(caller: Caller) -> None:
     [
         ("Paris", "String not found in facts/user.md"),
         ("Ann", "String appears multiple times in facts/user.md — provide more context to make it unique"),
+        ("---", "String appears multiple times in facts/user.md — provide more context to make it unique"),
     ],
 )
 async def test_a_patch_of_what_is_missing_or_occurs_twice_changes_nothing(caller: Caller, old: str, said: str) -> None:
-    await caller.do("memory_write", path="facts/user.md", content=USER)
+    await caller.do("memory_write", path="facts/user.md", content=LINED)
 
     error = await caller.refused("memory_patch", path="facts/user.md", old_str=old, new_str="x")
 
     assert said in error["message"]
-    assert await read(caller, "facts/user.md") == USER
+    assert await read(caller, "facts/user.md") == LINED
 
 
 @pytest.mark.req("PMEM-06")
@@ -248,3 +250,25 @@ async def test_a_file_keeps_its_mode(caller: Caller) -> None:
     await caller.do("memory_append", path="facts/a.md", entry="y")
 
     assert (memory(caller) / "facts" / "a.md").stat().st_mode & 0o777 == 0o640
+
+
+async def test_a_summary_with_a_million_spaces_is_read_like_any_other(caller: Caller) -> None:
+    summary = f"a{' ' * 1_000_000}b"
+    await caller.do("memory_write", path="facts/wide.md", content=f"# Wide\n\n>  Summary: {summary} \t\n")
+
+    result = await caller.ask("memory_list", {})
+
+    assert [one["summary"] for one in result.result] == [summary]
+
+
+async def test_what_a_killed_writer_left_is_removed_by_the_next(caller: Caller) -> None:
+    await caller.do("memory_write", path="facts/user.md", content="one")
+    left = memory(caller) / "facts" / ".toolpost-0123456789abcdef.tmp"
+    other = memory(caller) / "facts" / ".toolpost-mine.tmp"
+    left.write_text("half")
+    other.write_text("of somebody else's")
+
+    await caller.do("memory_append", path="facts/user.md", entry="two")
+
+    assert (left.exists(), other.exists()) == (False, True)
+    assert await read(caller, "facts/user.md") == "one\ntwo"

@@ -1,7 +1,8 @@
 """Earlier tasks and sessions: what was run on a day, what was said in it, and the archives."""
 
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -169,3 +170,17 @@ async def test_without_a_folder_for_sessions_the_configuration_is_wrong() -> Non
     error = await Caller(session_tools()).refused("session_archive_read", file="a.jsonl")
 
     assert error["error_code"] == "session_dir_missing"
+
+
+@pytest.mark.parametrize("change", ["payload = '{broken'", "payload = '[1]'", "code = 99999"])
+async def test_of_a_damaged_record_the_rest_is_replayed(tmp_path: Path, change: str) -> None:
+    async with opened(tmp_path) as box:
+        whole = await ann(box).do("task_replay", task_id="t1")
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+        db.execute(f"UPDATE events SET {change} WHERE id = (SELECT min(id) FROM events WHERE run_id = 't1')")
+
+    async with Toolbox(settings=Settings(data_dir=tmp_path, builtins="none")) as box:
+        rest = await ann(box).do("task_replay", task_id="t1")
+
+    assert (whole["damaged"], rest["damaged"]) == (False, True)
+    assert rest["messages"] == whole["messages"][1:]

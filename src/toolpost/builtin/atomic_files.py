@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 _PRIVATE, _USUAL = 0o600, 0o666
+_TEMPORARY = re.compile(r"\.toolpost-[0-9a-f]{16}\.tmp")
 
 
 def replace_file(
@@ -67,6 +69,21 @@ def check_writable(access: FileAccess, place: Place) -> os.stat_result | None:
         message = f"{place.given!r} may not be written by this process; check its mode and its owner"
         raise ToolPermissionError(message, tool_name=access.tool_name, code="file_permission")
     return status
+
+
+def remove_leftovers(place: Place) -> None:
+    """Remove what writers that were killed left in the folder of a place; only for who holds all others off."""
+    if place.folder is None:
+        return
+    with contextlib.suppress(OSError):
+        fd = os.open(".", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), dir_fd=place.folder)
+        try:
+            with os.scandir(fd) as found:
+                names = [entry.name for entry in found if _TEMPORARY.fullmatch(entry.name)]
+            for name in names:
+                os.unlink(name, dir_fd=fd)
+        finally:
+            os.close(fd)
 
 
 def sync_folder(place: Place) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -21,6 +20,7 @@ from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.paths import is_path_allowed
 from toolpost.wire.environment import child_environment
+from toolpost.wire.launch import Launch
 
 if TYPE_CHECKING:
     from toolpost.wire.commands import CommandResult, Commands
@@ -109,12 +109,10 @@ def _run_command(commands: Commands, background: BackgroundCommands, environment
         """Run a command and say how it ended. Whatever it started is ended with it."""
         folder = _folder(cwd, ctx)
         variables = child_environment({**environment.overlay(ctx), **env})
-        limit_s = timeout_s or (_LONGEST_S if run_in_background else _USUAL_S)
-        start = partial(_start, commands, _words(command), variables, folder, limit_s)
         if run_in_background:
-            begun = background.start(_owner(ctx), lambda one: partial(start, one))
-            return _begun(begun)
-        return _ended(await start(None))
+            launch = Launch(argv=(*_with_one_stream(command),), env=variables, cwd=folder)
+            return _begun(background.start(_owner(ctx), launch, timeout_s=timeout_s or _LONGEST_S))
+        return _ended(await _run(commands, _words(command), variables, folder, timeout_s or _USUAL_S))
 
     return run_command
 
@@ -150,26 +148,12 @@ def _command_stop(background: BackgroundCommands) -> FunctionTool:
     return command_stop
 
 
-async def _start(
-    commands: Commands,
-    words: list[str],
-    env: dict[str, str],
-    folder: str | None,
-    timeout_s: float,
-    background: BackgroundCommand | None,
+async def _run(
+    commands: Commands, words: list[str], env: dict[str, str], folder: str | None, timeout_s: float
 ) -> CommandResult:
     from toolpost.wire.commands import run_command as run  # noqa: PLC0415 - most runs never start one
 
-    on_line = None if background is None else background.take
-    return await run(
-        words,
-        env=env,
-        cwd=folder,
-        timeout_s=timeout_s,
-        max_output_bytes=_MOST_BYTES,
-        commands=commands,
-        on_line=on_line,
-    )
+    return await run(words, env=env, cwd=folder, timeout_s=timeout_s, max_output_bytes=_MOST_BYTES, commands=commands)
 
 
 def _words(command: str | list[str]) -> list[str]:
@@ -178,6 +162,15 @@ def _words(command: str | list[str]) -> list[str]:
     if sys.platform == "win32":
         return [os.environ.get("COMSPEC", "cmd.exe"), "/d", "/s", "/c", command]
     return ["/bin/sh", "-c", command]
+
+
+def _with_one_stream(command: str | list[str]) -> list[str]:
+    """The words that run a command with stderr going where stdout goes, so that both are read in order."""
+    if sys.platform == "win32":
+        return _words(command)
+    if isinstance(command, str):
+        return _words(f"exec 2>&1; {command}")
+    return ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", *command]
 
 
 def _folder(cwd: str | None, ctx: ToolContext) -> str | None:

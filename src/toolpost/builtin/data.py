@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from typing import Annotated, Any, NoReturn, cast
 
 from pydantic import Field
@@ -16,6 +17,7 @@ from toolpost.contracts.spec import ToolCategory
 
 # What lies deeper cannot be validated, told or stored.
 _DEEPEST = 200
+_MOST_DIGITS = 4000
 
 
 class Parsed(TypedDict):
@@ -51,7 +53,7 @@ def data_tools() -> list[FunctionTool]:
 def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> Parsed:
     """Read a JSON text; NaN and Infinity are not JSON."""
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)
+        data = json.loads(text, parse_constant=_refuse_constant, parse_float=_float, parse_int=_int)
     except RecursionError:
         raise _too_deep("json_parse") from None
     except ValueError as wrong:
@@ -106,6 +108,19 @@ def base64_decode(
 
 def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON value")
+
+
+def _float(written: str) -> float:
+    number = float(written)
+    if math.isinf(number):
+        raise ValueError(f"the number {written[:40]} is too large to be kept")
+    return number
+
+
+def _int(written: str) -> int:
+    if len(written) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(written)} digits, which is more than {_MOST_DIGITS}")
+    return int(written)
 
 
 def _too_deep(tool_name: str) -> ToolClientError:

@@ -85,10 +85,9 @@ class FileAccess:
 
         With `follow=False` a link at the end of the path is the place itself. `make` makes the folders above it.
         """
-        real = self._resolved(path, follow=follow)
-        root = self._root_of(real, path)
         with told_failures(path, tool_name=self.tool_name):
-            folder, name = _descend(root, real, make=make)
+            real = self._resolved(path, follow=follow)
+            folder, name = _descend(self._root_of(real, path), real, make=make)
             try:
                 yield Place(folder, name, path, real)
             finally:
@@ -115,7 +114,7 @@ class FileAccess:
             status = place.status()
             if not stat.S_ISDIR(status.st_mode):
                 raise self.refusal(f"{shown(path)!r} is no folder; name the folder that it lies in", "not_a_folder")
-            self._check_kernel(status, path)
+            self.check_on_disk(status, path)
             fd = os.open(place.name, _LIST, dir_fd=place.folder)
             try:
                 yield Opened(fd, status, place)
@@ -126,7 +125,7 @@ class FileAccess:
         """Refuse what is no plain file."""
         if stat.S_ISDIR(status.st_mode):
             raise failure_of(IsADirectoryError(errno.EISDIR, ""), place.given, tool_name=self.tool_name)
-        self._check_kernel(status, place.given)
+        self.check_on_disk(status, place.given)
         if not stat.S_ISREG(status.st_mode):
             kind = _kind_of(status.st_mode)
             raise self.refusal(f"{shown(place.given)!r} is {kind}, not a plain file", "not_a_file")
@@ -142,6 +141,10 @@ class FileAccess:
     def refusal(self, message: str, code: str) -> ToolClientError:
         """The caller's mistake, told as this tool's."""
         return ToolClientError(message, tool_name=self.tool_name, code=code)
+
+    def leads_into(self, path: str, folder: str) -> bool:
+        """Whether a path lies in a folder, whose real path is given, or is that folder."""
+        return f"{self._resolved(path, follow=False)}{os.sep}".startswith(f"{folder}{os.sep}")
 
     def _resolved(self, path: str, *, follow: bool) -> str:
         try:
@@ -169,8 +172,8 @@ class FileAccess:
         message = f"Path {shown(path)!r} not in allowed paths ({allowed}); add its folder to tools.allowedPaths"
         raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
 
-    def _check_kernel(self, status: os.stat_result, path: str) -> None:
-        """The kernel's files tell of processes, their environments included, and steer the machine."""
+    def check_on_disk(self, status: os.stat_result, path: str) -> None:
+        """Refuse the kernel's files: they tell of processes, their environments included, and steer the machine."""
         if is_kernel_device(status.st_dev):
             message = f"{shown(path)!r} is a file of the kernel's, not one on a disk; such files are never opened"
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
@@ -217,5 +220,5 @@ def _kind_of(mode: int) -> str:
     if stat.S_ISSOCK(mode):
         return "a socket"
     if stat.S_ISLNK(mode):
-        return "a link that was put there just now"
+        return "a link in a circle, or one that was put there just now"
     return "a device" if sys.platform != "win32" else "something special"

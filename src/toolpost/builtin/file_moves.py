@@ -14,8 +14,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolpost.builtin.atomic_files import replace_file, sync_folder
-from toolpost.builtin.file_access import FileAccess, FilePath, Place
-from toolpost.builtin.file_failures import failure_of, shown
+from toolpost.builtin.file_access import FileAccess, FilePath, Opened, Place
+from toolpost.builtin.file_failures import changed, failure_of, shown
 from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
@@ -116,7 +116,9 @@ def _check_ours(access: FileAccess, place: Place, status: os.stat_result) -> Non
     if place.is_root:
         message = f"{shown(place.given)!r} is an allowed folder itself; only what lies in it can be moved or deleted"
         raise access.refusal(message, "path_refused")
-    if not (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+    if stat.S_ISDIR(status.st_mode):
+        access.check_on_disk(status, place.given)
+    elif not stat.S_ISLNK(status.st_mode):
         access.check_regular(place, status)
 
 
@@ -125,6 +127,9 @@ def _move(access: FileAccess, source: str, to: str, goes_on: Callable[[], None],
     with access.place(source, follow=False) as old:
         status = old.status()
         _check_ours(access, old, status)
+        if stat.S_ISDIR(status.st_mode) and access.leads_into(to, old.real):
+            message = f"{shown(to)!r} lies in {shown(source)!r}; a folder cannot be moved into itself"
+            raise access.refusal(message, "path_refused")
         with access.place(to, follow=False, make=True) as new:
             _check_free(access, new, overwrite=overwrite)
             _rename(access, old, new, status, overwrite=overwrite)
@@ -143,7 +148,7 @@ def _check_free(access: FileAccess, new: Place, *, overwrite: bool) -> None:
 
 def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, *, overwrite: bool) -> None:
     try:
-        if overwrite or stat.S_ISDIR(status.st_mode) or not _link(old, new):
+        if overwrite or stat.S_ISDIR(status.st_mode) or not _link(access, old, new):
             os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
     except OSError as refused:
         if refused.errno != errno.EXDEV:
@@ -154,7 +159,7 @@ def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, 
         _copy_over(access, old, new, overwrite=overwrite)
 
 
-def _link(old: Place, new: Place) -> bool:
+def _link(access: FileAccess, old: Place, new: Place) -> bool:
     """Give the file its new name first: unlike a rename, that fails when the name is taken in the last moment."""
     try:
         os.link(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder, follow_symlinks=False)
@@ -162,8 +167,17 @@ def _link(old: Place, new: Place) -> bool:
         if refused.errno in _NO_LINKS:
             return False
         raise
-    os.unlink(old.name, dir_fd=old.folder)
+    _take_away(access, old, new)
     return True
+
+
+def _take_away(access: FileAccess, old: Place, new: Place) -> None:
+    """Take the old name away; where that may not be, the new one goes again, and nothing was moved."""
+    try:
+        os.unlink(old.name, dir_fd=old.folder)
+    except OSError as refused:
+        os.unlink(new.name, dir_fd=new.folder)
+        raise failure_of(refused, old.given, tool_name=access.tool_name) from refused
 
 
 def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -> None:
@@ -172,16 +186,25 @@ def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -
         if opened.place.real != old.real:
             message = f"{shown(old.given)!r} is a link, and links are not moved to another file system"
             raise access.refusal(message, "other_file_system")
-        put = None if overwrite else _put_new
-        replace_file(new, _blocks(opened.fd), old=opened.status, put=put)
+        if not os.access(os.curdir, os.W_OK, dir_fd=old.folder):
+            raise failure_of(PermissionError(errno.EACCES, ""), old.given, tool_name=access.tool_name)
+        put = None if overwrite else partial(_put_new, access)
+        replace_file(new, _blocks(opened.fd), old=opened.status, put=put, check=partial(_check_same, access, opened))
         with_times = (opened.status.st_atime_ns, opened.status.st_mtime_ns)
         os.utime(new.name, ns=with_times, dir_fd=new.folder, follow_symlinks=False)
-        os.unlink(old.name, dir_fd=old.folder)
+        _take_away(access, old, new)
 
 
-def _put_new(place: Place, name: str) -> None:
+def _check_same(access: FileAccess, opened: Opened) -> None:
+    """Refuse to put a copy in the place of what was written to meanwhile."""
+    now, then = os.fstat(opened.fd), opened.status
+    if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
+        raise changed(opened.place.given, tool_name=access.tool_name)
+
+
+def _put_new(access: FileAccess, place: Place, name: str) -> None:
     made = Place(place.folder, name, place.given, place.real)
-    if not _link(made, place):
+    if not _link(access, made, place):
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
 
 

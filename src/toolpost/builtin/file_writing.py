@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolpost.builtin.atomic_files import check_writable, replace_file
-from toolpost.builtin.edits import Edit, applied_edits
+from toolpost.builtin.edits import LARGEST, Edit, applied_edits
 from toolpost.builtin.file_access import FileAccess, FilePath, Opened
 from toolpost.builtin.file_failures import changed, shown
 from toolpost.builtin.file_locks import locked
@@ -23,8 +23,6 @@ from toolpost.contracts.spec import ToolCategory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-_LARGEST_EDIT = 64 << 20
 
 
 class Written(TypedDict):
@@ -115,7 +113,7 @@ def _edit(access: FileAccess, path: str, edits: Sequence[Edit], goes_on: Callabl
     """Apply the edits under a lock on the file and return how many places changed."""
     with locked(access, path, goes_on) as opened:
         check_writable(access, opened.place)
-        if opened.status.st_size > _LARGEST_EDIT:
+        if opened.status.st_size > LARGEST:
             message = f"{shown(path)!r} has {opened.status.st_size} bytes; files of more than 64 MB are not edited"
             raise access.refusal(message, "file_too_large")
         data = _read(opened)
@@ -125,6 +123,7 @@ def _edit(access: FileAccess, path: str, edits: Sequence[Edit], goes_on: Callabl
         text, read_as = decoded(data, encoding, path=shown(path), tool_name=access.tool_name)
         new, replacements = applied_edits(text, edits, tool_name=access.tool_name)
         written = encoded(new, read_as, tool_name=access.tool_name)
+        goes_on()
         replace_file(opened.place, [written], old=opened.status, check=lambda: _check_same(access, opened))
     return replacements
 

@@ -6,6 +6,9 @@ import fnmatch
 import re
 from typing import Final
 
+LONGEST = 1000
+"""Longer patterns are refused by whoever takes one: some take time that grows with the square of their length."""
+
 _MOST_ALTERNATIVES = 256
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _ANY_FOLDERS: Final = re.compile("")
@@ -26,7 +29,7 @@ class Glob:
     """
 
     def __init__(self, pattern: str, *, anywhere: bool) -> None:
-        alternatives = _expanded(pattern.removeprefix("./"))
+        alternatives = expanded(pattern.removeprefix("./"))
         self._name: re.Pattern[str] | None = None
         self._paths: list[_Segments] = []
         if anywhere and not any("/" in alternative for alternative in alternatives):
@@ -42,8 +45,8 @@ class Glob:
         return any(_fits(parts, segments) for segments in self._paths)
 
 
-def _expanded(pattern: str) -> list[str]:
-    """The alternatives that braces stand for."""
+def expanded(pattern: str) -> list[str]:
+    """The patterns without braces that one with braces stands for."""
     found = [pattern]
     while any(_BRACES.search(text) for text in found):
         found = [other for text in found for other in _one_less(text)]

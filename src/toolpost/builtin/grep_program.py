@@ -13,25 +13,31 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.builtin.globs import Glob
+from toolpost.builtin.search_hits import BINARY
 from toolpost.builtin.tree import Listed, is_generated, is_kernels, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Search = Callable[[str], re.Match[str] | None]
+    Find = tuple[int, int, int]
 
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _FIRST = 32 << 10
 _BLOCK = 8 << 20
 _LOOK = 8192
 _LONGEST_LINE = 64 << 20
-_MARKS = ((b"\xef\xbb\xbf", ""), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_LARGEST_CODED = 64 << 20
+_CODED = (b"\xff\xfe", b"\xfe\xff")
+_UTF8_MARK = b"\xef\xbb\xbf"
+_MARKS = ((_UTF8_MARK, ""), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
 class Order(NamedTuple):
     """What to search, and where: a folder, or a file in it."""
 
     pattern: str
+    strict: str
     ignore_case: bool
     file: str | None
     include: str | None
@@ -53,22 +59,52 @@ def main(text: str) -> None:
     out.flush()
 
 
+class Patterns:
+    """What is looked for, compiled; bytes that are no UTF-8 need the strict one, which takes longer."""
+
+    def __init__(self, order: Order) -> None:
+        flags = re.IGNORECASE if order.ignore_case else re.NOFLAG
+        self._by_line = re.compile(order.pattern, flags).search
+        self._in_text = re.compile(order.pattern, flags | re.MULTILINE).search
+        self._strict = re.compile(order.strict, flags).search
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether any line may match; most blocks need no closer look."""
+        text = data.decode("utf-8", "surrogateescape")
+        return self._in_text(text.replace("\r", "\n") if "\r" in text else text) is not None
+
+    def for_lines(self, block: bytes) -> Search:
+        """What searches the lines of a block."""
+        try:
+            block.decode()
+        except UnicodeDecodeError:
+            return self._strict
+        return self._by_line
+
+
 def run(order: Order, folder: int) -> Iterator[bytes]:
-    """The records of all matching lines."""
-    flags = re.IGNORECASE if order.ignore_case else re.NOFLAG
-    by_line = re.compile(order.pattern, flags).search
-    in_text = re.compile(order.pattern, flags | re.MULTILINE).search
+    """The records of all matching lines; a file that was named is searched also where it holds a NUL."""
+    patterns = Patterns(order)
     for path, fd in _files(order, folder):
         try:
             first = os.read(fd, _FIRST)
-            if _may_match(first, in_text):
-                prefix = os.fsencode(path)
-                hits = _hits(_blocks(first, fd), by_line, in_text)
-                yield from (b"./%b\0%d:%d:%d:\n" % (prefix, *hit) for hit in hits)
+            if _may_match(first, patterns, fd):
+                yield from _records(os.fsencode(path), _blocks(first, fd), patterns, whole=order.file is not None)
         except OSError:  # a folder on its way out, a disk that fails
             continue
         finally:
             os.close(fd)
+
+
+def _records(path: bytes, blocks: Iterator[bytes], patterns: Patterns, *, whole: bool) -> Iterator[bytes]:
+    number, offset = 1, 0
+    for block in blocks:
+        if not whole and b"\0" in block:
+            yield b"./%b%b\n" % (path, BINARY)
+            return
+        if patterns.may_be_in(block):
+            yield from (b"./%b\0%d:%d:%d:\n" % (path, *hit) for hit in _hits(block, number, offset, patterns))
+        number, offset = number + block.count(b"\n"), offset + len(block)
 
 
 def _files(order: Order, folder: int) -> Iterator[tuple[str, int]]:
@@ -98,26 +134,37 @@ def _wanted(include: str | None) -> Callable[[Listed], list[str]]:
     ]
 
 
-def _may_match(first: bytes, in_text: Search) -> bool:
+def _may_match(first: bytes, patterns: Patterns, fd: int) -> bool:
     """Whether a file is worth a closer look; most are not, and of those only their start is touched."""
-    if len(first) == _FIRST or first.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return b"\0" not in first[:_LOOK] or first.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return in_text(_text(first)) is not None and b"\0" not in first[:_LOOK]
+    if first.startswith(_CODED):
+        return os.fstat(fd).st_size <= _LARGEST_CODED
+    text = first.removeprefix(_UTF8_MARK)
+    return b"\0" not in first[:_LOOK] and (len(first) == _FIRST or patterns.may_be_in(text))
 
 
-def _hits(blocks: Iterator[bytes], by_line: Search, in_text: Search) -> Iterator[tuple[int, int, int]]:
+def _hits(block: bytes, number: int, offset: int, patterns: Patterns) -> Iterator[Find]:
     """The number, the column and the offset of each matching line, in bytes of UTF-8 after the file's mark."""
-    number, offset = 1, 0
-    for block in blocks:
-        if in_text(_text(block)) is None:
-            number, offset = number + block.count(b"\n"), offset + len(block)
-            continue
-        for raw in block.splitlines(keepends=True) if b"\r" not in block else _lines(block):
-            line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
-            found = by_line(line)
-            if found is not None:
-                yield number, len(line[: found.start()].encode("utf-8", "surrogateescape")) + 1, offset
-            number, offset = number + 1, offset + len(raw)
+    search = patterns.for_lines(block)
+    for raw in block.splitlines(keepends=True) if b"\r" not in block else _lines(block):
+        body = raw.removesuffix(b"\r\n") if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
+        line = body.decode("utf-8", "surrogateescape")
+        at = _found_at(line, search)
+        if at is not None:
+            is_end = at == len(line) and not raw.endswith(b"\n")  # which has no column in what ripgrep prints
+            column = 0 if is_end else len(line[:at].encode("utf-8", "surrogateescape"))
+            yield number, column + 1, offset
+        number, offset = number + 1, offset + len(raw)
+
+
+def _found_at(line: str, search: Search) -> int | None:
+    r"""Where a match begins; as for ripgrep, a lone \r is an end and a beginning, and no match goes over it."""
+    begin = 0
+    for part in line.split("\r"):
+        found = search(part)
+        if found is not None:
+            return begin + found.start()
+        begin += len(part) + 1
+    return None
 
 
 def _lines(block: bytes) -> list[bytes]:
@@ -125,11 +172,6 @@ def _lines(block: bytes) -> list[bytes]:
     *whole, rest = block.split(b"\n")
     lines = [line + b"\n" for line in whole]
     return [*lines, rest] if rest else lines
-
-
-def _text(data: bytes) -> str:
-    text = data.decode("utf-8", "surrogateescape")
-    return text.replace("\r\n", "\n") if "\r" in text else text
 
 
 def _blocks(first: bytes, fd: int) -> Iterator[bytes]:

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
     from toolpost.builtin.text_encodings import Encoding
 
-_BLOCK = 1 << 20
+_BLOCK = 256 << 10  # what stays in a processor's own cache is counted fastest
 _NEWLINE = b"\n"
+_SAMPLE = 4096
+_LONG_LINE = 64
 # Past the lines asked for, so much more is read only to count lines.
 _COUNTED_AFTER = 256 << 20
 
@@ -44,9 +46,12 @@ def read_lines(file: FileIO, size: int, wanted: Wanted, *, goes_on: Callable[[],
         return LineRange(b"", skipped, None)
     data, lines, cut = _take(_read(file, min(wanted.room + 1, size - begin), begin), wanted)
     after = begin + len(data)
-    if cut:
-        after, _ = _line_end(file, size, after, goes_on)
     end = wanted.first + lines
+    if cut:
+        found = _line_end(file, size, after, goes_on)
+        if found is None:
+            return LineRange(data, None, end, cut)
+        after = found
     total = _count_rest(file, size, after, goes_on)
     total = None if total is None else total + end
     return LineRange(data, total, end if after < size else None, cut)
@@ -127,21 +132,28 @@ def _find_line(file: FileIO, size: int, line: int, goes_on: Callable[[], None]) 
     """Where a line begins; None, and how many lines there are, when there are not so many."""
     if line == 0 and size:
         return 0, 0
-    buffer, at, seen, last = bytearray(_BLOCK), 0, 0, _NEWLINE[0]
+    at, seen, last = 0, 0, _NEWLINE[0]
     while at < size:
         goes_on()
-        length = _fill(file, buffer, at)
-        if not length:
+        block = _read(file, _BLOCK, at)
+        if not block:
             break
-        count = buffer.count(_NEWLINE, 0, length)
+        count = _newlines(block)
         if seen + count >= line:
-            begin = at + _after_newlines(buffer, line - seen)
+            begin = at + _after_newlines(block, line - seen)
             return (begin, line) if begin < size else (None, line)
-        at, seen, last = at + length, seen + count, buffer[length - 1]
+        at, seen, last = at + len(block), seen + count, block[-1]
     return None, seen + (last != _NEWLINE[0])
 
 
-def _after_newlines(buffer: bytearray, count: int) -> int:
+def _newlines(block: bytes) -> int:
+    """How many there are; `count` looks at every byte, while `replace` leaps from one newline to the next."""
+    if block.count(_NEWLINE, 0, _SAMPLE) * _LONG_LINE > _SAMPLE:
+        return block.count(_NEWLINE)
+    return len(block) - len(block.replace(_NEWLINE, b""))
+
+
+def _after_newlines(buffer: bytes, count: int) -> int:
     """The position after so many newlines, which are known to be there."""
     low, before = 0, 0
     step = len(buffer) // 2
@@ -155,8 +167,9 @@ def _after_newlines(buffer: bytearray, count: int) -> int:
     return low
 
 
-def _line_end(file: FileIO, size: int, at: int, goes_on: Callable[[], None]) -> tuple[int, bool]:
-    """Where the line that goes on at `at` ends."""
+def _line_end(file: FileIO, size: int, at: int, goes_on: Callable[[], None]) -> int | None:
+    """Where the line that goes on at `at` ends; None when that is too far away to look for."""
+    far = at + _COUNTED_AFTER
     while at < size:
         goes_on()
         block = _read(file, _BLOCK, at)
@@ -164,31 +177,27 @@ def _line_end(file: FileIO, size: int, at: int, goes_on: Callable[[], None]) -> 
             break
         found = block.find(_NEWLINE)
         if found >= 0:
-            return at + found + 1, True
+            return at + found + 1
         at += len(block)
-    return size, False
+        if at > far:
+            return None
+    return size
 
 
 def _count_rest(file: FileIO, size: int, at: int, goes_on: Callable[[], None]) -> int | None:
     """How many lines begin at or after `at`; None when there is too much to count."""
     if size - at > _COUNTED_AFTER:
         return None
-    buffer, count, last = bytearray(min(_BLOCK, max(size - at, 1))), 0, _NEWLINE[0]
+    count, last = 0, _NEWLINE[0]
     while at < size:
         goes_on()
-        length = _fill(file, buffer, at)
-        if not length:
+        block = _read(file, min(_BLOCK, size - at), at)
+        if not block:
             break
-        length = min(length, size - at)
-        count, last, at = count + buffer.count(_NEWLINE, 0, length), buffer[length - 1], at + length
+        count, last, at = count + _newlines(block), block[-1], at + len(block)
     return count + (last != _NEWLINE[0])
 
 
 def _read(file: FileIO, size: int, at: int) -> bytes:
     file.seek(at)
     return file.read(size) or b""
-
-
-def _fill(file: FileIO, buffer: bytearray, at: int) -> int:
-    file.seek(at)
-    return file.readinto(buffer) or 0

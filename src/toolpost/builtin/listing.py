@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from toolpost.builtin.file_access import FileAccess
 from toolpost.builtin.file_failures import shown
-from toolpost.builtin.globs import Glob, GlobError
+from toolpost.builtin.globs import LONGEST, Glob, GlobError
 from toolpost.builtin.spelling import either, with_camel_case
 from toolpost.builtin.tree import Listed, is_generated, is_kernels, walk
 from toolpost.builtin.workers import in_worker
@@ -77,7 +77,11 @@ async def list_files(
     recursive: Annotated[bool, Field(description="List the folders below, too")] = False,
     pattern: Annotated[
         str | None,
-        Field(min_length=1, description="Only names like *.py, {a,b}*, src/**/*.ts, or re: and a regular expression"),
+        Field(
+            min_length=1,
+            max_length=LONGEST,
+            description="Only names like *.py, {a,b}*, src/**/*.ts, or re: and a regular expression",
+        ),
     ] = None,
     include_dirs: Annotated[
         bool, Field(validation_alias=either("include_dirs"), description="List folders, too, not only files")
@@ -93,7 +97,9 @@ async def list_files(
 
 @tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
 async def glob_files(
-    pattern: Annotated[str, Field(min_length=1, description="Such as **/*.py or src/**/test_*.{js,ts}")],
+    pattern: Annotated[
+        str, Field(min_length=1, max_length=LONGEST, description="Such as **/*.py or src/**/test_*.{js,ts}")
+    ],
     ctx: ToolContext,
     *,
     path: Folder = None,

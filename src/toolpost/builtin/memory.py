@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolpost.builtin.memory_files import MemoryFiles
+from toolpost.builtin.memory_files import MemoryEntry, MemoryFiles
 from toolpost.builtin.memory_text import appended, patched, summary_of, with_summary
 from toolpost.builtin.spelling import either, with_camel_case
 from toolpost.builtin.workers import in_worker
@@ -50,8 +50,8 @@ def memory_tools() -> list[FunctionTool]:
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
 async def memory_list(ctx: ToolContext) -> list[MemoryFact]:
     """List the memory files with their summaries."""
-    entries = await in_worker(MemoryFiles(ctx, tool_name="memory_list").entries)
-    return [{"path": one.path, "summary": summary_of(one.text), "size": len(one.text)} for one in entries]
+    entries = MemoryFiles(ctx, tool_name="memory_list").entries
+    return await in_worker(lambda goes_on: [_fact(one) for one in entries(goes_on)])
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
@@ -102,6 +102,10 @@ async def memory_append(
         return longer if summary is None else with_summary(longer, summary)
 
     return await _changed(ctx, "memory_append", path, new)
+
+
+def _fact(entry: MemoryEntry) -> MemoryFact:
+    return {"path": entry.path, "summary": summary_of(entry.text), "size": len(entry.text)}
 
 
 async def _changed(ctx: ToolContext, name: str, path: str, new: Callable[[str | None], str]) -> MemoryWritten:

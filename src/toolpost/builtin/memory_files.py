@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolpost.builtin.atomic_files import check_writable, replace_file
+from toolpost.builtin.atomic_files import check_writable, remove_leftovers, replace_file
 from toolpost.builtin.file_access import FileAccess
 from toolpost.builtin.file_failures import shown
 from toolpost.builtin.file_locks import folder_turn
@@ -33,7 +33,7 @@ def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
     root = os.path.realpath(memory_dir)
     try:
         resolved = os.path.realpath(os.path.join(root, relative_path))  # noqa: PTH118 - an absolute one must show
-    except ValueError:
+    except (ValueError, OSError):  # no name, or a link that is being replaced
         resolved = ""
     if "\0" in relative_path or (resolved != root and not resolved.startswith(root.rstrip(os.sep) + os.sep)):
         raise ToolPermissionError(f'Path "{shown(relative_path)}" escapes memory directory', code="path_refused")
@@ -57,13 +57,11 @@ class MemoryFiles:
         self._root = os.path.realpath(ctx.memory_dir)
         self._access = FileAccess(tool_name=tool_name, allowed_paths=(self._root,))
 
-    def entries(self, goes_on: Callable[[], None]) -> list[MemoryEntry]:
+    def entries(self, goes_on: Callable[[], None]) -> Iterator[MemoryEntry]:
         """Every Markdown file, by its path; those whose names begin with a dot are not memory."""
-        found: list[MemoryEntry] = []
         for path in self._paths(goes_on):
             with suppress(ToolError):  # gone since, or a link that leads outside
-                found.append(MemoryEntry(path, self._text(path, errors="backslashreplace")))
-        return found
+                yield MemoryEntry(path, self._text(path, errors="backslashreplace"))
 
     def read(self, path: str) -> str:
         """A file's text; bytes that are no UTF-8 show as such."""
@@ -87,6 +85,7 @@ class MemoryFiles:
         Path(self._root).mkdir(parents=True, exist_ok=True)
         with folder_turn(self._access, self._root, goes_on), self._access.place(resolved, make=True) as place:
             old = check_writable(self._access, place)
+            remove_leftovers(place)
             before = None if old is None else self._text(path)
             after = new(before)
             data = self._encoded(after)
@@ -146,6 +145,7 @@ class MemoryFiles:
             if place.status_or_none() is None:
                 replace_file(place, [b"*\n"], old=None)
         with self._access.place(str(self._shelf(resolved) / f"{time.time_ns():020d}{SUFFIX}"), make=True) as place:
+            remove_leftovers(place)
             replace_file(place, [text.encode()], old=None)
         for old in self._versions(resolved)[MOST_VERSIONS:]:
             old.unlink(missing_ok=True)

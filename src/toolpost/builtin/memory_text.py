@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 
+from toolpost.builtin.edits import occurrences
 from toolpost.contracts.errors import ToolClientError
 
-_SUMMARY = re.compile(r"^>[ \t]*Summary:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_SUMMARY = re.compile(r"^>[ \t]*Summary:(.*)$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 
 
 def summary_of(text: str) -> str:
     """The first summary of a file; empty when it has none."""
     found = _SUMMARY.search(text)
-    return found[1] if found else ""
+    return found[1].strip() if found else ""
 
 
 def with_summary(text: str, summary: str) -> str:
@@ -41,7 +42,7 @@ def patched(text: str | None, path: str, old: str, new: str) -> str:
         raise ToolClientError(
             f"Memory file not found: {path!r}; memory_list shows what there is", code="file_not_found"
         )
-    count = text.count(old)
+    count = occurrences(text, old)
     if count == 1:
         return text.replace(old, new)
     if not count:

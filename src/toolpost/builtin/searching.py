@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from toolpost.builtin.file_access import FileAccess
 from toolpost.builtin.file_failures import shown
 from toolpost.builtin.found_lines import FoundLine, FoundLines
-from toolpost.builtin.globs import Glob, GlobError
+from toolpost.builtin.globs import LONGEST, Glob, GlobError
 from toolpost.builtin.grep_runs import Search, Searcher, find_ripgrep
 from toolpost.builtin.listing import AllFolders, Folder, shown_name
 from toolpost.builtin.search_hits import Hits
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 SEARCH_S = 25.0
 
-Include = Annotated[str | None, Field(min_length=1, description="Only files like this: *.py, *.{js,ts}")]
+Include = Annotated[
+    str | None, Field(min_length=1, max_length=LONGEST, description="Only files like this: *.py, *.{js,ts}")
+]
 ContextLines = Annotated[
     int, Field(ge=0, le=10, validation_alias=either("context_lines"), description="Lines around each match")
 ]

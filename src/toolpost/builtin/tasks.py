@@ -17,6 +17,7 @@ from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.spec import ToolCategory
+from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -52,12 +53,13 @@ class TaskEntry(TypedDict):
 
 
 class Replay(TypedDict):
-    """What was said in a task, in order; `truncated` says that there was more."""
+    """What was said in a task, in order; `truncated`: there was more, `damaged`: some records cannot be read."""
 
     task_id: str
     status: str
     messages: list[dict[str, Any]]
     truncated: bool
+    damaged: bool
 
 
 class TaskRecords:
@@ -120,23 +122,36 @@ def _task_replay(records: TaskRecords) -> FunctionTool:
             if run is None or not _is_own(run, ctx):
                 message = f'Task "{task_id}" not found in index; task_list shows those of a day'
                 raise ToolClientError(message, tool_name="task_replay", code="task_not_found")
-            events = await _all_events(log, run)
+            events, damaged = await _all_events(log, run)
         messages = [said for event in events if (said := _message(event))]
         status, truncated = _entry(run)["status"], len(events) >= _MOST_EVENTS
-        return {"task_id": task_id, "status": status, "messages": messages, "truncated": truncated}
+        return {
+            "task_id": task_id,
+            "status": status,
+            "messages": messages,
+            "truncated": truncated,
+            "damaged": damaged,
+        }
 
     return task_replay
 
 
-async def _all_events(log: EventLog, run: RunSummary) -> list[StoredEvent]:
+async def _all_events(log: EventLog, run: RunSummary) -> tuple[list[StoredEvent], bool]:
+    """The events of a run in order, and whether some could not be read; those are passed over."""
     events: list[StoredEvent] = []
-    while len(events) < _MOST_EVENTS:
-        after = events[-1].id if events else 0
-        page = await log.read(tenant=run.tenant, run_id=run.run_id, after=after, limit=_PAGE)
-        events += page
-        if len(page) < _PAGE:
+    after, page_size, damaged = 0, _PAGE, False
+    for _ in range(_MOST_EVENTS):
+        try:
+            page = await log.read(tenant=run.tenant, run_id=run.run_id, after=after, limit=page_size)
+        except (ValueError, TypeError, KeyError):  # what is kept there is no record
+            damaged, after, page_size = True, after + (page_size == 1), 1
+            continue
+        events += [event for event in page if is_object(event.payload)]
+        damaged = damaged or any(not is_object(event.payload) for event in page)
+        if len(page) < page_size or len(events) >= _MOST_EVENTS:
             break
-    return events
+        after = page[-1].id
+    return events, damaged
 
 
 def _message(event: StoredEvent) -> dict[str, Any] | None:

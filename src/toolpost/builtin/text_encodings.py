@@ -17,6 +17,8 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# Not for files: some cannot be read by parts, and others turn what looks like text into something else.
+_NOT_FOR_FILES = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape"})
 _NEED_MARK = {"utf-16": codecs.BOM_UTF16_LE, "utf-32": codecs.BOM_UTF32_LE, "utf-8-sig": codecs.BOM_UTF8}
 _AFTER_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le", "utf-8-sig": "utf-8"}
 
@@ -56,8 +58,10 @@ def encoding_named(name: str, *, tool_name: str) -> Encoding:
         known = codecs.lookup(name)
         codec = known.name
         "\n".encode(codec)  # some codecs turn bytes into bytes
+        if codec.replace("_", "-") in _NOT_FOR_FILES:
+            raise LookupError(codec)  # noqa: TRY301 - told as any other that cannot be used
     except (LookupError, ValueError):
-        message = f"unknown encoding {name!r}; write a name such as utf-8, utf-16, latin-1 or cp1252"
+        message = f"unknown encoding {name[:40]!r}; write a name such as utf-8, utf-16, latin-1 or cp1252"
         raise ToolClientError(message, tool_name=tool_name, code="encoding_unknown") from None
     return Encoding(_AFTER_MARK.get(codec, codec), _NEED_MARK.get(codec, b""))
 
