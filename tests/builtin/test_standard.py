@@ -166,5 +166,16 @@ def test_what_is_missing_or_wrong_is_told(folder: Path, name: str, text: str | N
     assert any(said in problem for problem in check_folder(folder)), check_folder(folder)
 
 
+def test_a_case_that_the_schema_refuses_contradicts_it(folder: Path) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    (folder / "schema.json").write_text(json.dumps({"input_schema": schema}))
+    refused = {"name": "odd", "arguments": {"n": "x"}}
+    (folder / "tests.json").write_text(json.dumps([{**refused, "error": "n"}, {**refused, "result": {}}]))
+
+    (problem,) = check_folder(folder)
+
+    assert problem.startswith("tests.json: case 2: it expects a result, but schema.json refuses its arguments: $.n")
+
+
 def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
     assert check_folder(tmp_path / "missing") == [f"{tmp_path / 'missing'} is no folder; name the folder of one tool"]

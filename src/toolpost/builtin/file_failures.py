@@ -29,6 +29,7 @@ _TELLINGS = {
     errno.EROFS: _Telling("read_only", "{path!r} lies on a file system that cannot be written"),
     errno.EINVAL: _Telling("path_refused", "{path!r} cannot be used this way; check both paths"),
 }
+_NO_FOLDER = _Telling("file_not_found", "Folder not found: {path!r}; write_file makes it with the first file in it")
 _SHOWN = 200
 
 
@@ -46,11 +47,15 @@ def failure_of(refused: OSError, path: str, *, tool_name: str) -> ToolError:
     if refused.errno in (errno.EACCES, errno.EPERM):
         message = f"the system does not let this process touch {shown(path)!r}; check its mode and its owner"
         return ToolPermissionError(message, tool_name=tool_name, code="file_permission")
-    telling = _TELLINGS.get(refused.errno or 0)
+    telling = _NO_FOLDER if _is_missing_folder(refused, tool_name) else _TELLINGS.get(refused.errno or 0)
     if telling is None:
         message = f"{shown(path)!r}: {refused.strerror or refused}"
         return ToolServerError(message, tool_name=tool_name, code="file_error")
     return ToolClientError(telling.message.format(path=shown(path)), tool_name=tool_name, code=telling.code)
+
+
+def _is_missing_folder(refused: OSError, tool_name: str) -> bool:
+    return refused.errno == errno.ENOENT and tool_name in {"list_files", "glob_files"}
 
 
 def changed(path: str, *, tool_name: str) -> ToolServerError:

@@ -11,10 +11,13 @@ import yaml
 from toolpost.contracts.errors import ToolError
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from toolpost.schema.validator import Validator
 
 Role = Literal["input", "output"]
 
@@ -113,7 +116,24 @@ def _in_tests(folder: Path) -> Iterator[str]:
     elif not is_array(cases) or not cases:
         yield f"{CASES} must be a list with at least one case"
     else:
-        yield from (f"{CASES}: case {number}: {CASE}" for number, case in enumerate(cases, 1) if not _is_case(case))
+        yield from _in_cases(cases, _input_validator(folder))
+
+
+def _in_cases(cases: list[Any], validator: Validator | None) -> Iterator[str]:
+    for number, case in enumerate(cases, 1):
+        if not _is_case(case):
+            yield f"{CASES}: case {number}: {CASE}"
+        elif "result" in case and validator is not None and (issues := validator.issues(case["arguments"])):
+            yield f"{CASES}: case {number}: it expects a result, but {SCHEMA} refuses its arguments: {issues[0]}"
+
+
+def _input_validator(folder: Path) -> Validator | None:
+    """What checks arguments; None where the schema itself is wrong, which is told elsewhere."""
+    found = _json(folder / SCHEMA)
+    schema: Any = found.get("input_schema") if is_object(found) else None
+    if not is_object(schema) or any(_problems(schema, "input")):
+        return None
+    return compile_validator(schema)
 
 
 CASE = "must have a `name`, `arguments`, and either `result` (what it must hold) or `error` (what it must say)"
