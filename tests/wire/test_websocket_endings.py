@@ -4,12 +4,14 @@ import asyncio
 import base64
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
+from websockets.asyncio.server import ServerConnection
 
-from toolpost.contracts.errors import ToolConnectionError
+from tests.sources.websocket.servers import serving, soon
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import WebSocket, connect_websocket
 
@@ -54,16 +56,17 @@ class Peer:
 @asynccontextmanager
 async def talking(
     first: bytes = b"", *, fields: str = "Connection: Upgrade\r\n", ping_s: float | None = None
-) -> AsyncIterator[tuple[Peer, WebSocket]]:
+) -> AsyncGenerator[tuple[Peer, WebSocket]]:
     """A server that has said something, and a connection to it."""
     peer = Peer(first, fields)
     async with await asyncio.start_server(peer, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        websocket = await connect_websocket(url, policy=NetworkPolicy().for_source(url), ping_s=ping_s)
         try:
-            yield peer, websocket
+            async with contextlib.AsyncExitStack() as stack:
+                websocket = await connect_websocket(url, policy=NetworkPolicy().for_source(url), ping_s=ping_s)
+                stack.push_async_callback(websocket.close)
+                yield peer, websocket
         finally:
-            await websocket.close()
             async with asyncio.timeout(20):
                 await peer.gone.wait()
             with contextlib.suppress(ConnectionError):
@@ -83,6 +86,34 @@ async def test_words_of_the_handshake_may_be_written_in_many_ways() -> None:
     fields = f"Connection: keep-alive, upgrade\r\nSec-WebSocket-Extensions: {extension}\r\n"
     async with talking(b"\xc1\x07\xf2H\xcd\xc9\xc9\x07\x00", fields=fields) as (_, websocket):
         assert await websocket.receive() == "Hello"  # as RFC 7692 §7.2.3.1 has it
+
+
+async def test_the_words_of_a_field_may_come_in_many_fields() -> None:
+    async with talking(b"\x81\x02hi", fields="Connection: keep-alive\r\nConnection: Upgrade\r\n") as (_, websocket):
+        assert await websocket.receive() == "hi"
+
+
+async def test_an_extension_in_a_second_field_is_seen_too() -> None:
+    extensions = "".join(f"Sec-WebSocket-Extensions: {name}\r\n" for name in ("permessage-deflate", "x-other"))
+    with pytest.raises(ToolClientError, match="extension that was not offered"):
+        async with talking(fields=f"Connection: Upgrade\r\n{extensions}"):
+            pass
+
+
+async def test_a_server_that_hangs_up_on_a_handshake_is_asked_once() -> None:
+    asked: list[bytes] = []
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(ToolConnectionError, match="without an answer") as failed:
+            await connect_websocket(url, policy=NetworkPolicy().for_source(url))
+    assert not failed.value.sent
+    assert len(asked) == 1
 
 
 async def test_whoever_listens_gets_every_message_at_once_and_then_hears_of_the_end() -> None:
@@ -166,3 +197,94 @@ async def test_closing_with_messages_unread_is_a_goodbye_all_the_same() -> None:
         await closing
         with pytest.raises(ToolConnectionError, match="closed on this side"):
             await websocket.receive()
+
+
+# ---------------------------------------------------------------- servers that take little of what is sent
+
+
+@asynccontextmanager
+async def deaf(
+    *, ping_s: float | None = None, size: int = 20_000_000
+) -> AsyncGenerator[tuple[ServerConnection, WebSocket]]:
+    """A server that does not read, and a connection whose message waits for it."""
+    reached, over = asyncio.Event(), asyncio.Event()
+    served: list[ServerConnection] = []
+
+    async def stop_reading(connection: ServerConnection) -> None:
+        connection.transport.pause_reading()
+        served.append(connection)
+        reached.set()
+        await over.wait()
+
+    async with serving(stop_reading, max_size=None, ping_interval=None) as url:
+        websocket = await connect_websocket(url, policy=NetworkPolicy().for_source(url), ping_s=ping_s)
+        try:
+            await soon(reached)
+            await websocket.send(b"x" * size)
+            yield served[0], websocket
+        finally:
+            over.set()
+            await websocket.close()
+
+
+async def let_go(connection: ServerConnection) -> bool:
+    """Whether the other side has closed its socket: only then is what is written to it refused."""
+    for _ in range(400):
+        connection.transport.write(b"\x8a\x00")
+        if connection.transport.is_closing():
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def test_a_server_that_says_goodbye_and_takes_nothing_holds_neither_senders_nor_sockets() -> None:
+    async with deaf() as (connection, websocket):
+        behind = asyncio.create_task(websocket.send("behind it"))
+        connection.transport.write(BYE)
+        async with asyncio.timeout(20):
+            with pytest.raises(ToolConnectionError, match="is closed") as unsent:
+                await behind
+        assert not unsent.value.sent
+        assert await let_go(connection)
+
+
+async def test_a_goodbye_that_is_given_up_holds_no_socket() -> None:
+    async with deaf() as (connection, websocket):
+        closing = asyncio.create_task(websocket.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert await let_go(connection)
+
+
+async def test_the_last_ping_is_answered_though_messages_wait_for_their_turn() -> None:
+    async with deaf() as (connection, websocket):
+        behind = asyncio.create_task(websocket.send("behind it"))
+        pongs = [await connection.ping(), await connection.ping()]
+        connection.transport.write(b"\x81\x02hi")
+        assert await websocket.receive() == "hi"
+        assert not behind.done()
+        connection.transport.resume_reading()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*pongs, behind)
+
+
+async def test_a_server_that_takes_a_long_message_slowly_is_not_given_up() -> None:
+    async with deaf(ping_s=0.8, size=40_000_000) as (connection, websocket):
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            connection.transport.resume_reading()
+            for _ in range(2):  # one piece is read in the second
+                await asyncio.sleep(0)
+            connection.transport.pause_reading()
+        assert not websocket.closed
+        connection.transport.resume_reading()
+        async with asyncio.timeout(20):
+            assert len(await connection.recv()) == 40_000_000
+
+
+async def test_a_server_that_takes_nothing_is_given_up() -> None:
+    async with deaf(ping_s=0.2) as (_, websocket):
+        async with asyncio.timeout(20):
+            with pytest.raises(ToolConnectionError, match="PONG"):
+                await websocket.receive()

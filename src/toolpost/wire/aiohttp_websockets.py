@@ -13,7 +13,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from aiohttp import BaseConnector, ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import BaseConnector, ClientConnectionError, ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
@@ -33,6 +33,7 @@ from toolpost.wire.websocket_connection import GOODBYE_S, Connection, one_line
 if TYPE_CHECKING:
     from aiohttp import ClientRequest, ClientResponse
     from aiohttp.tracing import Trace
+    from multidict import CIMultiDictProxy
 
     from toolpost.wire.openings import Opening
 
@@ -105,18 +106,23 @@ async def _agreed(response: ClientResponse, key: str, opening: Opening) -> tuple
         raise await _refusal(response, opening)
     fields = response.headers
     accepted = base64.b64encode(hashlib.sha1(f"{key}{_GUID}".encode(), usedforsecurity=False).digest()).decode()
-    connection = {word.strip().lower() for word in fields.get("Connection", "").split(",")}
+    connection = {word.strip().lower() for word in _all(fields, "Connection").split(",")}
     if fields.get("Upgrade", "").strip().lower() != "websocket" or "upgrade" not in connection:
         raise _no_agreement(opening, "it did not upgrade the connection")
     if fields.get("Sec-WebSocket-Accept", "").strip() != accepted:
         raise _no_agreement(opening, "its answer to the key is wrong")
-    extensions = fields.get("Sec-WebSocket-Extensions", "").strip()
+    extensions = _all(fields, "Sec-WebSocket-Extensions").strip()
     if extensions and not _DEFLATE.fullmatch(extensions):
         raise _no_agreement(opening, "it chose an extension that was not offered")
     chosen = fields.get("Sec-WebSocket-Protocol")
     if chosen is not None and chosen.strip() not in opening.subprotocols:
         raise _no_agreement(opening, "it chose a subprotocol that was not offered")
     return chosen and chosen.strip(), bool(extensions)
+
+
+def _all(fields: CIMultiDictProxy[str], name: str) -> str:
+    """What all fields of a name say: RFC 9110 §5.3 lets a list be told in many."""
+    return ", ".join(fields.getall(name, ()))
 
 
 class _Connector(BaseConnector):
@@ -126,6 +132,7 @@ class _Connector(BaseConnector):
         super().__init__(limit=1, force_close=True)
         self._opening = opening
         self.protocol = _Protocol(self._loop)
+        self._is_used = False
 
     async def _create_connection(
         self,
@@ -134,8 +141,11 @@ class _Connector(BaseConnector):
         timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's word for it
     ) -> ResponseHandler:
         address = self._opening.route.address
-        if self.protocol.transport is not None or req.url.raw_host != str(address):
+        if req.url.raw_host != str(address):
             raise ToolPermissionError("a handshake leads nowhere else", code=REFUSED)
+        if self._is_used:  # aiohttp would ask once more; whether to is not for it to say
+            raise ClientConnectionError("the server closed the connection without an answer")
+        self._is_used = True
         try:
             transport, protocol = await self._loop.create_connection(lambda: self.protocol, **await self._way())
         except OSError as failed:  # also what TLS raises
@@ -187,12 +197,12 @@ class _Protocol(ResponseHandler):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._connection is not None:
-            self._connection.room.clear()
+            self._connection.pause()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._connection is not None:
-            self._connection.room.set()
+            self._connection.resume()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)

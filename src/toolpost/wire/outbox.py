@@ -6,7 +6,7 @@ import asyncio
 import os
 import struct
 
-from toolpost.wire.websocket_frames import MASKED, TEXT, WHOLE
+from toolpost.wire.websocket_frames import MASKED, PING, PONG, TEXT, WHOLE
 
 _SHORT = 16 * 1024
 _ENOUGH = 64 * 1024  # what may wait for a slow server before senders have to wait too
@@ -22,10 +22,23 @@ _MASKS = struct.Struct("<256I")
 class Outbox:
     """Frames of one connection; those of a turn leave together when it is over, or as soon as they fill a packet.
 
-    Who has to wait takes the `turn`, and waits for `room` in it.
+    Who has to wait takes the `turn`, and waits for `room` in it; the transport says by `pause` and `resume` whether
+    there is any.
     """
 
-    __slots__ = ("_frames", "_loop", "_masks", "_size", "_transport", "_turning", "room", "turn")
+    __slots__ = (
+        "_asked_at",
+        "_frames",
+        "_loop",
+        "_masks",
+        "_owed",
+        "_size",
+        "_transport",
+        "_turning",
+        "_written",
+        "room",
+        "turn",
+    )
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -34,6 +47,9 @@ class Outbox:
         self._size = 0
         self._turning = False
         self._masks: list[int] = []
+        self._owed: bytes | None = None
+        self._written = 0
+        self._asked_at: int | None = None
         self.turn = asyncio.Lock()
         self.room = asyncio.Event()
         self.room.set()
@@ -49,21 +65,64 @@ class Outbox:
         if self._size > _PACKET:
             self.flush()
         elif not self._turning:
-            self._turning = True
-            self._loop.call_soon(self._turn)
+            self._begin()
         return True
+
+    def answer(self, payload: bytes) -> None:
+        """Send a pong, whoever waits; where there is no room, only the last of them (RFC 6455 §5.5.3)."""
+        if not self.room.is_set():
+            self._owed = payload
+            return
+        frame = _frame(PONG, payload)
+        self._frames.append(frame)
+        self._size += len(frame)
+        if self._size > _PACKET:
+            self.flush()
+        elif not self._turning:
+            self._begin()
+
+    def ask(self) -> None:
+        """Send a ping, whoever waits."""
+        self.write(PING, b"")
+        unsent = self._transport.get_write_buffer_size()
+        self._asked_at = self._written - unsent if unsent else None
+
+    def is_taking(self) -> bool:
+        """Whether the other side has taken some of what could not leave when it was asked."""
+        if self._asked_at is None:  # what leaves may wait in this machine, for nobody
+            return False
+        return self._written - self._transport.get_write_buffer_size() > self._asked_at
+
+    def pause(self) -> None:
+        """There is no room."""
+        self.room.clear()
+
+    def resume(self) -> None:
+        """There is room again, or will never be."""
+        self.room.set()
+        owed, self._owed = self._owed, None
+        if owed is not None:
+            self.write(PONG, owed)
 
     def write(self, opcode: int, payload: bytes) -> None:
         """Send a message of any length, behind what waits for the end of the turn."""
         self.flush()
-        if not self._transport.is_closing():
-            self._transport.write(_frame(opcode, payload))
+        self._write(_frame(opcode, payload))
 
     def flush(self) -> None:
         """Send what waits for the end of the turn."""
         frames, self._frames, self._size = self._frames, [], 0
-        if frames and not self._transport.is_closing():
-            self._transport.write(b"".join(frames))
+        if frames:
+            self._write(b"".join(frames))
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._written += len(data)
+            self._transport.write(data)
+
+    def _begin(self) -> None:
+        self._turning = True
+        self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._turning = False

@@ -13,7 +13,6 @@ from toolpost.wire.websocket_frames import (
     CLOSE,
     NORMAL,
     PING,
-    PONG,
     TEXT,
     TOO_BIG,
     WrongFrameError,
@@ -45,9 +44,10 @@ class Ending(NamedTuple):
 
 
 class Connection:
-    """A connection whose bytes are told by `feed`, and its end by `lost`."""
+    """A connection that is told what comes by `feed`, its end by `lost`, and whether it may write by the others."""
 
     __slots__ = (
+        "_aborting",
         "_ending",
         "_inbox",
         "_leaving",
@@ -58,7 +58,8 @@ class Connection:
         "_parted",
         "_pulse",
         "_transport",
-        "room",
+        "pause",
+        "resume",
         "subprotocol",
     )
 
@@ -79,11 +80,12 @@ class Connection:
         limit = opening.max_message_bytes
         self._inbox = Inbox(transport, self._control, self._refuse, limit=limit, deflated=deflated)
         self._outbox = Outbox(transport)
-        self.room = self._outbox.room
-        self._pulse = Pulse(opening.ping_s, self._ask, self._miss)
+        self.pause, self.resume = self._outbox.pause, self._outbox.resume
+        self._pulse = Pulse(opening.ping_s, self._ask, self._miss, self._outbox.is_taking)
         self._leaving = False
         self._ending: Ending | None = None
         self._parted = asyncio.Event()
+        self._aborting: asyncio.TimerHandle | None = None
 
     @property
     def closed(self) -> bool:
@@ -140,8 +142,9 @@ class Connection:
             async with asyncio.timeout(GOODBYE_S):
                 await self._parted.wait()
         except TimeoutError:
-            self._transport.abort()
+            pass  # it is let go all the same
         finally:
+            self._transport.abort()  # also of one that is being closed: what the server does not take would hold it
             await self._let_go()
 
     def feed(self, data: bytes) -> None:
@@ -151,12 +154,12 @@ class Connection:
 
     def lost(self) -> None:
         """There is no connection any more."""
-        self.room.set()
+        self._parted.set()
         self._end(Ending("it ended without a goodbye"))
 
     def _control(self, opcode: int, payload: bytes) -> None:
         if opcode == PING:
-            self._outbox.put(PONG, payload)  # RFC 6455 §5.5.3: of many pings, not all have to be answered
+            self._outbox.answer(payload)
         elif opcode == CLOSE:
             code, reason = farewell_of(payload)
             self._end(Ending(_farewell(code, reason), code in _WELL), payload[:2])
@@ -169,7 +172,7 @@ class Connection:
         if self._inbox.is_held:
             self._pulse.heard = self._loop.time()  # who is not listened to cannot be heard
         else:
-            self._outbox.put(PING, b"")
+            self._outbox.ask()
 
     def _miss(self, within_s: float) -> None:
         self._transport.abort()
@@ -182,8 +185,12 @@ class Connection:
         self._ending = self._ending or ending
         self._pulse.stop()
         self._inbox.end()
-        self._parted.set()
         self._transport.close()
+        self._outbox.resume()
+        if self._aborting is not None:
+            self._aborting.cancel()
+        if not self._parted.is_set():  # a server that does not read could hold it for ever
+            self._aborting = self._loop.call_later(GOODBYE_S, self._transport.abort)
 
 
 def one_line(text: str) -> str:

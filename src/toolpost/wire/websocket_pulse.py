@@ -13,14 +13,24 @@ _LATE = 1.2
 
 
 class Pulse:
-    """One timer, which is set again only when it fires; whoever hears something sets `heard` to the loop's time."""
+    """One timer, which is set again only when it fires; whoever hears something sets `heard` to the loop's time.
 
-    __slots__ = ("_ask", "_asked", "_every_s", "_give_up", "_loop", "_timer", "heard")
+    `is_taking` tells whether the other side has taken something since it was asked: who is in the middle of a long
+    message is there, and can answer only behind it.
+    """
 
-    def __init__(self, every_s: float | None, ask: Callable[[], object], give_up: Callable[[float], None]) -> None:
-        self._every_s = every_s
+    __slots__ = ("_ask", "_asked", "_give_up", "_is_taking", "_loop", "_timer", "heard")
+
+    def __init__(
+        self,
+        every_s: float | None,
+        ask: Callable[[], object],
+        give_up: Callable[[float], None],
+        is_taking: Callable[[], bool],
+    ) -> None:
         self._ask = ask
         self._give_up = give_up
+        self._is_taking = is_taking
         self._loop = asyncio.get_running_loop()
         self._asked = 0.0
         self.heard = self._loop.time()
@@ -35,7 +45,7 @@ class Pulse:
         now, due = self._loop.time(), self.heard + every_s
         if now < due:
             self._timer = self._loop.call_at(due, self._feel, every_s)
-        elif self._asked <= self.heard:
+        elif self._asked <= self.heard or self._is_taking():
             self._asked = now
             self._ask()
             self._timer = self._loop.call_later(every_s * _PATIENCE, self._feel, every_s)

@@ -13,7 +13,11 @@ from toolpost import Completed, Failed
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
+from toolpost.sources.websocket.correlation import Correlation
+from toolpost.sources.websocket.link import Link
 from toolpost.sources.websocket.source import WebSocketSource
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.websockets import connect_websocket
 
 
 def shared(url: str, tools: dict[str, Any] | None = None, **options: Any) -> Any:
@@ -94,7 +98,17 @@ async def test_an_id_inside_arguments_leaves_those_of_the_caller_alone(
 
 @pytest.mark.parametrize(
     "stray",
-    ["hello", "[1, 2]", '{"id": true}', '{"id": 99}', '{"id": null}', '{"id": [1]}', '{"id": 1.0}', '{"id": -1}'],
+    [
+        "hello",
+        "[1, 2]",
+        '{"id": true}',
+        '{"id": 99}',
+        '{"id": null}',
+        '{"id": [1]}',
+        '{"id": 1.0}',
+        '{"id": -1}',
+        '{"jsonrpc": "2.0", "id": 1, "method": "ping"}',
+    ],
 )
 async def test_what_is_for_no_call_is_dropped(stray: str, caplog: pytest.LogCaptureFixture) -> None:
     held = Held()
@@ -386,3 +400,24 @@ async def test_closing_a_source_fails_what_waits_and_says_goodbye() -> None:
         await connection.wait_closed()
     assert connection.close_code == 1000
     assert not unsent.value.sent
+
+
+async def test_a_connection_that_is_let_go_as_soon_as_it_is_made_says_goodbye_too() -> None:
+    held = Held()
+    async with serving(held) as url:
+        socket = await connect_websocket(url, policy=NetworkPolicy().for_source(url))
+        await Link("api", socket, Correlation(("id",), ("id",))).close()
+        async with asyncio.timeout(20):
+            await held.connections[0].wait_closed()
+    assert held.connections[0].close_code == 1000
+
+
+def test_a_source_may_be_closed_on_another_loop_than_the_one_it_was_used_on() -> None:
+    async def used() -> WebSocketSource:
+        async with serving(said) as url:
+            own = WebSocketSource(shared(url))
+            (ask,) = await own.discover()
+            await ask.execute({}, ToolContext())
+        return own
+
+    asyncio.run(asyncio.run(used()).close())

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 Path = tuple[str, ...]
 
+_JSON_RPC = "2.0"
+
 
 def path_of(field: str) -> Path:
     """A dotted path, taken apart."""
@@ -46,10 +48,15 @@ class Correlation(NamedTuple):
         """
         path = self.returned
         holder = answer if len(path) == 1 else value_at(answer, path[:-1])
-        if not is_object(holder):
+        if not is_object(holder) or ("method" in answer and _is_request(answer)):
             return None
         written = holder.pop(path[-1], None)
         return written if type(written) is int else _number(written)
+
+
+def _is_request(message: dict[str, Any]) -> bool:
+    """Whether it is a JSON-RPC request of the server's own, whose id is none of ours."""
+    return message.get("jsonrpc") == _JSON_RPC and "result" not in message and "error" not in message
 
 
 def _number(written: Any) -> int | None:

@@ -100,7 +100,9 @@ class Link:
         """Let go; calls under way fail."""
         self._end(ToolConnectionError(f"source {self._name!r} was closed"))
         self._reader.cancel()
-        await asyncio.gather(self._reader, return_exceptions=True)
+        if not self._reader.done():  # one that is done may belong to a loop that is closed
+            await asyncio.gather(self._reader, return_exceptions=True)
+        await self._socket.close()  # a reader that was cancelled before it began closes nothing
 
     async def _read(self) -> None:
         ended: ToolError = ToolConnectionError(f"source {self._name!r} is not listened to any more")
@@ -124,7 +126,7 @@ class Link:
             if not waiting[0].done():
                 waiting[0].set_result(answer)
         elif number is None:
-            self._drop("a message without an id")
+            self._drop("a message that answers no call")
         elif not 0 < number <= self._given_out:
             self._drop(f"an answer with the id {number}, which no call has")
 
