@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolpost.agents.planner import ReactPlanner
+    from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause
     from toolpost.auth.managed import AuthManager, ManagedCredentials
     from toolpost.auth.manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig
     from toolpost.auth.sign_ins import SealedSignIns
@@ -77,6 +79,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "agents.planner": ["ReactPlanner"],
+    "agents.planner_outcomes": ["PlannerFinish", "PlannerPause"],
     "auth.managed": ["AuthManager", "ManagedCredentials"],
     "auth.manager": ["OAuthCallbackError", "OAuthManager", "OAuthProviderConfig"],
     "auth.sign_ins": ["SealedSignIns"],
@@ -176,9 +180,12 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "Paused",
     "PendingAction",
     "PendingNotFoundError",
+    "PlannerFinish",
+    "PlannerPause",
     "Policy",
     "Principal",
     "Question",
+    "ReactPlanner",
     "RemoteBinding",
     "RetryPolicy",
     "Rule",

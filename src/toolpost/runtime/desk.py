@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, PendingAction, PendingStatus
     from toolpost.contracts.storage import Store
@@ -75,29 +76,30 @@ class PendingDesk:
         decision: Decision = "answer",
         reason: str = "",
         arguments: Mapping[str, Any] | None = None,
+        context: ToolContext | None = None,
     ) -> Outcome:
-        """Answer a question; the waiting call goes on and its outcome is returned."""
+        """Answer a question; the waiting call goes on, in `context` if given, and its outcome is returned."""
         action = await self.get(pending_id, by=by)
         self._check(action, by, decision)
         self._check_value(action, value, decision)
         answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)
         if decision == "approve":
             answer = replace(answer, value=self._grant(action, arguments))
-        return await asyncio.shield(self._router.background.start(self._claim(pending_id, answer, by)))
+        return await asyncio.shield(self._router.background.start(self._claim(pending_id, answer, by, context)))
 
-    async def _claim(self, pending_id: str, answer: Answer, by: str) -> Outcome:
+    async def _claim(self, pending_id: str, answer: Answer, by: str, context: ToolContext | None) -> Outcome:
         """Take the question and carry the answer out, whether or not the one who answered stays to see it."""
         claimed = await self._store.pending.claim(pending_id, answer, by=by, at=time.time())
         if claimed is None:
             raise await self._too_late(pending_id)
-        return await self.carry_out(claimed)
+        return await self.carry_out(claimed, context)
 
-    async def carry_out(self, action: PendingAction) -> Outcome:
-        """Do what the answer of a claimed question says, and keep what came of it."""
+    async def carry_out(self, action: PendingAction, context: ToolContext | None = None) -> Outcome:
+        """Do what the answer of a claimed question says, and keep what came of it; the kept context is the default."""
         answer = action.answer
         assert answer is not None  # noqa: S101 - a claimed question has its answer
         self.endings.answered(action, answer)
-        outcome = await self._follow(action, answer)
+        outcome = await self._follow(action, answer, context or restore_context(action.context))
         kept = outcome_to_dict(outcome)
         status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
         await self._store.pending.settle(action.id, status, outcome=kept)
@@ -105,7 +107,7 @@ class PendingDesk:
             await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
         return outcome
 
-    async def _follow(self, action: PendingAction, answer: Answer) -> Outcome:
+    async def _follow(self, action: PendingAction, answer: Answer, context: ToolContext | None) -> Outcome:
         whole_call = action.question.key == "unknown"  # a step of `ctx.once` can be unknown too
         match answer.decision:
             case "deny" if not (action.question.deliver_denial and self._registry.has(action.tool_name)):
@@ -115,9 +117,9 @@ class PendingDesk:
             case "not_happened" if whole_call:
                 return self.endings.not_happened(action)
             case _:
-                return await self._resume(action, answer)
+                return await self._resume(action, answer, context)
 
-    async def _resume(self, action: PendingAction, answer: Answer) -> Outcome:
+    async def _resume(self, action: PendingAction, answer: Answer, context: ToolContext | None) -> Outcome:
         """Run the call again from the top with one more answer known."""
         return await self._router.resume(
             RequestedCall(
@@ -130,7 +132,7 @@ class PendingDesk:
                 action.idempotency_key,
                 action.correlation_id,
                 action.task_id,
-                restore_context(action.context),
+                context,
                 {**action.answers, action.question.key: answer},
                 action.id,
                 action.started,

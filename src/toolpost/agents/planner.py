@@ -1,0 +1,234 @@
+"""The planner: a model and the tools of a catalog take turns until there is an answer, or a person is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from toolpost.agents.conversation import Conversation, harmless, opening
+from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause, answer_of, finish_of
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import (
+    ConfigError,
+    PendingNotFoundError,
+    ToolError,
+    ToolExecutionError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+)
+from toolpost.contracts.outcomes import Failed, Paused
+from toolpost.runtime.concurrency import map_concurrent
+from toolpost.runtime.contexts import keep_context
+from toolpost.runtime.ids import as_id
+from toolpost.runtime.revive import revive
+from toolpost.stores.state_adapter import PlannerPauses
+from toolpost.toolbox.login import People
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.agents.conversation import WantedCall
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.sources import ChatModel
+    from toolpost.contracts.storage import PlannerStateStore, StateStore
+    from toolpost.toolbox.box import Toolbox
+
+INSTRUCTIONS = "Call tools where they help. When you can answer the request, answer it without calling a tool."
+_POLL_S = 0.1
+_MOST_POLLS = 3000
+
+
+@dataclass(slots=True)
+class _Run:
+    """A conversation on its way, in the context of whoever started or resumed it."""
+
+    talk: Conversation
+    context: ToolContext
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class ReactPlanner:
+    """Lets a model call the tools of an open Toolbox, its `catalog`, until it can answer.
+
+    Pauses are kept in `state_store`, else in the Toolbox's own store, for `pause_ttl_s`, else for as long as questions
+    are. `tools` narrows, by name, what the model may call.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: Toolbox,
+        llm: ChatModel,
+        max_iters: int = 8,
+        tools: Sequence[str] | None = None,
+        state_store: StateStore | PlannerStateStore | None = None,
+        pause_ttl_s: float | None = None,
+        llm_timeout_s: float = 120.0,
+        instructions: str = INSTRUCTIONS,
+    ) -> None:
+        if not hasattr(catalog, "desk"):
+            raise ConfigError("catalog is an open Toolbox: `async with Toolbox(tools=[...]) as box`, then catalog=box")
+        if not callable(getattr(llm, "complete", None)):
+            raise ConfigError(f"llm is a ChatModel, an object with `async complete(messages, *, tools)`, not {llm!r}")
+        if max_iters < 1:
+            raise ConfigError(f"max_iters must be at least 1, not {max_iters}")
+        self._box = catalog
+        self._llm = llm
+        self._max_iters = max_iters
+        self._tools = tools
+        self._llm_timeout_s = llm_timeout_s
+        self._instructions = instructions
+        store = state_store or getattr(catalog.store, "state", None)
+        self._pauses = PlannerPauses(store, ttl_s=pause_ttl_s or catalog.settings.limits.pending_ttl)
+
+    async def run(
+        self, query: str, *, tool_context: Mapping[str, Any] | None = None, llm_context: Mapping[str, Any] | None = None
+    ) -> PlannerFinish | PlannerPause:
+        """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see."""
+        given = dict(tool_context or {})
+        talk = Conversation(
+            user=_user_of(given),
+            run_id=as_id(given.get("trace_id") or self._box.router.new_id("run")),
+            key=f"plan_{secrets.token_hex(12)}",
+            messages=opening(query, self._instructions, llm_context or {}),
+        )
+        return await self._go_on(self._begun(talk, given, llm_context))
+
+    async def resume(
+        self, resume_token: str, user_input: Any = None, *, tool_context: Mapping[str, Any] | None = None
+    ) -> PlannerFinish | PlannerPause:
+        """Go on with a run: the call that waits is run again with the answer, in the context as it is now.
+
+        What `tool_context` names replaces what was kept of the first. `user_input` is the value for a tool that asked,
+        or `approve` or `deny`, or an `Answer`. KeyError when the token is unknown, used, expired or somebody else's.
+        """
+        given = dict(tool_context or {})
+        token, _, mark = resume_token.rpartition(".")
+        if given.get("user_id") is not None and mark != _mark(token, _user_of(given)):
+            raise KeyError("no pause of this user has this token")
+        kept = await self._pauses.take(token)
+        run = self._begun(
+            Conversation.kept(kept["conversation"]), {**kept["tool_context"], **given}, kept["llm_context"]
+        )
+        await self._answer(run, user_input)
+        return await self._go_on(run)
+
+    def _begun(self, talk: Conversation, tool_context: dict[str, Any], llm_context: Mapping[str, Any] | None) -> _Run:
+        limits = self._box.router.context_defaults._asdict()  # a context without them would allow every path
+        return _Run(
+            talk, ToolContext(trace_id=talk.run_id, tool_context=tool_context, llm_context=llm_context, **limits)
+        )
+
+    async def _go_on(self, run: _Run) -> PlannerFinish | PlannerPause:
+        talk = run.talk
+        while True:
+            while talk.waiting:
+                outcome = await self._standing(run, talk.waiting[0])
+                talk.settle(outcome)
+                if isinstance(outcome, Paused):
+                    return await self._pause(run, outcome)
+            said, wanted = talk.hear(await self._reply(talk.messages))
+            if not wanted:
+                return finish_of(talk, "answer_complete" if said else "no_path", said or None)
+            if talk.turns >= self._max_iters:  # nobody would read what comes of these calls
+                return finish_of(talk, "budget_exhausted")
+            most = self._box.settings.limits.absolute_max_parallel
+            outcomes = await map_concurrent(wanted, partial(self._call, run), max_concurrency=most)
+            for call, outcome in zip(wanted, outcomes, strict=True):
+                talk.note(call, outcome)
+
+    async def _reply(self, messages: Sequence[Mapping[str, Any]]) -> object:
+        """The model's next message."""
+        tools = [tool.to_openai() for tool in self._box.registry.to_llm_tools(self._tools)]
+        limit = asyncio.timeout(self._llm_timeout_s)
+        try:
+            async with limit:
+                return await self._llm.complete(list(messages), tools=tools)
+        except ToolError:
+            raise
+        except Exception as raised:
+            error: ToolError = ToolExecutionError(f"the language model failed: {type(raised).__name__}: {raised}")
+            if limit.expired():
+                error = ToolTimeoutError(f"the language model did not answer within {self._llm_timeout_s:g} s")
+            error.conceal(self._box.router.teller.redactor.text)
+            raise error from raised
+
+    async def _call(self, run: _Run, call: WantedCall) -> Outcome:
+        talk, offered = run.talk, self._tools
+        if offered is not None and call.name not in {tool.name for tool in self._box.registry.to_llm_tools(offered)}:
+            return Failed("", talk.run_id, call.name, ToolNotFoundError(call.name))
+        return await self._box.call(
+            call.name,
+            call.arguments,
+            user=talk.user,
+            run_id=talk.run_id,
+            idempotency_key=call.key,
+            context=run.context,
+        )
+
+    async def _standing(self, run: _Run, call: WantedCall) -> Outcome:
+        """How a call that waits stands: others may have answered its question, and what they set going may run yet.
+
+        A question that this Toolbox does not know went with another process: then the same call is made anew.
+        """
+        for _ in range(_MOST_POLLS):
+            try:
+                asked = await self._box.desk.get(call.pending_id, by=run.talk.user)
+            except PendingNotFoundError:
+                return await self._call(run, call)
+            if asked.status == "open":
+                return Paused(asked.call_id, asked.run_id, asked.tool_name, asked.id, asked.question)
+            if asked.outcome is None:
+                await asyncio.sleep(_POLL_S)
+            elif isinstance(outcome := revive(asked.outcome), Paused):
+                call = call._replace(pending_id=outcome.pending_id)
+            else:
+                return outcome
+        return Failed("", run.talk.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet"))
+
+    async def _answer(self, run: _Run, user_input: Any) -> None:
+        """Answer the first question that waits, which runs its call; what others settled is left as it is."""
+        waiting = run.talk.waiting[0]
+        standing = await self._standing(run, waiting)
+        if not isinstance(standing, Paused) or standing.pending_id != waiting.pending_id:
+            run.talk.settle(standing)
+            return
+        said = answer_of(standing.question.kind, user_input)
+        facts: dict[str, Any] = {"decision": said.decision, "reason": said.reason, "arguments": said.arguments}
+        facts.update(by=run.talk.user, context=run.context)
+        try:
+            run.talk.settle(await self._box.desk.answer(standing.pending_id, said.value, **facts))
+        except ToolError as error:
+            run.refused[standing.pending_id] = str(error)
+            if error.error_code == "question_expired":
+                await self._box.caretaker.sweep()  # the end of it is then known
+
+    async def _pause(self, run: _Run, paused: Paused) -> PlannerPause:
+        context = harmless(keep_context(run.context))
+        kept = {name: context[name] for name in ("tool_context", "llm_context")}
+        token = await self._pauses.keep({"conversation": run.talk.to_dict(), **kept})
+        question = paused.question
+        return PlannerPause(
+            reason=question.reason,
+            payload=dict(question.payload),
+            resume_token=f"{token}.{_mark(token, run.talk.user)}",
+            kind=question.kind,
+            prompt=question.prompt,
+            tool_name=paused.tool_name,
+            pending_id=paused.pending_id,
+            refused=run.refused.get(paused.pending_id, ""),
+        )
+
+
+def _user_of(tool_context: Mapping[str, Any]) -> str:
+    given = tool_context.get("user_id")
+    return str(People().of(None if given is None else str(given)))
+
+
+def _mark(token: str, user: str) -> str:
+    """Ties a token to its user, so that another's attempt is refused before it uses the token up."""
+    return hashlib.sha256(f"{token} {user}".encode()).hexdigest()[:16]

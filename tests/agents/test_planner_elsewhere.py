@@ -1,0 +1,207 @@
+"""Pauses outlive the process that asked, as far as what keeps them does; many people share one planner."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tests.agents.scripted import Scripted, calls
+from tests.auth.ledger import Ledger, hub
+from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
+from toolpost import (
+    AuthType,
+    ExternalToolConfig,
+    ManagedCredentials,
+    PlannerFinish,
+    PlannerPause,
+    ReactPlanner,
+    Settings,
+    Toolbox,
+    ToolContext,
+    TransportType,
+    tool,
+)
+
+ROOT = Path(__file__).parent.parent.parent
+QUIET = Settings(data_dir=None, policy="exploratory")
+
+HOST = dedent(
+    """
+    import asyncio, sys
+    from pathlib import Path
+
+    from tests.agents.scripted import Scripted, calls
+    from toolpost import ReactPlanner, Settings, Toolbox, ToolContext, tool
+
+    folder = Path(sys.argv[1])
+
+    @tool(side_effects="write")
+    async def pay(euro: int, ctx: ToolContext) -> str:
+        async def charge():
+            with (folder / "ledger").open("a") as ledger:
+                ledger.write(f"charge {euro}\\n")
+
+        await ctx.once("charge", charge)
+        code = await ctx.pause("await_input", {"prompt": "Which code?"})
+        with (folder / "ledger").open("a") as ledger:
+            ledger.write(f"pay {euro} with {code}\\n")
+        return f"paid, in {ctx.tool_context['lang']} by {ctx.tool_context['device']}"
+
+    async def main():
+        async with Toolbox(tools=[pay], settings=Settings(data_dir=folder / "data")) as box:
+            if sys.argv[2] == "run":
+                planner = ReactPlanner(catalog=box, llm=Scripted(calls(("pay", {"euro": 50}))))
+                context = {"user_id": "acme:ann", "lang": "de", "device": "phone"}
+                paused = await planner.run("Pay 50 euro.", tool_context=context)
+                print(paused.resume_token, flush=True)
+                await asyncio.Event().wait()
+            model = Scripted("Paid.")
+            planner = ReactPlanner(catalog=box, llm=model)
+            result = await planner.resume(sys.argv[2], "1234", tool_context={"device": "desk"})
+            print(result.reason, "-", *model.results, "-", model.told[-1][1]["content"], flush=True)
+
+    asyncio.run(main())
+    """
+)
+
+
+@pytest.mark.req("OAUTH-23", "OAUTH-28")
+def test_a_run_whose_process_was_killed_is_resumed_in_another(tmp_path: Path) -> None:
+    host = subprocess.Popen(
+        [sys.executable, "-c", HOST, str(tmp_path), "run"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert host.stdout is not None
+        token = host.stdout.readline().strip()
+    finally:
+        os.kill(host.pid, signal.SIGKILL)
+        host.communicate(timeout=30)
+
+    said = [_resumed(tmp_path, token) for _ in range(2)]
+
+    assert said[0].stdout.strip() == "answer_complete - paid, in de by desk - Pay 50 euro.", said[0].stderr
+    assert "KeyError: 'this pause was resumed before'" in said[1].stderr
+    assert (tmp_path / "ledger").read_text() == "charge 50\npay 50 with 1234\n"
+
+
+def _resumed(folder: Path, token: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HOST, str(folder), token]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@tool(side_effects="external", destructive=False)
+async def publish(text: str, ctx: ToolContext) -> str:
+    """Publish something."""
+    if not ctx.tool_context.get("oauth_ready"):
+        await ctx.pause("external_event", {"pause_type": "oauth", "auth_url": "https://example.invalid/canary"})
+    return f"published {text} under {ctx.idempotency_key}"
+
+
+@pytest.mark.req("STATE-05", "OAUTH-28")
+async def test_where_the_question_is_unknown_the_same_call_is_made_anew(tmp_path: Path) -> None:
+    said: list[str] = []
+    theirs = DatabaseState(tmp_path / "theirs.db")
+    async with Toolbox(tools=[publish], settings=QUIET) as box:
+        pause = await ReactPlanner(
+            catalog=box, llm=Scripted(calls(("publish", {"text": "news"}))), state_store=theirs
+        ).run("Publish.", tool_context={"user_id": "acme:ann"})
+    assert isinstance(pause, PlannerPause)
+    assert b"canary" not in (tmp_path / "theirs.db").read_bytes()
+    for ready in (False, True):
+        model = Scripted("It is published.")
+        async with Toolbox(tools=[publish], settings=QUIET) as box:
+            planner = ReactPlanner(catalog=box, llm=model, state_store=theirs)
+            result = await planner.resume(pause.resume_token, tool_context={"oauth_ready": ready})
+        if isinstance(result, PlannerPause):
+            assert result.payload == pause.payload
+            pause = result
+        else:
+            said += model.results
+    theirs.close()
+    assert len(said) == 1
+    assert said[0].startswith("published news under plan_")
+
+
+@pytest.mark.req("OAUTH-28")
+async def test_a_state_store_that_cannot_keep_pauses_keeps_them_for_the_process_only() -> None:
+    async with Toolbox(tools=[publish], settings=QUIET) as box:
+        lines = (calls(("publish", {"text": "news"})), "Done.")
+        first, second = (ReactPlanner(catalog=box, llm=Scripted(*lines), state_store=EventsOnly()) for _ in range(2))
+        pause = await first.run("Publish.")
+        assert isinstance(pause, PlannerPause)
+        with pytest.raises(KeyError):
+            await second.resume(pause.resume_token)
+        assert isinstance(await first.resume(pause.resume_token), PlannerFinish)
+
+
+async def test_a_pause_that_could_not_be_kept_is_not_told_as_one() -> None:
+    class Down(OverwritingState):
+        async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+            raise OSError("the database is gone")
+
+    async with Toolbox(tools=[publish], settings=QUIET) as box:
+        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("publish", {"text": "news"}))), state_store=Down())
+        with pytest.raises(OSError, match="the database is gone"):
+            await planner.run("Publish.")
+
+
+@pytest.mark.req("STATE-04", "STATE-05", "OAUTH-17", "OAUTH-18")
+@pytest.mark.parametrize(("signed_in", "shown"), [(True, "created Bug"), (False, "OAuth for github was not completed")])
+async def test_a_source_for_peoples_own_accounts_pauses_the_run(signed_in: bool, shown: str) -> None:
+    ledger, (server, created) = Ledger(), hub()
+    config = ExternalToolConfig(
+        name="github", transport=TransportType.MCP, connection="memory:hub", auth_type=AuthType.OAUTH2_USER
+    )
+    box = Toolbox(
+        settings=Settings(data_dir=None, policy="exploratory", sources=[config]),
+        credentials={"github": ManagedCredentials(ledger, "github")},
+        servers={"github": server},
+    )
+    model = Scripted(calls(("github__create", {"title": "Bug"})), "Done.")
+    async with box:
+        planner = ReactPlanner(catalog=box, llm=model)
+        pause = await planner.run("File it.", tool_context={"user_id": "acme:ann", "trace_id": "t1"})
+        assert isinstance(pause, PlannerPause)
+        assert (pause.reason, pause.kind, pause.tool_name) == ("external_event", "consent", "github.create")
+        assert (pause.payload["pause_type"], pause.payload["provider"]) == ("oauth", "github")
+        assert ledger.asked == [("github", "acme:ann", "t1")]
+        if signed_in:
+            ledger.tokens["acme:ann", "github"] = "canary-token"
+        result = await planner.resume(pause.resume_token, tool_context={"user_id": "acme:ann"})
+    assert isinstance(result, PlannerFinish)
+    assert shown in model.results[0]
+    assert created == ["Bug"] * signed_in
+    assert "canary" not in repr((model.told, pause, result))
+
+
+async def test_one_planner_serves_many_people_at_once() -> None:
+    @tool(side_effects="read")
+    async def whose(ctx: ToolContext) -> str:
+        """Tell whose call it is."""
+        word = await ctx.pause("await_input", {"prompt": f"{ctx.user_id}?"})
+        return f"{ctx.user_id} {word} {ctx.tool_context['n']}"
+
+    class Echo:
+        async def complete(self, messages: Any, *, tools: Any = ()) -> Any:
+            await asyncio.sleep(0)
+            last = messages[-1]
+            return {"content": last["content"]} if last["role"] == "tool" else calls(("whose", {}))
+
+    async def one(n: int) -> Any:
+        context = {"user_id": f"acme:u{n}", "n": n}
+        pause = await planner.run("Who?", tool_context=context)
+        assert isinstance(pause, PlannerPause)
+        assert pause.prompt == f"acme:u{n}?"
+        result = await planner.resume(pause.resume_token, f"word{n}", tool_context=context)
+        return result.payload["answer"]
+
+    async with Toolbox(tools=[whose], settings=QUIET) as box:
+        planner = ReactPlanner(catalog=box, llm=Echo())
+        answers = await asyncio.gather(*(one(n) for n in range(20)))
+    assert answers == [f"acme:u{n} word{n} {n}" for n in range(20)]
