@@ -11,6 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.options import DeclaredTool
+    from toolpost.contracts.spec import JsonSchema
+
+
+_OPEN = frozenset(
+    {"$ref", "additionalProperties", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
+)
+
+
+def closed_schema(schema: JsonSchema) -> JsonSchema:
+    """A schema that takes what it names and no more, unless it says otherwise or names nothing.
+
+    What it does not name would go nowhere, or where nobody expects it.
+    """
+    if "properties" not in schema or _OPEN & schema.keys():
+        return schema
+    return {**schema, "additionalProperties": False}
 
 
 def declared_spec(

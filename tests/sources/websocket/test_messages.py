@@ -186,3 +186,29 @@ async def test_a_tool_can_be_run_without_a_box() -> None:
         await own.close()
         await own.close()
     assert (result.success, json.dumps(result.result)) == (True, '{"got": {"city": "Ulm"}}')
+
+
+async def test_without_a_schema_a_tool_takes_what_its_message_names_and_no_more() -> None:
+    tools = {"look": {"message": {"q": "{city}", "n": "{days}"}, "side_effects": "read"}}
+    async with serving(said) as url, toolbox(source(url, tools)) as box:
+        schema = box.registry.find("api.look").spec.input_schema
+        right = await box.call("api.look", {"city": "Ulm", "days": 3})
+        wrong = [await box.call("api.look", given) for given in ({}, {"city": "Ulm", "days": 3, "dasy": 4})]
+
+    assert (schema["required"], schema["additionalProperties"]) == (["city", "days"], False)
+    assert isinstance(right, Completed), right
+    assert [outcome.error.error_code for outcome in wrong if isinstance(outcome, Failed)] == ["validation_failed"] * 2
+
+
+async def test_arguments_that_a_schema_does_not_name_are_refused_unless_it_lets_them_in() -> None:
+    tools = {
+        "closed": tool(input_schema=ARGUMENTS),
+        "open": tool(input_schema={**ARGUMENTS, "additionalProperties": True}),
+    }
+    async with serving(said) as url, toolbox(source(url, tools)) as box:
+        refused = await box.call("api.closed", {"city": "Ulm", "zzz": 1})
+        taken = await box.call("api.open", {"city": "Ulm", "zzz": 1})
+
+    assert isinstance(refused, Failed)
+    assert "zzz" in str(refused.error)
+    assert isinstance(taken, Completed), taken

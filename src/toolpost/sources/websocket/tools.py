@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from toolpost.catalog.declared import declared_spec
+from toolpost.catalog.declared import closed_schema, declared_spec
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.websocket.streams import Limits
@@ -14,7 +14,7 @@ from toolpost.sources.websocket.templates import json_message, text_message, wan
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.options import WebSocketTool
-    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.sources.websocket.correlation import Correlation
     from toolpost.sources.websocket.templates import Build
 
@@ -39,11 +39,21 @@ def planned(
     _refuse_id(tool, correlation)
     is_json = config.websocket.format == "json"
     build = json_message(tool.message, correlation) if is_json else text_message(tool.message)
-    spec = declared_spec(config.name, name, tool=tool, kind="websocket")
+    described = tool.model_copy(update={"input_schema": _schema(tool)})
+    spec = declared_spec(config.name, name, tool=described, kind="websocket")
     limits = Limits.of(tool, config.websocket.max_message_bytes) if tool.stream else None
     if limits and limits.seconds and spec.timeout_s is None:
         spec = replace(spec, timeout_s=limits.seconds + config.timeout_s)  # a limit must come before the deadline
     return spec, Plan(build=build, timeout_s=spec.timeout_s or config.timeout_s, limits=limits)
+
+
+def _schema(tool: WebSocketTool) -> JsonSchema:
+    """The operator's schema, or one of what the message names; arguments that it has no place for are refused."""
+    if "input_schema" in tool.model_fields_set or tool.message is None:
+        return closed_schema(tool.input_schema)
+    names = wanted(tool.message)
+    anything: dict[str, JsonSchema] = {name: {} for name in names}
+    return closed_schema({"type": "object", "properties": anything, "required": names})
 
 
 def _refuse_id(tool: WebSocketTool, correlation: Correlation | None) -> None:
