@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolpost.schema.secrets import SecretPaths
 
 
+_OWN = "python"
 _new_validated = maker(ValidatedCall)
 
 
@@ -79,7 +80,7 @@ class Lane:
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._fits = entry.input_validator.is_valid if plain else None
-        self.origin = {"origin": entry.config.name, "trust": UNTRUSTED} if entry.config is not None else None
+        self.origin = _origin(entry)
         self.output_mode = "strict" if entry.config is None else entry.config.validate_outputs
         output = None if self.output_mode == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid
@@ -139,3 +140,11 @@ class Lane:
             self.breaker.succeeded()
         if self.budget.spent:
             self.budget.deposit()
+
+
+def _origin(entry: Entry) -> dict[str, str] | None:
+    """What is said of results that come from outside; functions of the operator's own are not."""
+    config = entry.config
+    if config is None or config.transport == _OWN:
+        return None
+    return {"origin": config.name, "trust": UNTRUSTED}
