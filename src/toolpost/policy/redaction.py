@@ -48,16 +48,21 @@ class Redactor:
         return self if other._own.knows_nothing else other
 
     def text(self, text: str) -> str:
-        """A text without the known secrets, and without those that a URL in it gives away."""
-        if not self._own.knows_nothing:
-            for lookout in self._lookouts:
-                text = lookout.without(text, MASK)
-        return without_url_secrets(text, MASK)
+        """A text without the known secrets."""
+        if self._own.knows_nothing:
+            return text
+        for lookout in self._lookouts:
+            text = lookout.without(text, MASK)
+        return text
+
+    def told(self, text: str) -> str:
+        """A text that is told, without the known secrets and those that a URL in it gives away; a result keeps these."""
+        return without_url_secrets(self.text(text), MASK)
 
     def value(self, value: Any, *, secret: SecretPaths = _NOTHING, path: tuple[str, ...] = ()) -> Any:
         """A JSON value without known secrets, secret-like names and marked paths; what is not JSON becomes text."""
         if type(value) is str:
-            return self.text(value)
+            return self.told(value)
         if value is None or type(value) is bool:
             return value
         if type(value) is int or type(value) is float:
@@ -78,7 +83,7 @@ class Redactor:
             case int() | float():
                 return self._number(value)
             case _:
-                return self.text(str(value))
+                return self.told(str(value))
 
     def _number(self, value: float) -> Any:
         """A number that is no secret; a passcode may come as one."""

@@ -79,7 +79,7 @@ class Endings:
         if isinstance(of, PendingAction):
             self._release(of)
         error.tool_name = of.tool_name
-        error.conceal(self._teller.redactor.text)
+        error.conceal(self._teller.redactor.told)
         outcome = Failed(of.call_id, of.run_id, of.tool_name, error)
         self._teller.ended(self._ref(of), outcome)
         return outcome

@@ -236,7 +236,7 @@ class ToolRouter:
     def _failed(self, attempt: Attempt, error: ToolError) -> Failed:
         request = attempt.request
         error.tool_name = error.tool_name or request.tool_name
-        error.conceal(self.teller.redactor_for(request, attempt.lane).text)
+        error.conceal(self.teller.redactor_for(request, attempt.lane).told)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
 
     def new_id(self, prefix: str) -> str:
