@@ -56,7 +56,7 @@ class Redactor:
         return text
 
     def told(self, text: str) -> str:
-        """A text that is told, without the known secrets and those that a URL in it gives away; a result keeps these."""
+        """A text that is told: without the known secrets, and without those that a URL gives away."""
         return without_url_secrets(self.text(text), MASK)
 
     def value(self, value: Any, *, secret: SecretPaths = _NOTHING, path: tuple[str, ...] = ()) -> Any:
