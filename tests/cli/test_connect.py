@@ -187,8 +187,8 @@ def test_a_person_at_a_terminal_may_say_yes(home: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "name", "connection"),
     [
-        (["https://mcp.linear.app/mcp"], "linear", "https://mcp.linear.app/mcp"),
-        (["http://127.0.0.1:9/mcp"], "127-0-0-1", "http://127.0.0.1:9/mcp"),
+        (["--transport", "sse", "https://mcp.linear.app/mcp"], "linear", "https://mcp.linear.app/mcp"),
+        (["--transport", "sse", "http://127.0.0.1:9/mcp"], "127-0-0-1", "http://127.0.0.1:9/mcp"),
         (["npx -y @acme/server-notes@1.2.3 'a b'"], "notes", "npx -y @acme/server-notes@1.2.3 'a b'"),
         (["--", "npx", "-y", "@stripe/mcp@0.3.3"], "stripe", "npx -y @stripe/mcp@0.3.3"),
         (["--", "uvx", "mcp-server-time==1"], "time", "uvx mcp-server-time==1"),

@@ -1,10 +1,13 @@
 """`toolpost pending`: a question is answered once, by the right person, in whatever process."""
 
+import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Done, Run
+from tests.cli.program import Done, Run, child_environment, command
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def test_a_denied_call_is_never_run(toolpost: Run, paused: str, home: Path) -> N
     done = toolpost("pending", "deny", paused, "--reason", "not today", "--json")
     again = toolpost("pending", "approve", paused, "--json")
 
-    assert (done.code, done.json["status"]) == (1, "failed")
+    assert (done.code, done.json["status"]) == (0, "failed")
     assert done.json["error"]["error_code"] == "approval_denied"
     assert "not today" in done.json["error"]["message"]
     assert (again.code, again.json["status"]) == (1, "failed")
@@ -56,7 +59,8 @@ def test_a_denied_call_is_never_run(toolpost: Run, paused: str, home: Path) -> N
 
 
 def test_people_are_told_what_their_answer_did(toolpost: Run) -> None:
-    assert "was not run" in toolpost("pending", "deny", pause(toolpost)).out
+    denied = toolpost("pending", "deny", pause(toolpost))
+    assert (denied.code, "was not run" in denied.out) == (0, True)
     assert toolpost("pending", "approve", pause(toolpost)).out == "wiped disk\n"
 
 
@@ -126,3 +130,78 @@ def test_an_approval_takes_no_other_decision(toolpost: Run, paused: str) -> None
 
     assert (done.code, done.json["status"]) == (1, "failed")
     assert "takes approve, deny" in done.json["error"]["message"]
+
+
+HANG = '''
+import asyncio
+from toolpost import tool
+
+
+@tool(side_effects="write")
+async def pay() -> str:
+    """Pay, and take for ever."""
+    print("begun", flush=True)
+    await asyncio.sleep(3600)
+    return "paid"
+'''
+
+
+def interrupted(home: Path, toolpost: Run) -> str:
+    """The id of the question about a call whose process was killed."""
+    (home / "tools.py").write_text(HANG)
+    (home / "toolpost.yaml").write_text(
+        "policy: exploratory\nsources: [{name: local, transport: python, connection: ./tools.py}]\n"
+    )
+    with subprocess.Popen(
+        command("tools", "call", "local.pay"), cwd=home, env=child_environment(), stderr=subprocess.PIPE, text=True
+    ) as calling:
+        assert calling.stderr is not None
+        assert any("begun" in line for line in calling.stderr)
+        calling.kill()
+    [question] = toolpost("pending", "list", "--json").json
+    return question["id"]
+
+
+def test_who_answers_in_the_wrong_way_is_told_the_right_one(toolpost: Run, home: Path) -> None:
+    asked = interrupted(home, toolpost)
+
+    told = [toolpost("pending", verb, asked) for verb in ("approve", "deny", "answer")]
+    settled = toolpost("pending", "answer", asked, "--decision", "not_happened")
+
+    for done in told:
+        assert (done.code, "takes happened, not_happened, rerun, not " in done.err) == (1, True)
+        assert f"`toolpost pending answer {asked} --decision happened` (or not_happened, or rerun)" in done.err
+        assert "tools show" not in done.err
+    assert (settled.code, "takes" in settled.err) == (1, False)
+    assert "Nothing waits" in toolpost("pending", "list").out
+
+
+def test_a_command_that_people_are_told_to_run_works_as_it_is_printed(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").rename(home / "my own.yaml")
+    said = ("--user", "acme:ann", "--config", "my own.yaml")
+    paused = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', *said)
+    [asked] = [question["id"] for question in toolpost("pending", "list", "--json", *said).json]
+
+    shown = toolpost("pending", "show", asked, *said)
+    approve, deny = (shlex.split(words) for words in re.findall(r"`toolpost (.*?)`", shown.err))
+
+    assert approve == ["pending", "approve", asked, "--config", "my own.yaml", "--user", "acme:ann"]
+    assert [approve, deny] == [shlex.split(words) for words in re.findall(r"`toolpost (.*?)`", paused.out)]
+    assert toolpost(*approve).out == "wiped disk\n"
+    assert "pending list --config 'my own.yaml' --user acme:ann`" in toolpost(*approve).err
+
+
+def test_a_list_without_questions_says_for_whom_it_looked(toolpost: Run, paused: str) -> None:
+    assert "Nothing waits for an answer in the tenant 'acme'" in toolpost("pending", "list", "--user", "acme:ann").out
+    assert "No question is denied in the tenant 'local'" in toolpost("pending", "list", "--status", "denied").out
+    assert "There is no question" in toolpost("pending", "list", "--status", "all", "--user", "acme:ann").out
+
+
+@pytest.mark.parametrize("words", ["pending show x", "pending approve x", "runs show x", "events --run x"])
+def test_a_user_without_a_tenant_is_told_how_that_was_read(toolpost: Run, words: str) -> None:
+    bare = toolpost(*words.split(), "--user", "bad").err
+    whole = toolpost(*words.split(), "--user", "acme:ann").err
+
+    assert "not found for local:bad (--user is TENANT:USER; without a tenant it is local:USER)" in bare
+    assert "list --user local:bad`" in bare
+    assert "not found for acme:ann. " in whole

@@ -162,9 +162,11 @@ def test_a_source_that_fails_is_told_and_the_others_work(toolpost: Run, home: Pa
         "- {name: odd, transport: python, connection: ./broken.py}\n"
     )
 
-    done = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json")
+    called = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json")
+    done = toolpost("tools", "list", "--json")
 
-    assert (done.code, done.json["content"]) == (0, 5)
+    assert (called.code, called.json["content"], called.err) == (0, 5, "")
+    assert (done.code, "local.add" in done.out) == (0, True)
     assert "source 'odd' is left out: " in done.err
     assert "no_such_module_at_all" in done.err
 
@@ -178,3 +180,30 @@ def test_a_required_source_that_fails_stops_the_command(toolpost: Run, home: Pat
 
     assert (done.code, done.json["error"]["error_code"]) == (1, "config_invalid")
     assert "required source 'odd' failed" in done.json["error"]["message"]
+
+
+BUSY = '''
+from toolpost import tool
+from toolpost.contracts.errors import ToolServerError
+
+
+@tool(side_effects="write")
+def busy() -> str:
+    """Have no time."""
+    raise ToolServerError("too many requests", status_code=429, retry_after_s=7)
+'''
+
+
+def test_people_are_told_how_long_to_wait_and_one_tool_is_no_tools(toolpost: Run, home: Path) -> None:
+    (home / "tools.py").write_text(BUSY)
+    (home / "toolpost.yaml").write_text(
+        "policy: exploratory\nsources: [{name: local, transport: python, connection: ./tools.py}]\n"
+    )
+
+    called = toolpost("tools", "call", "local.busy")
+    listed = toolpost("tools", "list", "--source", "local")
+
+    assert (called.code, "failed: too many requests (retry after 7 s)" in called.err) == (1, True)
+    assert listed.err.startswith("1 tool. ")
+    assert "python, 1 tool" in toolpost("doctor").out
+    assert "python, 1 tools" not in toolpost("doctor").out

@@ -233,6 +233,18 @@ async def test_an_answered_read_that_was_killed_waits_for_a_process_that_has_the
     assert not {410, 420} & set(told)
 
 
+async def test_an_answer_is_left_to_others_by_a_process_that_left_out_its_source(tmp_path: Path) -> None:
+    pause(tmp_path, "peek")
+    kill_inside(tmp_path, "answer")
+    config = tmp_path / "toolpost.yaml"
+    config.write_text("data_dir: data\nsources: [{name: peek, transport: python, connection: tools.py}]\n")
+    async with Toolbox.open(config, only=()) as box:
+        assert await box.desk.list(by=ANN) == []
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+    assert action.tool_name == "peek"
+
+
 async def test_a_living_process_s_calls_are_left_alone(tmp_path: Path) -> None:
     with start(tmp_path, "pay", '{"amount": 5}', "") as process:
         assert process.stdout is not None

@@ -126,6 +126,13 @@ def test_of_several_forms_the_nearest_is_explained() -> None:
     ]
 
 
+def test_forms_that_differ_in_one_name_each_are_told_as_names() -> None:
+    schema = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+
+    assert issues(schema, {}) == ['$: needs one of "a", "b"']
+    assert "nearest" in issues({"anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}, {})[0]
+
+
 def test_what_lies_behind_a_reference_is_explained_like_the_rest() -> None:
     schema = {
         "properties": {"who": {"$ref": "#/$defs/person"}, "what": {"$ref": "thing"}},

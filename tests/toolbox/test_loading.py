@@ -109,6 +109,21 @@ def test_the_folder_of_a_source_is_relative_to_the_file(load: Load, tmp_path: Pa
     assert load(text).settings.sources[0].cwd == str(tmp_path / "sub")
 
 
+@pytest.mark.parametrize(
+    ("source", "here"),
+    [
+        ("{transport: cli, connection: ls}", True),
+        ("{transport: cli, connection: ls, cli: {manual: tools.json}}", False),
+        ("{transport: mcp, connection: server}", False),
+    ],
+    ids=["command", "manual", "mcp"],
+)
+def test_a_command_runs_in_the_folder_of_the_file(load: Load, tmp_path: Path, source: str, *, here: bool) -> None:
+    found = load(f"sources: [{{name: a, {source[1:]}]").settings.sources[0]
+
+    assert found.cwd == (str(tmp_path) if here else None)
+
+
 def test_the_file_of_a_retriever_is_relative_to_the_configuration(load: Load, tmp_path: Path) -> None:
     text = "tools: {retrieval: {chain: [{provider: embedded, path: notes.db}]}}"
 

@@ -1,5 +1,6 @@
 """What is behind an address."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from tests.mcp.programs import mirror
 from tests.sources.graphql.serving import library
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
-from tests.wire.site import Site
-from toolpost.toolbox.recognition import is_document, judge, recognise
+from tests.wire.site import Received, Site
+from toolpost.toolbox.recognition import is_document, judge, recognise, recognise_file, step_below
 
 DOCUMENT = json.dumps(described("https://example.com")).encode()
 
@@ -51,6 +52,59 @@ async def test_graphql_utcp_and_n8n_are_told_apart_from_the_rest(tmp_path: Path)
         assert (await recognise(f"{files}/utcp", {})).kind == "utcp"
     async with Site(said(200, page, **{"content-type": "text/html"})) as shown, Site(n8n) as hidden:
         assert [(await recognise(site.url, {})).kind for site in (shown, hidden)] == ["n8n", "n8n"]
+
+
+async def test_what_is_below_an_address_is_found() -> None:
+    with little_shop() as shop, mirror() as server:
+        api, far = await recognise(shop, {}), await recognise(f"{server.removesuffix('/mcp')}?a=b", {})
+    assert (api.kind, api.below, api.because) == ("openapi", "", f"its document is at {shop}/openapi.json")
+    assert (far.kind, far.below) == ("mcp", "mcp")
+    assert step_below("https://a.example/x/?key=${KEY}", "mcp") == "https://a.example/x/mcp?key=${KEY}"
+
+
+async def test_who_stops_answering_is_not_known() -> None:
+    async def once(received: Received, writer: asyncio.StreamWriter) -> None:
+        if received.path == "/":
+            writer.write(said(200, {"hello": "world"}))
+            await writer.drain()
+        else:
+            writer.close()
+
+    async with Site(once) as site:
+        found = await recognise(site.url, {})
+    assert (found.kind, found.tried[0]) == ("unknown", site.url)
+
+
+@pytest.mark.parametrize(
+    ("path", "challenge", "kind"),
+    [
+        ("/api", 'Bearer realm="x"', "unknown"),
+        ("/mcp", "Bearer", "mcp"),
+        ("/api", 'Bearer resource_metadata="https://a.example/.well-known/oauth-protected-resource"', "mcp"),
+    ],
+    ids=["any_api", "written_as_one", "metadata"],
+)
+async def test_a_guarded_address_is_an_mcp_server_if_it_says_so(path: str, challenge: str, kind: str) -> None:
+    async with Site(said(401, {}, **{"www-authenticate": challenge})) as site:
+        assert (await recognise(site.url + path, {})).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.yaml", DOCUMENT.decode(), "openapi"),
+        ("a.yml", "utcp_version: 1.0.0\ntools: []\n", "utcp"),
+        ("a.gql", "schema { query: Q }\ntype Q { a: Int }\n", "graphql"),
+        ("a.json", '{"data": {"__schema": {"types": []}}}', "graphql"),
+        ("b.json", '{"servers": {"a": {"command": "a"}}}', "servers"),
+        ("c.json", "{}", "unknown"),
+        ("none.json", None, "unknown"),
+    ],
+)
+def test_a_file_is_told_by_what_is_in_it(tmp_path: Path, name: str, content: str | None, kind: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    assert recognise_file(str(tmp_path / name)).kind == kind
 
 
 def test_a_file_may_be_a_document(tmp_path: Path) -> None:

@@ -94,9 +94,9 @@ class Accounts:
     async def has_moved(self, service: Service, person: Principal, demand: Demand) -> bool:
         """Whether the server that refuses a person's tokens takes those of another issuer now."""
         account = await self.held(service, person)
-        if account is None or service.plan.server is not None:
-            return False
         plan = service.plan
+        if account is None or plan.server is not None or plan.is_settled:
+            return False
         looking = find_resource(plan.url, trust=plan.trust, metadata_url=demand.resource_metadata)
         try:
             told = await run_flow(looking, self.client_for(service))

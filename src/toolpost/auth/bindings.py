@@ -51,7 +51,8 @@ class Binding:
         A source that was pointed elsewhere must not take the tokens of the old place along.
         """
         issuer = plan.issuer if plan.server is None else plan.server.issuer
-        if issuer not in {None, self.server.issuer} or (self.resource and not covers(self.resource, plan.url)):
+        meant = self.resource in {"", plan.resource} or covers(self.resource, plan.url)
+        if issuer not in {None, self.server.issuer} or not meant:
             return None
         own = plan.registered
         if own is None:

@@ -287,11 +287,16 @@ def _refuse_strangers(service: Service, other: Service) -> None:
             f"two sources with the accounts of {service.provider!r} differ in issuer, client or grant: write the same "
             "into the auth_config of both, or give each a provider of its own"
         )
-    if other.plan.url != service.plan.url and not (service.plan.server and other.plan.server):
+    if _meant_for(other) != _meant_for(service) and not (service.plan.server and other.plan.server):
         raise ConfigError(
             f"two sources with the accounts of {service.provider!r} have different addresses, and tokens are for "
             "one: write the same auth_config.resource into both, or give each a provider of its own"
         )
+
+
+def _meant_for(service: Service) -> tuple[str, str | None]:
+    """Where the tokens of a service go, and the name that an operator gave to that."""
+    return service.plan.url, service.plan.resource
 
 
 def _issued_by(service: Service) -> tuple[object, ...]:

@@ -2,8 +2,9 @@
 
 Where tokens come from: `issuer`, or `auth_url` and `token_url` (and `revocation_url`, and `device_url` for sign-ins by
 code); a server that says it itself (RFC 9728) needs none of them, and with `legacy` one that says nothing is taken for
-its own issuer, as MCP had it in 2025-03-26. What they are for: `resource`, else the address of the source; `scopes` are
-asked for beside those that the server names. Who we are there: `client_id` with `client_secret` or `private_key`
+its own issuer, as MCP had it in 2025-03-26. What they are for: `resource`, else the address of the source; beside an
+issuer or endpoints a `resource` is a name that nothing is fetched from. `scopes` are asked for beside those that the
+server names. Who we are there: `client_id` with `client_secret` or `private_key`
 (`algorithm`, `key_id`) and `client_auth`, or the `document_url` of our client document; without either we register.
 
 `grant` is how tokens are got. `code` is a person's own consent. The others ask nobody, and every caller acts as the
@@ -18,6 +19,7 @@ variable that a command reads its token from. Secrets are best written as `env:N
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.network import NetworkPolicy
 
-_URLS = ("issuer", "auth_url", "token_url", "revocation_url", "device_url", "resource")
+_URLS = ("issuer", "auth_url", "token_url", "revocation_url", "device_url")
 _GRANTS = ("code", "client_credentials", "jwt_bearer", "enterprise")
 _PROVIDER = frozenset({"token_url", "client_id", "client_secret", "id_token"})
 _KNOWN = frozenset(
     {
         *_URLS,
+        "resource",
         "grant",
         "assertion",
         "identity_provider",
@@ -117,6 +120,7 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
         registered=_client_of(config.name, given),
         issuer=given.get("issuer"),
         server=_server_of(given),
+        resource=str(given["resource"]) if given.get("resource") else None,
         scopes=_scopes_of(given),
         legacy=bool(given.get("legacy", False)),
     )
@@ -138,8 +142,10 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
 
 def _refuse_unknown(name: str, given: dict[str, Any], known: frozenset[str] = _KNOWN, where: str = "") -> None:
     if strangers := sorted(given.keys() - known):
+        near = get_close_matches(strangers[0], sorted(known), n=1)
+        meant = f"did you mean {near[0]!r}? There are" if near else "there are"
         raise ConfigError(
-            f"auth_config{where} of source {name!r} has no key {strangers[0]!r}; there are: {', '.join(sorted(known))}"
+            f"auth_config{where} of source {name!r} has no key {strangers[0]!r}; {meant}: {', '.join(sorted(known))}"
         )
 
 

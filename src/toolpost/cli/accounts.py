@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolpost.cli.confirmation import confirm
+from toolpost.cli.opening import no_source, personal_sources, service_sources
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output, moment
 from toolpost.cli.session import FAILED, run_with_box
@@ -15,6 +16,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.toolbox.durations import parse_duration
 
 if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.account_desk import AccountDesk, AccountState
     from toolpost.toolbox.box import Toolbox
 
@@ -62,12 +64,12 @@ def list_accounts(config: Config = None, user: User = "", json: Json = False) ->
     """List the services, and how you stand there."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        desk = _desk_of(box)
+        desk = _desk_of(box, output)
         states = [] if desk is None else await desk.states(Principal.parse(user))
         _show_list(states, output)
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
 @app.command("connect")
@@ -91,9 +93,10 @@ def connect(
     way = SignInWay(device=device, open_browser=not no_browser, port=port or 0, timeout_s=timeout or _TIMEOUT_S)
 
     async def work(box: Toolbox, output: Output) -> int:
+        _desk_of(box, output)
         return await sign_in(box, service, Principal.parse(user), way, output)
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=service_sources(service))
 
 
 @app.command("disconnect")
@@ -105,6 +108,7 @@ def disconnect(service: Service, config: Config = None, user: User = "", json: J
     """
 
     async def work(box: Toolbox, output: Output) -> int:
+        _desk_of(box, output)
         heard = await box.accounts.disconnect(service, Principal.parse(user))
         if heard is None:
             raise ToolError(f"{user} has no account at {service!r}; nothing was changed", code="not_connected")
@@ -116,7 +120,7 @@ def disconnect(service: Service, config: Config = None, user: User = "", json: J
             output.note(_UNHEARD.format(services=service))
         return 0 if heard else FAILED
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
 @app.command("forget")
@@ -136,12 +140,12 @@ def forget(
     async def work(box: Toolbox, output: Output) -> int:
         if not confirm(f"Remove all that is kept of {person}, for good?", yes=yes):
             raise ToolError("nothing was removed, because nobody agreed", code="not_confirmed")
-        who, desk = Principal.parse(person), _desk_of(box)
+        who, desk = Principal.parse(person), _desk_of(box, output)
         told = {} if desk is None else await _disconnect_all(desk, who)
         removed = await box.store.forget(who) if desk is None else await desk.forget(who)
         return _show_forgotten(person, told, dict(removed), output)
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, as_json=json, opening=no_source)
 
 
 _UNHEARD = (
@@ -150,12 +154,23 @@ _UNHEARD = (
 )
 
 
-def _desk_of(box: Toolbox) -> AccountDesk | None:
+def _desk_of(box: Toolbox, output: Output) -> AccountDesk | None:
+    """The desk with every service, whether or not its sources were brought in; None where nobody needs one."""
     try:
         desk: AccountDesk = box.accounts
     except ConfigError:
         return None
+    for source in personal_sources(box.settings):
+        if box.sources.source(source.name) is None:
+            _offer(desk, source, output)
     return desk
+
+
+def _offer(desk: AccountDesk, source: ExternalToolConfig, output: Output) -> None:
+    try:
+        desk.lender(source)
+    except ToolError as error:
+        output.note(f"source {source.name!r} is left out: {error}")
 
 
 async def _disconnect_all(desk: AccountDesk, who: Principal) -> dict[str, bool]:
@@ -183,7 +198,7 @@ def _show_list(states: list[AccountState], output: Output) -> None:
     ]
     output.table(["Service", "Name", "Account", "Scopes", "Since"], rows)
     if any(state.status != "connected" for state in states):
-        output.note("`toolpost accounts connect SERVICE` signs you in.")
+        output.note(f"`toolpost accounts connect SERVICE{output.again}` signs you in.")
 
 
 _WORDS = {

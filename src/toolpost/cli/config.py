@@ -28,7 +28,7 @@ def _group() -> None:
 def check(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
     """Read it, load every source, say what is wrong.
 
-    Exits 1 when something is wrong.
+    Exits 1 when something is wrong: a source that fails, or a rule that forbids nothing. All else is a warning.
     """
 
     async def work(output: Output) -> int:
@@ -48,7 +48,10 @@ def check(config: Config = None, user: User = "", json: Json = False) -> None:  
 
 def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
     settings = loaded.settings
-    fine = all(state.ok for state in box.report) and not box.problems
+    problems = list(box.problems)
+    told_only = harmless(box)
+    warnings = [problem for problem in problems if problem in told_only]
+    fine = all(state.ok for state in box.report) and len(warnings) == len(problems)
     return {
         "status": "ok" if fine else "failed",
         "path": _text(loaded.path),
@@ -58,9 +61,18 @@ def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
         "allowed_paths": [str(path) for path in settings.tools.allowed_paths or []],
         "sources": [asdict(state) for state in box.report],
         "disabled": [source.name for source in settings.all_sources() if not source.enabled],
-        "problems": list(box.problems),
+        "problems": problems,
+        "warnings": warnings,
         "error": None,
     }
+
+
+def harmless(box: Toolbox) -> set[str]:
+    """Problems that leave no tool without its guard: tools that were left out, and names that match nothing."""
+    from toolpost.toolbox.strays import strays
+
+    found = strays(box.settings, box.registry, box.sources, box.router.teller.redactor)
+    return {*box.sources.problems, *(stray.text for stray in found if not stray.unguarded)}
 
 
 def _text(path: Path | None) -> str | None:
@@ -79,7 +91,7 @@ def _tell(document: dict[str, Any], output: Output) -> None:
     rows += [(f"source {name}", "disabled") for name in document["disabled"]]
     output.table(["", "read as"], rows)
     for problem in document["problems"]:
-        output.note(problem)
+        output.note(f"{'warning' if problem in document['warnings'] else 'wrong'}: {problem}")
     output.note("The configuration holds." if document["status"] == "ok" else "Something is wrong; see above.")
 
 

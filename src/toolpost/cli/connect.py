@@ -24,7 +24,9 @@ class Transport(StrEnum):
 
 What = Annotated[
     list[str],
-    typer.Argument(metavar="WHAT", help="A preset, a URL, or a command: in quotes, or its words after --."),
+    typer.Argument(
+        metavar="WHAT", help="A preset, a URL, a document's file, or a command: in quotes, or its words after --."
+    ),
 ]
 Name = Annotated[str | None, typer.Option("--name", help="The source's name, instead of one made from WHAT.")]
 Env = Annotated[
@@ -35,7 +37,9 @@ Header = Annotated[
     list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="A header for each request to the URL.")
 ]
 Cwd = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The folder to start the program in.")]
-Way = Annotated[Transport, typer.Option("--transport", help="How the server is spoken to.")]
+Way = Annotated[
+    Transport, typer.Option("--transport", help="How an MCP server is spoken to; a URL is not asked what it is.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written and started.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write and start nothing.")]
 
@@ -53,9 +57,10 @@ def connect(
     user: User = "",  # noqa: ARG001 - as every command
     json: Json = False,
 ) -> None:
-    """Add an MCP server to the configuration and see its tools.
+    """Add a source to the configuration and see its tools: an MCP server, an API, a UTCP manual, an n8n.
 
-    Shows the exact command or address and asks first. Secrets are not written:
+    A URL is asked what it is, a file is told by its content; what is not recognised
+    is not written. Shows the exact command or address and asks first. Secrets are not written:
     the configuration refers to variables, which you are told to set. Exits 1 when
     the server cannot be connected; it is in the file then all the same.
     """

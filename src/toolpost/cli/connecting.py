@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from toolpost.auth.static import static_credential, with_environment
 from toolpost.cli.confirmation import confirm
+from toolpost.cli.look import is_asked, is_described, looked_at, refusal, values_of
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import beside, document, is_remote, lines, needed, variable_documents, write
 from toolpost.cli.target import Plan, Wanted, make_plan
 from toolpost.cli.tool_table import show_tools
-from toolpost.contracts.config import AuthType, ExternalToolConfig, McpTransport, TransportType
+from toolpost.contracts.config import ExternalToolConfig, McpTransport
 from toolpost.contracts.errors import ToolConnectionError, ToolError
-from toolpost.contracts.options import WebhookOptions
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
 from toolpost.toolbox.loading import LoadedSettings
-from toolpost.toolbox.recognition import recognise
 from toolpost.toolbox.settings import Settings
 
 
@@ -36,6 +32,9 @@ def planned(
     transport: str,
 ) -> Plan | ToolError:
     """Read the command line; what is wrong with it is raised, what cannot be had is handed on to be told."""
+    refused = refusal(what)
+    if refused is not None:
+        return refused
     wanted = Wanted(words=what, name=name, env=env, headers=headers, cwd=cwd, transport=McpTransport(transport))
     try:
         return make_plan(wanted, os.environ)
@@ -48,14 +47,13 @@ async def carry_out(plan: Plan | ToolError, config: Path | None, output: Output,
     if isinstance(plan, ToolError):
         raise plan
     path = config_path(config)
-    if not dry_run:
-        plan = await _looked_at(plan, output)
-    source = beside(plan.source, path)
+    if is_asked(plan.source):
+        _refuse_unset(plan)
+    plan = await looked_at(plan, output)
+    source = _placed(plan.source, path)
     _refuse_taken(source.name, load_leniently(path, os.environ), path)
-    _show(plan, path, output)
+    _show(plan, source, path, output)
     if dry_run:
-        if not output.as_json:
-            output.text(snippet([source]).rstrip())
         return _leave(output, plan, path, status="dry_run")
     _refuse_unset(plan)
     if not confirm(f"Write this to {path.name}, and connect it once?", yes=yes):
@@ -63,51 +61,6 @@ async def carry_out(plan: Plan | ToolError, config: Path | None, output: Output,
     settings = write([source], path, output, secrets=plan.secrets())
     _tell_variables(plan, path, output)
     return await _try(plan, settings, path, output)
-
-
-async def _looked_at(plan: Plan, output: Output) -> Plan:
-    """The plan after a look at its address: an API's document makes it another kind of source."""
-    source = plan.source
-    if not is_remote(source) or source.mcp.transport is not McpTransport.AUTO:
-        return plan
-    filled = with_environment(source, {**os.environ, **plan.secrets()})
-    found = await recognise(filled.connection, {**filled.headers, **static_credential(filled).headers})
-    output.note(f"{source.name}: {_WORDS[found.kind]} ({Redactor(_values(plan)).text(found.because)}).")
-    if found.kind == "n8n":
-        return replace(
-            plan, source=_as_n8n(source), notes=(*plan.notes, _N8N_KEY) if not source.headers else plan.notes
-        )
-    transport = _TRANSPORTS.get(found.kind, TransportType.MCP)
-    return replace(plan, source=source.model_copy(update={"transport": transport}))
-
-
-def _as_n8n(source: ExternalToolConfig) -> ExternalToolConfig:
-    """n8n's key is for its API alone, so that it is a credential and no header of every request."""
-    changes: dict[str, Any] = {"transport": TransportType.WEBHOOK, "webhook": WebhookOptions(kind="n8n")}
-    key = next((name for name in source.headers if name.lower() == "x-n8n-api-key"), None)
-    if key is not None:
-        changes["headers"] = {name: value for name, value in source.headers.items() if name != key}
-        changes["auth_type"] = AuthType.API_KEY
-        changes["auth_config"] = {"api_key": source.headers[key], "header": "X-N8N-API-KEY"}
-    return source.model_copy(update=changes)
-
-
-_N8N_KEY = "n8n lists its workflows for those who have a key; give it with --header 'X-N8N-API-KEY: ...'"
-_TRANSPORTS = {
-    "openapi": TransportType.HTTP,
-    "utcp": TransportType.UTCP,
-    "graphql": TransportType.GRAPHQL,
-}
-
-
-_WORDS = {
-    "mcp": "an MCP server",
-    "openapi": "a REST API",
-    "utcp": "a UTCP manual",
-    "graphql": "a GraphQL API",
-    "n8n": "an n8n",
-    "unknown": "nothing that says what it is; it is taken for an MCP server",
-}
 
 
 def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:
@@ -120,13 +73,26 @@ def _refuse_unset(plan: Plan) -> None:
     """A file that refers to a variable that is not set would be refused by every other command from then on."""
     missing = needed([plan.source], {**os.environ, **plan.secrets()})
     if missing:
-        unset = f"variables that are not set: {', '.join(missing)}"
-        raise ToolError(f"{unset}; set them first, or give --env {missing[0]}=...", code="variable_unset")
+        unset = f"variables that are not set: {', '.join(missing)}; set them first"
+        advice = "" if is_remote(plan.source) else f", or give --env {missing[0]}=..."
+        raise ToolError(f"{unset}{advice}", code="variable_unset")
 
 
-def _show(plan: Plan, path: Path, output: Output) -> None:
+def _placed(source: ExternalToolConfig, path: Path) -> ExternalToolConfig:
+    """The source with its folder and its file as they are written there: relative, where they lie below."""
+    if not is_described(source):
+        return beside(source, path)
+    file = Path(os.path.abspath(Path(source.connection).expanduser()))  # noqa: PTH100 - links are there for a reason
+    written = f"./{file.relative_to(path.parent)}" if file.is_relative_to(path.parent) else str(file)
+    return source.model_copy(update={"connection": written})
+
+
+def _show(plan: Plan, source: ExternalToolConfig, path: Path, output: Output) -> None:
     """What is about to happen, for the person who has to agree; beside the JSON, if that was asked for."""
-    told = [*lines(plan.source), f"to be written to {path}"]
+    said = list(lines(plan.source))
+    if is_described(source):
+        said[0] = f"{source.name} is what this file describes:"
+    told = [*said, f"to be written to {path}", snippet([source]).rstrip()]
     if output.as_json:
         output.note("\n".join(told))
     else:
@@ -144,12 +110,12 @@ def _tell_variables(plan: Plan, path: Path, output: Output) -> None:
 
 async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> int:
     """Connect this source alone, keeping nothing, and show its tools."""
-    name, redactor = plan.source.name, Redactor(_values(plan))
-    loaded = LoadedSettings(settings=_alone(settings, name), path=path, secrets=frozenset(_values(plan)))
+    name, redactor = plan.source.name, Redactor(values_of(plan))
+    loaded = LoadedSettings(settings=_alone(settings, name), path=path, secrets=frozenset(values_of(plan)))
     async with Toolbox.open(loaded) as box:
         specs = [spec for spec in box.registry.specs() if spec.source == name]
         error = next((state.error for state in box.report if state.name == name and not state.ok), None)
-        problems = [redactor.text(problem) for problem in box.problems]
+        problems = [redactor.text(problem) for problem in box.sources.problems]
     for problem in problems:
         output.note(problem)
     if error is not None:
@@ -157,12 +123,6 @@ async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> in
     if not output.as_json:
         show_tools(specs, output)
     return _leave(output, plan, path, status="ok", specs=specs)
-
-
-def _values(plan: Plan) -> list[str]:
-    """Everything that the server gets from variables; what it says about them may quote them."""
-    environ = {**os.environ, **plan.secrets()}
-    return [environ[name] for name in needed([plan.source], {}) if name in environ]
 
 
 def _alone(settings: Settings, name: str) -> Settings:
@@ -198,7 +158,7 @@ def _leave(
                 "status": status,
                 "config": str(path),
                 "written": status != "dry_run",
-                "source": document(plan.source),
+                "source": {**document(plan.source), "auth_type": plan.source.auth_type.value},
                 "variables": variable_documents(needed([plan.source], os.environ), plan.variables, os.environ),
                 "notes": list(plan.notes),
                 "tools": [spec.to_dict() for spec in specs],

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.session import rehearsal, run_command
+from toolpost.cli.source_trouble import trouble
+from toolpost.cli.tool_table import counted
 from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
     from toolpost.cli.checks import Check
+    from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.loading import LoadedSettings
     from toolpost.toolbox.sourcing import SourceState
 
@@ -56,19 +59,21 @@ async def _checks(config: Path | None) -> list[Check]:
 
 async def _sources(loaded: LoadedSettings) -> list[Check]:
     from toolpost.cli.checks import Check
+    from toolpost.cli.config import harmless
 
     try:
         async with rehearsal(loaded) as box:
             count = Check("tools", "ok", f"{len(box.registry.specs())} can be called")
-            problems = [Check("tool", "broken", problem) for problem in box.problems]
-            return [count, *(_source(state) for state in box.report), *problems]
+            told_only = harmless(box)
+            problems = [Check("tool", "note" if one in told_only else "broken", one) for one in box.problems]
+            return [count, *(_source(state, box) for state in box.report), *problems]
     except ToolError as error:
         return [Check("toolbox", "broken", str(error))]
 
 
-def _source(state: SourceState) -> Check:
+def _source(state: SourceState, box: Toolbox) -> Check:
     from toolpost.cli.checks import Check
 
     if state.ok:
-        return Check(f"source {state.name}", "ok", f"{state.transport}, {state.tools} tools")
-    return Check(f"source {state.name}", "broken", f"{state.error}")
+        return Check(f"source {state.name}", "ok", f"{state.transport}, {counted(state.tools)}")
+    return Check(f"source {state.name}", "broken", trouble(state, box))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolpost.cli.options import Config, Json, User
+from toolpost.cli.opening import no_source
+from toolpost.cli.options import Config, Json, User, whom
 from toolpost.cli.output import Output, moment, one_line
 from toolpost.cli.session import run_with_box
 from toolpost.contracts.errors import ErrorCategory, ToolError
@@ -41,7 +42,7 @@ def events(
 
     async def work(box: Toolbox, output: Output) -> int:
         if run is not None and not follow and await box.run(run, user=user) is None:
-            raise no_such_run(run)
+            raise no_such_run(run, user=user, output=output)
         try:
             async for event in _stored(box, user=user, run_id=run, after=after, follow=follow):
                 if output.as_json:
@@ -53,13 +54,13 @@ def events(
                 raise
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
-def no_such_run(run_id: str) -> ToolError:
+def no_such_run(run_id: str, *, user: str, output: Output) -> ToolError:
     """The error for a run that is not there for this user."""
     return ToolError(
-        f"Run {run_id!r} not found for this user. `toolpost runs list` shows the newest.",
+        f"Run {run_id!r} not found for {whom(user)}. `toolpost runs list{output.again}` shows the newest.",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="run_not_found",
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli.opening import one_source
 from toolpost.cli.options import Config, Json, User, default_user
 from toolpost.cli.output import Output
 from toolpost.cli.session import run_with_box
@@ -46,7 +47,7 @@ def export_tools(
         output.text(manual_text(exported_manual(specs, route)))
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
 
 
 def _written(config: Path | None) -> str | None:

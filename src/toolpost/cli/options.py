@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -25,6 +26,21 @@ def _user(written: str) -> str:
 def default_user() -> str:
     """The person at this machine."""
     return f"{LOCAL_TENANT}:{login_name()}"
+
+
+def repeated(config: Path | None, user: str) -> str:
+    """The options that a command shown to people must carry to mean the same as this one."""
+    words = [] if config is None else ["--config", str(config)]
+    if user not in ("", default_user()):
+        words += ["--user", user]
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def whom(user: str) -> str:
+    """Whom a command acted for, and how a name without a tenant was read."""
+    if user == default_user() or Principal.parse(user).tenant != LOCAL_TENANT:
+        return user
+    return f"{user} (--user is TENANT:USER; without a tenant it is {LOCAL_TENANT}:USER)"
 
 
 Config = Annotated[

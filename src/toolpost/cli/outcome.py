@@ -12,10 +12,10 @@ from toolpost.contracts.questions import QuestionKind
 EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
 
 _NEXT: dict[QuestionKind, str] = {
-    "approval": "`toolpost pending approve {id}` runs it, `toolpost pending deny {id}` does not.",
-    "consent": "`toolpost accounts connect {service}` signs you in; the call then goes on by itself.",
-    "input": "`toolpost pending answer {id} VALUE` goes on with your answer.",
-    "unknown": "`toolpost pending answer {id} --decision happened` (or not_happened, or rerun) settles it.",
+    "approval": "`toolpost pending approve {id}{again}` runs it, `toolpost pending deny {id}{again}` does not.",
+    "consent": "`toolpost accounts connect {service}{again}` signs you in; the call then goes on by itself.",
+    "input": "`toolpost pending answer {id} VALUE{again}` goes on with your answer.",
+    "unknown": "`toolpost pending answer {id} --decision happened{again}` (or not_happened, or rerun) settles it.",
 }
 
 
@@ -28,9 +28,9 @@ def show_outcome(outcome: Outcome, output: Output) -> int:
     return EXIT_CODES[outcome.status]
 
 
-def next_step(kind: QuestionKind, pending_id: str, payload: Mapping[str, Any]) -> str:
-    """How a question of this kind is answered."""
-    step = _NEXT[kind].format(id=pending_id, service=payload.get("provider", "SERVICE"))
+def next_step(kind: QuestionKind, pending_id: str, payload: Mapping[str, Any], *, again: str) -> str:
+    """How a question of this kind is answered, by commands with the options `again`."""
+    step = _NEXT[kind].format(id=pending_id, service=payload.get("provider", "SERVICE"), again=again)
     link = payload.get("auth_url") if kind == "consent" else None
     return f"{step}\nOr open {link}" if link else step
 
@@ -45,10 +45,9 @@ def _tell(outcome: Outcome, output: Output) -> None:
                     f"The whole result is artifact {artifact}; the tools artifact_read and artifact_search open it."
                 )
         case Failed(error=error):
-            output.note(f"failed: {error}")
-            output.advise(error)
+            output.explain(error)
         case Paused(question=question):
-            step = next_step(question.kind, outcome.pending_id, question.payload)
+            step = next_step(question.kind, outcome.pending_id, question.payload, again=output.again)
             output.text(f"paused: {question.prompt}\n{step}")
         case _:
             assert_never(outcome)

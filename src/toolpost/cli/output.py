@@ -17,21 +17,25 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e
 _PIPE_WIDTH = 200
 
 ADVICE = {
-    "tool_not_found": "`toolpost tools list` shows every tool.",
-    "validation_failed": "`toolpost tools show {tool}` shows what it takes.",
+    "tool_not_found": "`toolpost tools list{again}` shows every tool.",
+    "validation_failed": "`toolpost tools show {tool}{again}` shows what it takes.",
     "permission_denied": "`policy` in toolpost.yaml decides what may run.",
     "timeout": "Give it longer with --timeout.",
-    "config_invalid": "`toolpost config check` reads the file again.",
-    "store_unavailable": "`toolpost doctor` looks at the data folder.",
-    "already_answered": "`toolpost pending list` shows what is still open.",
+    "config_invalid": "`toolpost config check{again}` reads the file again.",
+    "store_unavailable": "`toolpost doctor{again}` looks at the data folder.",
+    "already_answered": "`toolpost pending list{again}` shows what is still open.",
 }
 
 
 class Output:
-    """One command's answer on `stream`; remarks go to stderr."""
+    """One command's answer on `stream`; remarks go to stderr.
 
-    def __init__(self, stream: TextIO, *, as_json: bool) -> None:
+    `again` is what a command must carry that people are told to run next.
+    """
+
+    def __init__(self, stream: TextIO, *, as_json: bool, again: str = "") -> None:
         self.as_json = as_json
+        self.again = again
         self._stream = stream
 
     def document(self, value: Any) -> None:
@@ -68,19 +72,20 @@ class Output:
         sys.stderr.write(f"{printable(text)}\n")
         sys.stderr.flush()
 
-    def failure(self, error: ToolError) -> None:
+    def failure(self, error: ToolError, *, advice: str | None = None) -> None:
         """An error that ended the command: the same object as a failed call, or words for people."""
         if self.as_json:
             self.line(failure_document(error))  # on one line, so that it fits among JSON lines too
         else:
-            self.note(f"failed: {error}")
-            self.advise(error)
+            self.explain(error, advice=advice)
 
-    def advise(self, error: ToolError) -> None:
-        """What to do about an error, if there is something to say."""
-        advice = ADVICE.get(error.error_code)
-        if advice is not None:
-            self.note(advice.format(tool=error.tool_name or "NAME"))
+    def explain(self, error: ToolError, *, advice: str | None = None) -> None:
+        """What went wrong, and what to do about it if there is something to say."""
+        wait = "" if error.retry_after_s is None else f" (retry after {error.retry_after_s:g} s)"
+        self.note(f"failed: {error}{wait}")
+        known = ADVICE.get(error.error_code, "").format(tool=error.tool_name or "NAME", again=self.again)
+        if advice or known:
+            self.note(advice or known)
 
     def _write(self, text: str) -> None:
         self._stream.write(f"{text}\n")

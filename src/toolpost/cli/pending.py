@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get_args
 
 import typer
 
-from toolpost.cli.options import Config, Json, User, read_json, read_json_or_text
+from toolpost.cli.opening import asked_source, no_source, told_sources
+from toolpost.cli.options import Config, Json, User, read_json, read_json_or_text, repeated, whom
 from toolpost.cli.outcome import next_step, show_outcome
 from toolpost.cli.output import Output, moment, pretty
-from toolpost.cli.session import run_with_box
-from toolpost.contracts.errors import ToolValidationError
-from toolpost.contracts.questions import PendingAction, PendingStatus
+from toolpost.cli.session import FAILED, run_with_box
+from toolpost.contracts.errors import PendingNotFoundError, ToolValidationError
+from toolpost.contracts.outcomes import Failed
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import DECISIONS, Decision, PendingAction, PendingStatus
 from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
@@ -43,23 +47,31 @@ def list_pending(
     """List the questions of your tenant."""
     wanted = cast("PendingStatus", status) if status in get_args(PendingStatus) else None
 
+    async def find(box: Toolbox) -> list[PendingAction]:
+        return await box.desk.list(by=user, status=wanted, limit=limit)
+
     async def work(box: Toolbox, output: Output) -> int:
-        actions = await box.desk.list(by=user, status=wanted, limit=limit)
-        _show_list([_told(action, box) for action in actions], output)
+        questions = [_told(action, box) for action in await find(box)]
+        _show_list(questions, output, nothing=_nothing(user, wanted))
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    opening = told_sources(find) if json else no_source  # the table has no arguments
+    run_with_box(work, config=config, user=user, as_json=json, opening=opening)
 
 
 @app.command("show")
 def show_pending(pending_id: Id, config: Config = None, user: User = "", json: Json = False) -> None:
     """Show one question and what it would run."""
+    question = _Question(pending_id, user, config)
+
+    async def find(box: Toolbox) -> list[PendingAction]:
+        return [await question.find(box)]
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_one(_told(await box.desk.get(pending_id, by=user), box), output)
+        _show_one(_told(await question.find(box), box), output)
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=told_sources(find))
 
 
 @app.command("approve")
@@ -69,30 +81,37 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
     Exits as the call does: 0 completed, 1 failed, 3 paused again.
     """
     arguments = None if args is None else read_json(args, option="--args")
+    question = _Question(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if arguments is not None and not is_object(arguments):
             raise ToolValidationError("the arguments must be an object, such as {}")
+        if await question.refuses("approve", box, output):
+            return FAILED
         return show_outcome(await box.approve(pending_id, by=user, arguments=arguments), output)
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
 
 
 @app.command("deny")
 def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User = "", json: Json = False) -> None:
     """Refuse the waiting call for good.
 
-    Exits 1, as for every call that did not succeed.
+    Exits 0 when it is refused, also where a tool that asked itself goes on without what it asked for.
     """
+    question = _Question(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
+        if await question.refuses("deny", box, output):
+            return FAILED
         outcome = await box.deny(pending_id, by=user, reason=reason)
-        if output.as_json:
-            return show_outcome(outcome, output)
-        output.text(f"denied: {outcome.tool_name} was not run, and its caller is told so.")
-        return 1
+        if output.as_json or not isinstance(outcome, Failed):
+            show_outcome(outcome, output)
+        else:
+            output.text(f"denied: {outcome.tool_name} was not run, and its caller is told so.")
+        return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
 
 
 @app.command("answer")
@@ -109,11 +128,51 @@ def answer(
     The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again.
     """
     given = None if value is None else read_json_or_text(value)
+    question = _Question(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
+        if await question.refuses(decision, box, output):
+            return FAILED
         return show_outcome(await box.answer(pending_id, given, by=user, decision=decision), output)
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
+
+
+class _Question(NamedTuple):
+    """A question that a command is about."""
+
+    id: str
+    user: str
+    config: Path | None
+
+    async def find(self, box: Toolbox) -> PendingAction:
+        """The question itself; where there is none, it is said for whom it was looked for."""
+        try:
+            return await box.desk.get(self.id, by=self.user)
+        except PendingNotFoundError as error:
+            again = repeated(self.config, self.user)
+            error.message = (
+                f"Pending action {self.id!r} not found for {whom(self.user)}. "
+                f"`toolpost pending list{again}` shows the open ones."
+            )
+            raise
+
+    async def refuses(self, decision: Decision, box: Toolbox, output: Output) -> bool:
+        """Whether a question of this kind takes no such decision; then it is told which command answers it."""
+        action = await self.find(box)
+        kind, payload = action.question.kind, action.question.payload
+        if decision in DECISIONS[kind]:
+            return False
+        told = f"a question of kind {kind} takes {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
+        advice = next_step(kind, self.id, payload, again=output.again)
+        output.failure(ToolValidationError(told, tool_name=action.tool_name), advice=advice)
+        return True
+
+
+def _nothing(user: str, status: PendingStatus | None) -> str:
+    """What a list without questions says: for whom it was made."""
+    what = {"open": "Nothing waits for an answer", None: "There is no question"}.get(status, f"No question is {status}")
+    return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {whom(user)}."
 
 
 def _told(action: PendingAction, box: Toolbox) -> dict[str, Any]:
@@ -145,17 +204,17 @@ def _told(action: PendingAction, box: Toolbox) -> dict[str, Any]:
     }
 
 
-def _show_list(questions: list[dict[str, Any]], output: Output) -> None:
+def _show_list(questions: list[dict[str, Any]], output: Output, *, nothing: str) -> None:
     if output.as_json:
         output.document(questions)
         return
     if not questions:
-        output.text("Nothing waits for an answer.")
+        output.text(nothing)
         return
     keys = ("id", "status", "tool_name", "asked_by", "prompt")
     rows = [(*(question[key] for key in keys), moment(question["created_at"])) for question in questions]
     output.table(["Id", "Status", "Tool", "Asked by", "Question", "Since"], rows)
-    output.note("`toolpost pending show ID` shows the arguments of one.")
+    output.note(f"`toolpost pending show ID{output.again}` shows the arguments of one.")
 
 
 def _show_one(question: dict[str, Any], output: Output) -> None:
@@ -166,4 +225,4 @@ def _show_one(question: dict[str, Any], output: Output) -> None:
     rows = [(key, pretty(value)) for key, value in {**question, **times}.items() if value not in (None, "", {})]
     output.table(["", question["prompt"]], rows)
     if question["status"] == "open":
-        output.note(next_step(question["kind"], question["id"], question["payload"]))
+        output.note(next_step(question["kind"], question["id"], question["payload"], again=output.again))

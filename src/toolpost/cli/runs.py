@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolpost.cli.events import event_text, no_such_run
+from toolpost.cli.opening import no_source
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output, moment
 from toolpost.cli.session import run_with_box
@@ -31,7 +32,7 @@ def list_runs(limit: Limit = 50, config: Config = None, user: User = "", json: J
         _show_list(await box.runs(user=user, limit=limit), output)
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
 @app.command("show")
@@ -41,13 +42,13 @@ def show_run(run_id: Id, config: Config = None, user: User = "", json: Json = Fa
     async def work(box: Toolbox, output: Output) -> int:
         run = await box.run(run_id, user=user)
         if run is None:
-            raise no_such_run(run_id)
+            raise no_such_run(run_id, user=user, output=output)
         events = await box.events(user=user, run_id=run_id)
         artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id)
         _show_run(run, events, artifacts, output)
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
 @app.command("cancel")
@@ -64,14 +65,14 @@ def cancel_run(
 
     async def work(box: Toolbox, output: Output) -> int:
         if not await box.cancel(run_id, by=user):
-            raise no_such_run(run_id)
+            raise no_such_run(run_id, user=user, output=output)
         if output.as_json:
             output.document({"status": "cancelling", "id": run_id, "error": None})
         else:
-            output.text(f"cancelling: {run_id}. `toolpost runs show {run_id}` shows how it ends.")
+            output.text(f"cancelling: {run_id}. `toolpost runs show {run_id}{output.again}` shows how it ends.")
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
 def _show_list(runs: list[RunSummary], output: Output) -> None:
@@ -83,7 +84,7 @@ def _show_list(runs: list[RunSummary], output: Output) -> None:
         for run in runs
     ]
     output.table(["Run", "Status", "Tool", "For", "Started", "Events"], rows)
-    output.note("`toolpost runs show ID` shows what happened in one.")
+    output.note(f"`toolpost runs show ID{output.again}` shows what happened in one.")
 
 
 def _show_run(run: RunSummary, events: list[StoredEvent], artifacts: list[ArtifactRef], output: Output) -> None:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 import typer
 
 from toolpost.cli.answer_stream import answer_stream
+from toolpost.cli.opening import Opening, every_source
+from toolpost.cli.options import repeated
 from toolpost.cli.output import Output
+from toolpost.cli.source_trouble import trouble
 from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
@@ -30,17 +33,19 @@ TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
 Work: TypeAlias = "Callable[[Toolbox, Output], Awaitable[int]]"
 
 
-def run_with_box(work: Work, *, config: Path | None, as_json: bool) -> NoReturn:
+def run_with_box(
+    work: Work, *, config: Path | None, as_json: bool, user: str = "", opening: Opening = every_source
+) -> NoReturn:
     """Open the Toolbox, do the work, and leave with its code."""
 
     async def with_box(output: Output) -> int:
-        from toolpost.toolbox.box import Toolbox
+        from toolpost.toolbox.loading import load_settings
 
-        async with Toolbox.open(config) as box:
+        async with opening(load_settings(config)) as box:
             _tell_problems(box, output)
             return await work(box, output)
 
-    run_command(with_box, as_json=as_json)
+    run_command(with_box, as_json=as_json, again=repeated(config, user))
 
 
 def rehearsal(loaded: LoadedSettings) -> Toolbox:
@@ -50,10 +55,10 @@ def rehearsal(loaded: LoadedSettings) -> Toolbox:
     return Toolbox.open(replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None})))
 
 
-def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool) -> NoReturn:
+def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: str = "") -> NoReturn:
     """Do the work and leave with its code; every error is told in words, or as JSON where that was asked for."""
     with answer_stream() as stream:
-        code = _code_of(work, Output(stream, as_json=as_json))
+        code = _code_of(work, Output(stream, as_json=as_json, again=again))
     raise typer.Exit(code)
 
 
@@ -89,6 +94,6 @@ async def _until_terminated(work: Coroutine[None, None, int]) -> int:
 def _tell_problems(box: Toolbox, output: Output) -> None:
     for source in box.report:
         if not source.ok:
-            output.note(f"source {source.name!r} is left out: {source.error}")
+            output.note(f"source {source.name!r} is left out: {trouble(source, box)}")
     for problem in box.problems:
         output.note(problem)

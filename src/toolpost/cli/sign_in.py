@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from toolpost.auth.consents import Connected
 from toolpost.auth.device_sign_in import begin_by_code, finish_by_code
 from toolpost.auth.oauth.authorization import callback_parameters
+from toolpost.cli.opening import personal_sources, provider_of
 from toolpost.cli.tool_table import show_tools
-from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
 from toolpost.toolbox.account_pages import Page, connected_page, failure_page
 from toolpost.wire.loopback import USUAL_PORT, Answer, Loopback, loopback_url
@@ -191,17 +191,12 @@ async def _show(box: Toolbox, service: Service, person: Principal, waiting: list
     output.text(f"connected: {service.display_name} for {person}.")
     show_tools(specs, output)
     for call in went_on:
-        output.note(
-            f"{call['tool_name']} went on: {call['status']}. `toolpost pending show {call['id']}` has the rest."
-        )
+        step = f"`toolpost pending show {call['id']}{output.again}` has the rest."
+        output.note(f"{call['tool_name']} went on: {call['status']}. {step}")
 
 
 def _tools_of(box: Toolbox, provider: str) -> list[ToolSpec]:
-    names = {
-        source.name
-        for source in box.settings.all_sources()
-        if source.auth_type is AuthType.OAUTH2_USER and (source.auth_config.get("provider") or source.name) == provider
-    }
+    names = {source.name for source in personal_sources(box.settings) if provider_of(source) == provider}
     return [spec for spec in box.registry.specs() if spec.source in names]
 
 

@@ -240,7 +240,7 @@ def _unset(preset: str, source: ExternalToolConfig) -> Iterator[str]:
 
 
 def _not_there(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
-    if is_remote(source):
+    if is_remote(source) or source.transport is not TransportType.MCP:
         return
     program = shlex.split(source.connection)[0]
     if shutil.which(program, path=environ.get("PATH")) is None and source.cwd is None:

@@ -13,7 +13,12 @@ def show_tools(specs: list[ToolSpec], output: Output) -> None:
         return
     rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
     output.table(["Tool", "Effects", "Source", "Description"], rows)
-    output.note(f"{len(specs)} tools. `toolpost tools show NAME` tells all about one.")
+    output.note(f"{counted(len(specs))}. `toolpost tools show NAME{output.again}` tells all about one.")
+
+
+def counted(tools: int) -> str:
+    """So many tools, in words."""
+    return f"{tools} tool{'' if tools == 1 else 's'}"
 
 
 def _effects(spec: ToolSpec) -> str:

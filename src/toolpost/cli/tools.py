@@ -9,6 +9,7 @@ import typer
 from toolpost.cli.check import check_tool
 from toolpost.cli.connect import connect
 from toolpost.cli.export import export_tools
+from toolpost.cli.opening import one_source, tool_source
 from toolpost.cli.options import Config, Json, User, read_json
 from toolpost.cli.outcome import show_outcome
 from toolpost.cli.output import Output, pretty
@@ -49,7 +50,7 @@ def list_tools(
     tag: Tag = None,
     category: Category = None,
     config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
+    user: User = "",
     json: Json = False,
 ) -> None:
     """List the tools."""
@@ -65,18 +66,18 @@ def list_tools(
         show_tools([spec for spec in box.registry.specs() if wanted(spec)], output)
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
 
 
 @app.command("show")
-def show_tool(name: Name, config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+def show_tool(name: Name, config: Config = None, user: User = "", json: Json = False) -> None:
     """Show all about one tool."""
 
     async def work(box: Toolbox, output: Output) -> int:
         _show_spec(box.registry.find(name).spec, output)
         return 0
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=False))
 
 
 @app.command("call")
@@ -99,7 +100,7 @@ def call_tool(
         outcome = await box.call(name, arguments, user=user, timeout_s=timeout, idempotency_key=idempotency_key)
         return show_outcome(outcome, output)
 
-    run_with_box(work, config=config, as_json=json)
+    run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=True))
 
 
 app.command("check")(check_tool)
@@ -113,4 +114,4 @@ def _show_spec(spec: ToolSpec, output: Output) -> None:
         output.document(facts)
         return
     output.table(["", spec.name], [(key, pretty(value)) for key, value in facts.items() if value not in (None, "", [])])
-    output.note(f"`toolpost tools call {spec.name} --args '{{...}}'` calls it.")
+    output.note(f"`toolpost tools call {spec.name} --args '{{...}}'{output.again}` calls it.")

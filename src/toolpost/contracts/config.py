@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal, Self, cast
 
@@ -49,6 +50,11 @@ _AUTH_NEEDS = {
     AuthType.COOKIE: ("value",),
     AuthType.BASIC: ("username", "password"),
 }
+
+
+_AUTH_TAKES = {**_AUTH_NEEDS, AuthType.API_KEY: ("api_key", "header"), AuthType.COOKIE: ("value", "name")}
+# The others have uses of their own for `auth_config`, or none for credentials.
+_AUTH_IS_SENT = frozenset({"mcp", "http", "websocket", "webhook", "graphql"})
 
 
 class UtcpMode(StrEnum):
@@ -189,14 +195,36 @@ class ExternalToolConfig(ConfigModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for key in _AUTH_NEEDS.get(self.auth_type, ()):
-            if key not in self.auth_config:
-                msg = f"auth_type={self.auth_type.name} requires auth_config.{key}"
-                raise ValueError(msg)
+        if msg := self._auth_fault():
+            raise ValueError(msg)
         if self.transport is TransportType.MCP and self.utcp_mode is not UtcpMode.AUTO:
             msg = "utcp_mode is only valid for HTTP/UTCP transports"
             raise ValueError(msg)
         return self
+
+    def _auth_fault(self) -> str:
+        """What keeps `auth_config` from being sent as it was meant."""
+        if "auth_type" not in self.model_fields_set:
+            return self._untyped()
+        takes = _AUTH_TAKES.get(self.auth_type, ())
+        meant: dict[str, str] = {}
+        for stranger in self.auth_config.keys() - set(takes):
+            near = get_close_matches(stranger, [key for key in takes if key not in self.auth_config], n=1)
+            meant |= {key: f"auth_config has {stranger!r}; did you mean {key!r}?" for key in near}
+        for key in _AUTH_NEEDS.get(self.auth_type, ()):
+            if key not in self.auth_config:
+                hint = f": {meant[key]}" if key in meant else ""
+                return f"auth_type={self.auth_type.name} requires auth_config.{key}{hint}"
+        return next(iter(meant.values()), "")
+
+    def _untyped(self) -> str:
+        """Without a type nothing of `auth_config` would be sent."""
+        if self.transport.value not in _AUTH_IS_SENT:
+            return ""
+        for kind, needed in _AUTH_NEEDS.items():
+            if any(key in self.auth_config for key in needed):
+                return f"auth_config is not sent without an auth_type; write auth_type: {kind.value} beside it"
+        return ""
 
     def includes(self, tool_name: str) -> bool:
         """Whether the filters let a tool of this name in."""

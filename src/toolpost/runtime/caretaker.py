@@ -13,7 +13,7 @@ from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from toolpost.contracts.events import RunSummary
     from toolpost.contracts.questions import PendingStatus
@@ -29,7 +29,10 @@ _UNKNOWN_TTL_S = 365 * 24 * 3600.0
 
 
 class Caretaker:
-    """One quiet task beside the calls; `sweep` can also be asked for at once."""
+    """One quiet task beside the calls; `sweep` can also be asked for at once.
+
+    What was answered for a tool of an `absent` source waits for a process that has it.
+    """
 
     def __init__(
         self,
@@ -38,12 +41,14 @@ class Caretaker:
         *,
         retention: Retention,
         also: Callable[[PendingDesk], Awaitable[None]] | None = None,
+        absent: Collection[str] = (),
     ) -> None:
         self._router = router
         self._desk = desk
         self._store: Store = router.store
         self._retention = retention
         self._also = also
+        self._absent = absent
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -179,6 +184,8 @@ class Caretaker:
         if follow_up is not None:  # it went on to another question, an unknown outcome among them
             question = {"id": follow_up.id, "kind": follow_up.question.kind, "prompt": follow_up.question.prompt}
             await self._close(action, _paused(action, question), "answered")
+            return
+        if action.tool_name.partition(".")[0] in self._absent:
             return
         if not self._desk.can_run(action):  # it never began; where the tool is, the answer can be given again
             await self._store.pending.settle(action.id, "open", reopen=True)

@@ -157,6 +157,8 @@ def _no_branch(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
         return f"fits several of {len(branches)} forms, exactly one of which is allowed"
     if types := _only_types(fault):
         return _problem(Fault(fault.path, "type", types), instance, secrets)
+    if names := _only_names(fault):
+        return f"needs one of {_listed(names)}"
     nearest = min(branches, key=lambda faults: _distance(fault.path, faults))
     return f"fits none of {len(branches)} allowed forms; nearest: {describe(nearest[0], instance, secrets)}"
 
@@ -170,6 +172,17 @@ def _only_types(fault: Fault) -> list[Any]:
             return []
         types.extend(first.expected)
     return types
+
+
+def _only_names(fault: Fault) -> list[str]:
+    """The names of which each branch wants one, when that is all that is wrong with it."""
+    names: list[str] = []
+    for faults in fault.branches:
+        first = faults[0]
+        if len(faults) > 1 or first.keyword != "required" or first.path != fault.path or len(first.names) > 1:
+            return []
+        names.extend(first.names)
+    return names
 
 
 def _distance(path: Path, faults: tuple[Fault, ...]) -> tuple[bool, bool, int]:

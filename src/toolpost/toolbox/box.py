@@ -13,13 +13,13 @@ from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.toolbox.live import Live
-from toolpost.toolbox.loading import LoadedSettings, load_settings
+from toolpost.toolbox.loading import LoadedSettings, load_settings, with_only
 from toolpost.toolbox.login import People
 from toolpost.toolbox.settings import Settings
 from toolpost.toolbox.wiring import Given, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from toolpost.contracts.context import ToolContext
@@ -81,14 +81,22 @@ class Toolbox:
         tools: Sequence[Tool] = (),
         on_pending: Callable[[PendingAction], None] | None = None,
         sinks: Sequence[EventSink] = (),
+        only: Collection[str] | None = None,
     ) -> Toolbox:
-        """A Toolbox by a file, read or not; without one, by `toolpost.yaml` in the working folder or the defaults."""
+        """A Toolbox by a file, read or not; without one, by `toolpost.yaml` in the working folder or the defaults.
+
+        With `only`, no other source is brought in or told of, whatever `settings` names.
+        """
         if not isinstance(config, LoadedSettings):
             config = load_settings(None if config is None else Path(config))
         loaded = config
         box = cls(tools=tools, settings=loaded.settings, on_pending=on_pending, sinks=sinks)
         box.config_path = loaded.path
-        box._given = replace(box._given, secrets=loaded.secrets, resolved=True)
+        used = loaded if only is None else with_only(loaded, only)
+        absent = frozenset() if only is None else {source.name for source in loaded.settings.all_sources()} - {*only}
+        box._given = replace(
+            box._given, settings=used.settings, secrets=used.secrets, absent=frozenset(absent), resolved=True
+        )
         return box
 
     async def __aenter__(self) -> Self:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from toolpost.auth.static import secrets_of
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.toolbox.complaints import complaint
 from toolpost.toolbox.document import Document, read_document
 from toolpost.toolbox.literal_secrets import literal_secrets
 from toolpost.toolbox.settings import McpServerSettings, Settings, ToolsSettings
 
 FILE_NAME = "toolpost.yaml"
+_Source = TypeVar("_Source", ExternalToolConfig, McpServerSettings)
 # Transports whose connection can be a file; for the others it is a command or an address.
 _FILE_TRANSPORTS = frozenset(TransportType) - {TransportType.MCP, TransportType.CLI, TransportType.WEBSOCKET}
 
@@ -45,6 +47,31 @@ def load_settings(
     settings = _validated(document, shown)
     secrets = document.secrets.union(literal_secrets(settings))
     return LoadedSettings(settings=_anchored(settings, file.parent), path=file, secrets=secrets)
+
+
+def with_only(loaded: LoadedSettings, names: Collection[str]) -> LoadedSettings:
+    """The same with every source but these turned off; what is secret of the others is still never told."""
+    settings = loaded.settings
+    sources = [one if one.name in names else _off(one) for one in settings.sources]
+    servers = [one if one.name in names else _off(one) for one in settings.tools.mcp_servers]
+    tools = settings.tools.model_copy(update={"mcp_servers": servers})
+    left_out = [source for source in settings.all_sources() if source.name not in names]
+    return replace(
+        loaded,
+        settings=settings.model_copy(update={"sources": sources, "tools": tools}),
+        secrets=loaded.secrets.union(*map(_secrets, left_out)),
+    )
+
+
+def _off(one: _Source) -> _Source:
+    return one.model_copy(update={"enabled": False})
+
+
+def _secrets(source: ExternalToolConfig) -> set[str]:
+    try:
+        return secrets_of(source)
+    except ToolError:  # it is told where the source is wanted
+        return set()
 
 
 def _found(folder: Path) -> Path | None:
@@ -76,6 +103,8 @@ def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolCo
     changes: dict[str, Any] = {}
     if source.cwd is not None:
         changes["cwd"] = str(_absolute(source.cwd, folder))
+    elif source.transport is TransportType.CLI and source.cli.manual is None:  # a manual has a folder of its own
+        changes["cwd"] = str(folder)
     if source.transport in _FILE_TRANSPORTS and _is_file(source.connection):
         changes["connection"] = str(_absolute(source.connection, folder))
     if source.graphql.schema_file is not None:

@@ -1,58 +1,144 @@
-"""Tells what is behind an address: an MCP server, the document of an API, or something else."""
+"""Tells what is behind an address or in a file: an MCP server, the document of an API, or something else."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.errors import ConfigError, ToolError, ToolTimeoutError
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from toolpost.wire.client import HttpClient
 
-Kind = Literal["mcp", "openapi", "utcp", "graphql", "n8n", "unknown"]
+Kind = Literal["mcp", "openapi", "utcp", "graphql", "n8n", "servers", "unknown"]
 _LOOK_BYTES = 64 * 1024 * 1024
 _LOOK_S = 15.0
 _MCP_STATUSES = frozenset({400, 401, 405, 406})
-_SUFFIXES = frozenset({".json", ".yaml", ".yml", ".gz"})
+_MCP_STEPS = ("mcp", "sse")
+_SUFFIXES = frozenset({".json", ".yaml", ".yml", ".gz", ".graphql", ".graphqls", ".gql"})
+_SDL = re.compile(rb"^\s*(?:extend\s+)?(?:schema\b[^{]*\{|type\s+\w+[^{]*\{)", re.MULTILINE)
 
 
 class Recognised(NamedTuple):
-    """What it is, and how that was told."""
+    """What it is, and how that was told; `below` is the step from the address to it, `tried` is all that was asked."""
 
     kind: Kind
     because: str
+    below: str = ""
+    tried: tuple[str, ...] = ()
 
 
 def is_document(word: str) -> bool:
-    """Whether a word names a file that may hold the document of an API."""
+    """Whether a word names a file that may hold a document and is no program."""
     path = Path(word).expanduser()
-    return path.suffix.lower() in _SUFFIXES and path.is_file()
+    return path.is_file() and (path.suffix.lower() in _SUFFIXES or not os.access(path, os.X_OK))
+
+
+def names_a_document(word: str) -> bool:
+    """Whether a word is written as the path of a document, be it there or not."""
+    return "://" not in word and Path(word).suffix.lower() in _SUFFIXES and len(word.split()) == 1
+
+
+def recognise_file(word: str) -> Recognised:
+    """Tell by its content what a file is."""
+    from toolpost.toolbox.ecosystem import read_servers  # noqa: PLC0415 - only those who look need it
+
+    path = Path(word).expanduser()
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        return Recognised("unknown", f"it cannot be read: {error.strerror}")
+    found = judge(200, body, word)
+    if found.kind != "unknown":
+        return found
+    if _SDL.search(body) or b'"__schema"' in body:
+        return Recognised("graphql", "it is the schema of a GraphQL API")
+    try:
+        read_servers(path)
+    except ConfigError:
+        return found
+    return Recognised("servers", "it lists MCP servers")
+
+
+def step_below(url: str, step: str) -> str:
+    """An address one step below another; a query stays."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{step}", fragment=""))
 
 
 async def recognise(url: str, headers: Mapping[str, str]) -> Recognised:
-    """Look at an address with a harmless request or two; whoever wrote it down allows that."""
+    """Look at an address, and at the usual places below it, harmlessly; whoever wrote it down allows that."""
     from toolpost.wire.client import HttpClient  # noqa: PLC0415 - only those who look need it
     from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415
 
     async with HttpClient(NetworkPolicy().for_source(url), timeout_s=_LOOK_S, max_bytes=_LOOK_BYTES) as client:
         try:
-            found = await _look(client, url, headers)
-            if found.kind in ("mcp", "unknown") and _may_be_graphql(url):
-                return await _ask_graphql(client, url, headers) or found
-            if found.kind == "unknown" and urlsplit(url).path in ("", "/"):
-                return await _look_for_n8n(client, url) or found
+            found = await _look(client, url, headers, written=True)
         except ToolError as error:
-            return Recognised("unknown", str(error))
+            return Recognised("unknown", str(error), tried=(url,))
+        tried = [url]
+        if found.kind == "unknown" or (found.kind == "mcp" and (_is_root(url) or _may_be_graphql(url))):
+            return await _around(client, url, headers, found, tried) or found._replace(tried=tuple(tried))
     return found
 
 
-async def _look(client: HttpClient, url: str, headers: Mapping[str, str]) -> Recognised:
+async def _around(
+    client: HttpClient, url: str, headers: Mapping[str, str], found: Recognised, tried: list[str]
+) -> Recognised | None:
+    """The first thing that is known around an address; who does not answer any more is not asked on."""
+    async with aclosing(_looks_around(client, url, headers, found, tried)) as looks:
+        try:
+            async for other in looks:
+                if other is not None:
+                    return other
+        except ToolError:
+            return None
+    return None
+
+
+def _is_root(url: str) -> bool:
+    return urlsplit(url).path in ("", "/")
+
+
+async def _looks_around(
+    client: HttpClient, url: str, headers: Mapping[str, str], found: Recognised, tried: list[str]
+) -> AsyncGenerator[Recognised | None]:
+    """What speaks for something else than the address itself does, one look after the other."""
+    from toolpost.sources.openapi.places import usual_places  # noqa: PLC0415 - only those who look need it
+
+    if _may_be_graphql(url):
+        yield await _ask_graphql(client, url, headers)
+    if found.kind == "unknown" and _is_root(url):
+        yield await _look_for_n8n(client, url)
+    for place in usual_places(url):
+        tried.append(place)
+        other = await _glance(client, place, headers)
+        yield other._replace(because=f"its document is at {place}") if other.kind == "openapi" else None
+    for step in _MCP_STEPS if found.kind == "unknown" else ():
+        tried.append(step_below(url, step))
+        other = await _glance(client, tried[-1], headers)
+        yield other._replace(below=step) if other.kind == "mcp" else None
+
+
+async def _glance(client: HttpClient, url: str, headers: Mapping[str, str]) -> Recognised:
+    """A look at a place that nobody wrote down, where anything may be wrong."""
+    try:
+        return await _look(client, url, headers, written=False)
+    except ToolTimeoutError:
+        raise
+    except ToolError as error:
+        return Recognised("unknown", str(error))
+
+
+async def _look(client: HttpClient, url: str, headers: Mapping[str, str], *, written: bool) -> Recognised:
     from toolpost.sources.webhook.recognition import looks_like_n8n  # noqa: PLC0415 - the same
     from toolpost.wire.requests import Request  # noqa: PLC0415
 
@@ -63,7 +149,17 @@ async def _look(client: HttpClient, url: str, headers: Mapping[str, str]) -> Rec
         body = await response.read()
         if looks_like_n8n(response.status, response.headers, body):
             return Recognised("n8n", "it answers as n8n does")
+        challenge = response.headers.get("www-authenticate") or ""
+        if response.status == 401 and not _is_mcp_challenge(url, challenge, written=written):
+            return Recognised("unknown", "it answered HTTP 401; give it a credential with --header")
         return judge(response.status, body, url)
+
+
+def _is_mcp_challenge(url: str, challenge: str, *, written: bool) -> bool:
+    """Every guarded API asks who is there; an MCP server tells where to sign in, or is written as one."""
+    if "resource_metadata" in challenge.lower():
+        return True
+    return written and urlsplit(url).path.rstrip("/").lower().endswith(_MCP_STEPS)
 
 
 def _may_be_graphql(url: str) -> bool:
@@ -114,8 +210,20 @@ def judge(status: int, body: bytes, shown: str) -> Recognised:
 
 
 def _is_utcp(body: bytes) -> bool:
-    value = _object(body)
+    if b"utcp_version" not in body and b"manual_version" not in body:
+        return False
+    value = _mapping(body)
     return "utcp_version" in value or ("manual_version" in value and "tools" in value)
+
+
+def _mapping(body: bytes) -> dict[str, Any]:
+    from toolpost.sources.openapi.documents import parse_document  # noqa: PLC0415 - only those who look need it
+
+    try:
+        value: object = parse_document(body, "it")
+    except ConfigError:
+        return {}
+    return value if is_object(value) else {}
 
 
 def _object(body: bytes) -> dict[str, Any]:

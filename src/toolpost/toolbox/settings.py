@@ -94,9 +94,18 @@ Policy = Annotated[
     Annotated[PolicyTemplate, Tag("word")] | Annotated[list[PolicyRule], Tag("list")],
     _word_or_list("must be exploratory, standard, regulated, audit or a list of rules"),
 ]
+_BUILTINS = "must be all, none or a list of tool names, such as [all, run_command]"
+
+
+def _all_or_none(value: Any) -> Any:
+    if value not in ("all", "none"):
+        raise ValueError(_BUILTINS)
+    return value
+
+
 Builtins = Annotated[
-    Annotated[Literal["all", "none"], Tag("word")] | Annotated[list[str], Tag("list")],
-    _word_or_list("must be all, none or a list of tool names"),
+    Annotated[Literal["all", "none"], BeforeValidator(_all_or_none), Tag("word")] | Annotated[list[str], Tag("list")],
+    _word_or_list(_BUILTINS),
 ]
 
 

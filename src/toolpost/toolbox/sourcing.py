@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.auth.static import (
     discovery_credential,
@@ -48,6 +48,20 @@ class SourceState:
     error: str | None = None
 
 
+class Listing(NamedTuple):
+    """What a source was found to have, and whether that is all: others may show only to whoever signs in."""
+
+    config: ExternalToolConfig
+    tools: tuple[str, ...]
+    problems: tuple[str, ...]
+    sure: bool
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """The names within the source."""
+        return tuple(name.partition(".")[2] for name in self.tools)
+
+
 class _Member:
     """One source, its shelf in the catalog, and why it could not be brought in."""
 
@@ -60,7 +74,7 @@ class _Member:
     def state(self, redactor: Redactor) -> SourceState:
         source, error = self.source, self.error
         if error is None and isinstance(source, LiveSource) and source.health.state == "down":
-            error = redactor.text(source.health.detail)
+            error = redactor.told(source.health.detail)
         return SourceState(
             name=self.config.name,
             transport=self.config.transport.value,
@@ -68,6 +82,13 @@ class _Member:
             tools=self.shelf.offered if error is None else 0,
             error=error,
         )
+
+    def listing(self, authorizer: Authorizer) -> Listing:
+        config, source = self.config, self.source
+        personal = config.auth_type is AuthType.OAUTH2_USER or authorizer.provides(config.name)
+        up = not isinstance(source, LiveSource) or source.health.state == "up"
+        sure = up and not personal and self.error is None
+        return Listing(config, tuple(self.shelf.tools), tuple(self.shelf.problems), sure)
 
 
 class Sources:
@@ -110,7 +131,12 @@ class Sources:
     def problems(self) -> list[str]:
         """What was left out of the catalog, and why."""
         problems = [problem for member in self._members.values() for problem in member.shelf.problems]
-        return [self._redactor.text(problem) for problem in problems]
+        return [self._redactor.told(problem) for problem in problems]
+
+    @property
+    def listings(self) -> list[Listing]:
+        """What each source has, under the names from before any override."""
+        return [member.listing(self._authorizer) for member in self._members.values()]
 
     def collisions(self, name: str) -> dict[str, str]:
         """The tools of one source whose names were taken, and by whom."""
@@ -145,7 +171,7 @@ class Sources:
         try:
             await self._connect(member)
         except ToolError as error:
-            member.error = self._redactor.text(str(error))
+            member.error = self._redactor.told(str(error))
             if config.required:
                 raise ConfigError(f"required source {config.name!r} failed: {member.error}", cause=error) from error
         if isinstance(member.source, LiveSource):
@@ -156,7 +182,7 @@ class Sources:
             given, config = member.config, with_environment(member.config) if self._resolve else member.config
             member.config = config
             self._redactor.learn(secrets_of(config) | substituted(given, config, os.environ))
-            credential = self._credential(config)
+            credential = _credential(config, self._authorizer, self._lend)
             member.source = make_source(config, credential, self._lent, self._factories)
             found = await member.source.discover()
         except ToolError:
@@ -164,16 +190,6 @@ class Sources:
         except (Exception, SystemExit) as raised:
             raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
         member.shelf.fill(member.source, found, getattr(member.source, "problems", ()))
-
-    def _credential(self, config: ExternalToolConfig) -> Credential:
-        """What a source lists its tools with; calls for people with accounts of their own travel with those."""
-        if config.auth_type is AuthType.OAUTH2_USER:
-            if self._lend is not None and not self._authorizer.provides(config.name):
-                self._authorizer.provide(config.name, self._lend(config))
-            return discovery_credential(config)
-        credential = static_credential(config)
-        self._authorizer.share(config.name, credential)
-        return credential
 
     def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """A source says what it offers from now on."""
@@ -184,7 +200,7 @@ class Sources:
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
         """A source came up or went down."""
         code = EventCode.SOURCE_UP if state.state == "up" else EventCode.SOURCE_DOWN
-        self._tell(source.name, code, {"state": state.state, "detail": self._redactor.text(state.detail)})
+        self._tell(source.name, code, {"state": state.state, "detail": self._redactor.told(state.detail)})
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """A source's other side wrote to its log."""
@@ -201,3 +217,14 @@ class Sources:
         await asyncio.gather(*(source.close() for source in opened), return_exceptions=True)
         for member in self._members.values():
             member.source = None
+
+
+def _credential(config: ExternalToolConfig, authorizer: Authorizer, lend: Lend | None) -> Credential:
+    """What a source lists its tools with; calls for people with accounts of their own travel with those."""
+    if config.auth_type is AuthType.OAUTH2_USER:
+        if lend is not None and not authorizer.provides(config.name):
+            authorizer.provide(config.name, lend(config))
+        return discovery_credential(config)
+    credential = static_credential(config)
+    authorizer.share(config.name, credential)
+    return credential

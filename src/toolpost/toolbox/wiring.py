@@ -20,10 +20,13 @@ from toolpost.runtime.desk import PendingDesk
 from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.toolbox.builtin_names import chosen_builtins
 from toolpost.toolbox.factories import Lent
 from toolpost.toolbox.literal_secrets import literal_secrets
+from toolpost.toolbox.live import Live
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.sourcing import Sources
+from toolpost.toolbox.strays import strays
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.config import ToolOverride
     from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
@@ -53,6 +57,7 @@ class Given:
     sinks: Sequence[EventSink] = ()
     on_pending: Callable[[PendingAction], None] | None = None
     secrets: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     credentials: Mapping[str, CredentialProvider] = field(default_factory=dict[str, "CredentialProvider"])
     chat_model: ChatModel | None = None
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -69,7 +74,7 @@ class Parts:
     caretaker: Caretaker
     sources: Sources
     accounts: AccountDesk | None
-    problems: list[str]
+    problems: Sequence[str]
 
 
 async def wire(given: Given, closing: AsyncExitStack) -> Parts:
@@ -88,12 +93,12 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     if accounts is not None:
         accounts.join(desk, sources.source)
     also = None if accounts is None else accounts.sweep
-    caretaker = Caretaker(router, desk, retention=settings.retention.to_retention(), also=also)
+    caretaker = Caretaker(router, desk, retention=settings.retention.to_retention(), also=also, absent=given.absent)
     builtins = _builtins(settings, store, network)
     closing.push_async_callback(builtins.close)
-    for tool in [*builtins.tools(settings.builtins), *given.tools]:
+    for tool in [*builtins.tools(chosen_builtins(settings)), *given.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
-    problems = [*plugins.problems, *_add_offered(registry, plugins.tools)]
+    left_out = [*plugins.problems, *_add_offered(registry, plugins.tools, settings.overrides)]
     await sources.load_all(settings.all_sources())
     for name, members in {**COLLECTIONS, **settings.collections}.items():
         registry.define_collection(name, members)
@@ -108,8 +113,12 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
         caretaker=caretaker,
         sources=sources,
         accounts=accounts,
-        problems=problems,
+        problems=Live(lambda: [*left_out, *_stray_texts(given, sources, router)]),
     )
+
+
+def _stray_texts(given: Given, sources: Sources, router: ToolRouter) -> list[str]:
+    return [stray.text for stray in strays(given.settings, given.registry, sources, router.teller.redactor)]
 
 
 def _make_accounts(
@@ -183,12 +192,12 @@ def _make_router(given: Given, store: Store, authorizer: Authorizer) -> ToolRout
     )
 
 
-def _add_offered(registry: ToolRegistry, tools: Sequence[Tool]) -> list[str]:
+def _add_offered(registry: ToolRegistry, tools: Sequence[Tool], overrides: Mapping[str, ToolOverride]) -> list[str]:
     """Register what plug-ins offer; one that does not fit is set aside and told of."""
     problems: list[str] = []
     for tool in tools:
         try:
-            registry.register(tool)
+            registry.register(tool, override=overrides.get(tool.spec.name))
         except ToolError as error:
             problems.append(f"plug-in tool {tool.spec.name!r} is set aside: {error}")
     return problems

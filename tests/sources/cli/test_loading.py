@@ -69,6 +69,11 @@ async def test_a_source_whose_program_is_missing_leaves_others_alone(tmp_path: P
             {"args": ["{x?--x}"], "input_schema": schema(x="string")},
             "{x?--x} is a word that is there or not, but argument 'x' is no boolean",
         ),
+        ({"args": ["{file"]}, "the word '{file' has a brace without its other half; an argument is written {name}"),
+        ({"args": ["--to=file}"]}, "the word '--to=file}' has a brace"),
+        ({"args": ["{x}}"]}, "the word '{x}}' has a brace"),
+        ({"args": ["{x?--x"]}, "the word '{x?--x' has a brace"),
+        ({"stdin": "{file"}, "the word '{file' has a brace"),
     ],
 )
 async def test_a_tool_that_cannot_be_is_left_out_and_the_others_live(tool: dict[str, Any], says: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.cli.words import filled_words, read_words
+from toolpost.sources.cli.words import filled_words, half_slot, read_words
 
 SHELL = ["; rm -rf /", "$(id)", "`id`", "a|b", "a && b", "> /etc/passwd", "'", '"', "*", "~", "a b", "\n", "", "é"]
 
@@ -72,6 +72,11 @@ def test_a_flag_is_there_when_it_is_true(value: Any, found: list[str]) -> None:
 
 def test_braces_can_be_written() -> None:
     assert words(["{{x}}", "{}", "{{{x}}}"], x="v") == ["{x}", "{}", "{v}"]
+
+
+@pytest.mark.parametrize("text", ["{{x", "x}}", "{}", "{", "}", "{print $1", '{"a":1}}', "{1", "{a,b}", "{{{x}"])
+def test_a_brace_that_is_no_half_of_a_slot_is_a_brace(text: str) -> None:
+    assert not half_slot(text)
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,7 @@ async def test_a_selection_that_does_not_hold_is_refused_unsent(address: str, se
     async with toolbox(source(address)) as box:
         outcome = await box.call("lib.books", {"selection": selection})
     assert isinstance(outcome.error, ToolValidationError)
+    assert outcome.error.tool_name == "lib.books"
     assert complaint in str(outcome.error)
 
 

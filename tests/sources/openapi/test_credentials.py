@@ -126,6 +126,47 @@ async def test_a_document_without_schemes_gets_the_plain_credential() -> None:
     assert await credentials.present(asking(), COOKIE) == Presentation(cookies=(("session", "plain"),))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "name"),
+    [
+        ("bearer", "authorization"),
+        ("oauth", "Authorization"),
+        ("own", "Authorization"),
+        ("raw", "Authorization"),
+        ("header", "x-key"),
+        ("cookie", "Cookie"),
+    ],
+)
+async def test_a_header_of_the_operators_is_the_credential_of_the_scheme_that_it_is_named_by(
+    scheme: str, name: str
+) -> None:
+    credentials = Credentials(SCHEMES, {}, source="shop", headers={name: "sid=mine"})
+    assert await credentials.present(asking(scheme)) == Presentation()
+    assert await credentials.present(asking(f"{scheme} query"), KEY) == Presentation(query=(("key", "plain"),))
+
+
+async def test_a_credential_goes_before_a_header_of_the_operators() -> None:
+    credentials = Credentials(SCHEMES, {"oauth": "v"}, source="shop", headers={"Authorization": "Bearer mine"})
+    assert await credentials.present(asking("oauth")) == header("Authorization", "Bearer v")
+    assert await credentials.present(asking("bearer"), BEARER) == header("Authorization", "Bearer plain")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"),
+    [
+        ("header", "Authorization"),
+        ("bearer", "X-Key"),
+        ("query", "key"),
+        ("cookie", "Cookie"),
+        ("digest", "Authorization"),
+    ],
+)
+async def test_a_header_of_another_name_is_no_credential(scheme: str, name: str) -> None:
+    credentials = Credentials(SCHEMES, {}, source="shop", headers={name: "mine"})
+    with pytest.raises(ToolAuthError, match="needs a credential"):
+        await credentials.present(asking(scheme))
+
+
 async def test_what_is_missing_is_named_with_how_to_set_it() -> None:
     with pytest.raises(ToolAuthError) as caught:
         await presented(asking("query", "oauth header"), {"oauth": "t"})

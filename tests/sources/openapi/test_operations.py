@@ -216,9 +216,24 @@ async def test_a_broken_operation_is_set_aside_and_the_rest_works() -> None:
         "GET /text is set aside",
         "path '/nowhere' is set aside",
         "path '/list' is set aside",
-        "a parameter is left out",
-        "a parameter is left out",
+        "GET /odd",
+        "GET /odd",
     ]
+
+
+@pytest.mark.parametrize("dialect", [{"openapi": "3.1.0"}, {"swagger": "2.0"}], ids=["openapi", "swagger"])
+async def test_a_parameter_that_can_be_nowhere_is_told(dialect: dict[str, str]) -> None:
+    parameters: list[Any] = [{"name": "x", "in": "qurey"}, {"name": "y"}, {"in": "query"}, {"name": 5, "in": "query"}]
+    api = await api_of({**dialect, "paths": {"/bad": {"get": {"parameters": parameters}}}})
+    places = "query, path, header, cookie" if "openapi" in dialect else "query, path, header, formData, body"
+
+    assert api.operations[0].parameters == ()
+    assert api.problems == (
+        f"GET /bad: parameter 'x' is in 'qurey', which is no place ({places})",
+        f"GET /bad: parameter 'y' does not say what it is `in` ({places})",
+        "GET /bad: a parameter is left out: it has no name",
+        "GET /bad: a parameter is left out: its name is no text",
+    )
 
 
 async def test_a_header_that_cannot_be_named_is_left_out() -> None:

@@ -99,6 +99,15 @@ async def test_files_go_both_ways_as_artifacts(shop: str) -> None:
     assert foreign.status == "failed"
 
 
+async def test_a_local_file_is_refused_with_what_a_file_can_be(shop: str) -> None:
+    async with toolbox(source(f"{shop}/openapi.json")) as box:
+        refused = await box.call("shop.upload", {"body": {"file": {"path": "/tmp/a.png"}}})
+        schema = box.registry.find("shop.upload").tool.spec.input_schema
+    assert '$.body.file: needs one of "artifact_id", "base64", "text"' in str(refused.error)
+    assert 'unexpected "path"' in str(refused.error)
+    assert "a local one is read into one of these" in str(schema)
+
+
 async def test_the_configured_credential_travels(shop: str) -> None:
     given = {"auth_type": "bearer", "auth_config": {"token": "tok"}, "headers": {"X-Team": "blue"}}
     async with toolbox(source(f"{shop}/openapi.json", **given)) as box:

@@ -34,6 +34,37 @@ async def test_the_arguments_are_the_body_and_the_answer_is_the_result() -> None
     assert json.loads(sent.body) == {"name": "Ann", "deep": {"a": [1, None]}}
 
 
+ORDER: dict[str, Any] = {"properties": {"item": {"type": "string"}}}
+
+
+async def test_an_argument_that_its_schema_does_not_name_is_refused() -> None:
+    async with Site(said(200, {})) as site:
+        async with plain_box(site.url, webhook=tools(input_schema=ORDER)) as box:
+            refused = await box.call("hooks.mine", {"item": "pen", "zzz": 1})
+            fine = await box.call("hooks.mine", {"item": "pen"})
+        assert (refused.error.error_code, fine.status) == ("validation_failed", "completed")
+        assert 'unexpected "zzz"' in str(refused.error)
+        assert [json.loads(one.body) for one in site.requests] == [{"item": "pen"}]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {**ORDER, "additionalProperties": True},
+        {**ORDER, "additionalProperties": {"type": "integer"}},
+        {"properties": {}, "patternProperties": {"^z": {}}},
+        {**ORDER, "allOf": [{"properties": {"zzz": {}}}]},
+    ],
+    ids=["nothing named", "open", "open to numbers", "patterns", "composed"],
+)
+async def test_a_schema_may_let_other_arguments_in(schema: dict[str, Any]) -> None:
+    async with Site(said(200, {})) as site:
+        async with plain_box(site.url, webhook=tools(input_schema=schema)) as box:
+            await box.call("hooks.mine", {"zzz": 1})
+        assert json.loads(site.last.body) == {"zzz": 1}
+
+
 @pytest.mark.parametrize(
     ("below", "url", "path"),
     [

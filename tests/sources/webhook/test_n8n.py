@@ -87,6 +87,7 @@ async def test_the_configuration_says_more_than_the_workflow(n8n: N8n) -> None:
         spec = box.registry.find("n8n.last_node").tool.spec
         bad = await box.call("n8n.last_node", {})
     assert (spec.description, spec.input_schema["required"]) == ("Adds one.", ["a"])
+    assert spec.input_schema["additionalProperties"] is False
     assert bad.error.error_code == "validation_failed"
 
 

@@ -18,9 +18,10 @@ from toolpost.auth.oauth.metadata import (
     origin_of,
     resource_of,
 )
+from toolpost.auth.oauth.refusals import with_context
 from toolpost.auth.oauth.registration import ClientProfile, obtain_client
 from toolpost.auth.oauth.trust import Trust
-from toolpost.contracts.errors import ToolAuthError
+from toolpost.contracts.errors import ToolAuthError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -56,7 +57,8 @@ class SignIn:
 
     `grant` is `code` for a person's consent, `client` for the program itself. `registered` is a client that the
     authorization server knows already. With `legacy` a server without any metadata is believed to be one of MCP's
-    revision 2025-03-26. `server` takes the place of discovery.
+    revision 2025-03-26. `server` takes the place of discovery. `resource` is what an operator calls the thing that
+    tokens are for (RFC 8707).
     """
 
     url: str
@@ -66,8 +68,17 @@ class SignIn:
     registered: Client | None = None
     issuer: str | None = None
     server: ServerMetadata | None = None
+    resource: str | None = None
     scopes: tuple[str, ...] = ()
     legacy: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the server has nothing to tell: who issues tokens is written, and what they are for.
+
+        RFC 8707: a resource is an identifier, and nothing need answer there.
+        """
+        return self.resource is not None and (self.issuer is not None or self.server is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +110,13 @@ class Consent:
 
 def discover(plan: SignIn, demand: Demand, *, known: Mapping[str, Client] = _NOBODY_KNOWN) -> Flow[Discovered]:
     """Find the authorization server of a protected one; of several, one that knows us."""
-    resource = yield from find_resource(plan.url, trust=plan.trust, metadata_url=demand.resource_metadata)
+    if plan.resource is not None and plan.is_settled:
+        server = plan.server or (yield from _unannounced(plan))
+        return Discovered(server=server, resource=plan.resource)
+    try:
+        resource = yield from find_resource(plan.url, trust=plan.trust, metadata_url=demand.resource_metadata)
+    except ToolError as failed:
+        raise with_context(failed, _asked(plan)) from None
     name = resource_of(plan.url) if resource is None else resource.resource
     if plan.server is not None:
         return Discovered(server=plan.server, resource=name, metadata=resource)
@@ -185,10 +202,23 @@ def _unannounced(plan: SignIn) -> Flow[ServerMetadata]:
         return found
     if plan.legacy:
         return legacy_server(plan.url)
-    raise ToolAuthError(
+    silent = ToolAuthError(
         f"{origin!r} asks for a sign-in but does not say where (RFC 9728). "
         "Write the issuer of its tokens, or a token, into the source's auth_config.",
         code="oauth_metadata",
+    )
+    raise silent if plan.resource is None else with_context(silent, _asked(plan))
+
+
+def _asked(plan: SignIn) -> str:
+    """What was asked of the server, and why, for an error that it ended in."""
+    if plan.url == plan.issuer:
+        return f"The issuer {plan.issuer!r} was asked what its tokens are for"
+    if plan.resource is None:
+        return f"{origin_of(plan.url)!r} was asked who issues its tokens (RFC 9728)"
+    return (
+        f"auth_config.resource {plan.resource!r} was asked who issues its tokens (RFC 9728), for neither issuer nor "
+        "auth_url and token_url are written beside it"
     )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from toolpost.auth.oauth.flow import Ask, Flow, json_object
-from toolpost.auth.oauth.refusals import host_of, refusal_of
-from toolpost.contracts.errors import ToolAuthError
+from toolpost.auth.oauth.refusals import host_of, refusal_of, with_context
+from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.schema.jsontypes import is_array
 from toolpost.wire.guard import DEFAULT_PORTS
 
@@ -78,7 +78,10 @@ def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -
     trust.check(issuer, name="the issuer", documents=documents)
     if urlsplit(issuer).query:
         raise ToolAuthError(f"The issuer at {host_of(issuer)!r} has a query, which no issuer has.", code=_CODE)
-    found = yield from _first(server_urls(issuer), documents)
+    try:
+        found = yield from _first(server_urls(issuer), documents)
+    except ToolError as failed:
+        raise with_context(failed, f"The issuer {issuer!r} was asked for its endpoints") from None
     if found is None:
         return None
     url, told = found

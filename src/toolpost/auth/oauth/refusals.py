@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolpost.auth.oauth.flow import Reply
-    from toolpost.contracts.errors import ToolNodeError
+    from toolpost.contracts.errors import ToolError, ToolNodeError
     from toolpost.wire.headers import Pairs
 
 _LONGEST = 200
@@ -68,6 +68,13 @@ def refusal_of(subject: str, reply: Reply, *, secrets: Iterable[str] = ()) -> To
         code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
         return ToolAuthError(f"OAuth error: {problem.told} ({subject}, {problem.code})", code=code)
     return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
+
+
+def with_context(failed: ToolError, asked: str) -> ToolError:
+    """The same error, and before its words what was asked and of whom."""
+    failed.message = f"{asked}: {failed.message}"
+    failed.args = (failed.message,)
+    return failed
 
 
 def presentable(text: str, secrets: Iterable[str] = ()) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.templates import filled, slots_of
-from toolpost.sources.cli.words import Word, filled_words, read_words, value_text
+from toolpost.sources.cli.words import Word, filled_words, half_slot, read_words, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +54,8 @@ def read_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = F
 
     In the words that a manual describes a boolean is a word like any other: `true` or `false`.
     """
+    if not is_described:
+        _refuse_half_slots([*tool.args, tool.stdin or ""])
     words = tuple(read_words(tool.args))
     schema = _schema(tool, words)
     _check(words, tool.stdin or "", _properties(schema), is_described=is_described)
@@ -75,6 +77,13 @@ def _schema(tool: CliTool, words: Sequence[Word]) -> JsonSchema:
     flags = {word.flag: {"type": "boolean"} for word in words if word.flag is not None}
     texts = {name: {"type": "string"} for name in slots}
     return {"type": "object", "properties": {**flags, **texts}, "required": slots, "additionalProperties": False}
+
+
+def _refuse_half_slots(written: Sequence[str]) -> None:
+    for text in written:
+        if half_slot(text):
+            how = "an argument is written {name}, and a brace itself {{ or }}"
+            raise ConfigError(f"the word {text!r} has a brace without its other half; {how}")
 
 
 def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, is_described: bool) -> None:

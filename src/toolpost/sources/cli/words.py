@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _FLAG = re.compile(r"\{([A-Za-z_][\w.-]*)\?([^{}]+)\}")
+_MEANT = re.compile(r"\{\{|\}\}|\{[A-Za-z_][\w.-]*(?:\?[^{}]+)?\}")  # what braces are for
+_HALF_SLOT = re.compile(r"\{[A-Za-z_]|[\w.-]\}")
+_SCRIPT = re.compile(r"""[\s'"]""")
 _END_OF_OPTIONS = "--"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -57,6 +60,12 @@ def _read_word(text: str, *, ended: bool) -> Word:
         return Word("".join(cast("tuple[str, ...]", pieces_of(text))))
     is_free = ended or not _begins_with_slot(text)
     return Word(text, slots, is_whole=only_slot(text) is not None, is_free=is_free)
+
+
+def half_slot(text: str) -> bool:
+    """Whether a brace is missing from what is meant as a slot; a script has braces of its own."""
+    rest = _MEANT.sub("", text)
+    return rest.count("{") != rest.count("}") and not _SCRIPT.search(text) and _HALF_SLOT.search(text) is not None
 
 
 def _begins_with_slot(text: str) -> bool:

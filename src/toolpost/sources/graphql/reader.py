@@ -75,7 +75,7 @@ class Reader:
         try:
             return self._planner.selected(operation, text)
         except SelectionError as error:
-            raise ToolValidationError(f"$.{SELECTION}: {error}", tool_name=operation.tool_name) from error
+            raise ToolValidationError(f"$.{SELECTION}: {error}") from error
 
     def late(self) -> ToolTimeoutError:
         """What is told when the time is over."""

@@ -45,7 +45,7 @@ def fault_of(raised: BaseException) -> ToolError:
         return _of_status(told, f"the server answered HTTP {status}", raised)
     if isinstance(raised, httpx2.HTTPError):
         sent = not isinstance(raised, _NOT_SENT)
-        return ToolConnectionError(f"MCP connection failed: {_text(raised)}", sent=sent, cause=raised)
+        return ToolConnectionError(f"MCP connection failed: {_text(raised)}{_place(raised)}", sent=sent, cause=raised)
     if isinstance(raised, TimeoutError):
         return ToolTimeoutError(f"the MCP server did not answer in time: {_text(raised)}", cause=raised)
     if isinstance(raised, (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)):
@@ -87,6 +87,15 @@ def _of_code(code: int, text: str, cause: BaseException) -> ToolError:
     if code == -32603:
         return ToolServerError(f"MCP server error: {text}", cause=cause, category=ErrorCategory.UNKNOWN)
     return ToolClientError(f"MCP tool error: {text}", cause=cause)
+
+
+def _place(raised: httpx2.HTTPError) -> str:
+    """The address that was not reached; a query or a name in it may be secret."""
+    try:
+        url = raised.request.url
+    except RuntimeError:  # it failed before there was a request
+        return ""
+    return f" ({url.copy_with(username=None, password=None, query=None, fragment=None)})"
 
 
 def _text(raised: BaseException) -> str:

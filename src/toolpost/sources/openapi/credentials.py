@@ -56,7 +56,11 @@ def _in_environment(variable: str, environ: Mapping[str, str]) -> Any:
 
 
 class Credentials:
-    """Presents what an operation asks for; `values` are those of `scheme_values`."""
+    """Presents what an operation asks for; `values` are those of `scheme_values`.
+
+    `headers` are the operator's own, which go with every request: one that bears the name of a scheme's
+    header is that scheme's credential, and nothing more has to be sent for it.
+    """
 
     def __init__(
         self,
@@ -65,11 +69,13 @@ class Credentials:
         *,
         source: str = "",
         tokens: ClientTokens | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._schemes = schemes
         self._values = values
         self._source = source
         self._tokens = tokens
+        self._sent = {name.lower(): value for name, value in (headers or {}).items()}
 
     async def present(self, operation: Operation, credential: Credential = NO_CREDENTIAL) -> Presentation:
         """What to send with an operation; ToolAuthError names what is missing and how to set it.
@@ -105,11 +111,21 @@ class Credentials:
                 return None
             found = await self._by_value(scheme, need)
             if found is None:
-                found, plain = _fitted(scheme, plain), NO_CREDENTIAL
+                found, plain = self._without_value(scheme, plain)
             if found is None:
                 return None
             presented = found if presented is NOTHING else presented.joined(found)
         return presented
+
+    def _without_value(self, scheme: SecurityScheme, plain: Credential) -> tuple[Presentation | None, Credential]:
+        """The plain credential where it fits, else the operator's own header; and the plain one, if it is left."""
+        met = _is_met(scheme, self._sent)
+        if met and _header_of(scheme) not in map(str.lower, plain.headers):
+            return NOTHING, plain
+        found = _fitted(scheme, plain)
+        if found is None and met:
+            return NOTHING, plain
+        return found, NO_CREDENTIAL
 
     async def _by_value(self, scheme: SecurityScheme, need: SecurityNeed) -> Presentation | None:
         value = self._values.get(scheme.name)
@@ -214,6 +230,22 @@ def _plain_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None
         return headers["cookie"].partition("=")[2]
     keys = [value for name, value in headers.items() if name not in ("authorization", "cookie")]
     return keys[0] if len(keys) == 1 else None
+
+
+def _is_met(scheme: SecurityScheme, sent: Mapping[str, str]) -> bool:
+    """Whether headers that are sent anyway hold what a scheme asks for."""
+    if _unsupported(scheme) or not sent.get(_header_of(scheme)):
+        return False
+    if scheme.type != "apiKey" or scheme.location == "header":
+        return True
+    return scheme.parameter in {pair.partition("=")[0].strip() for pair in sent["cookie"].split(";")}
+
+
+def _header_of(scheme: SecurityScheme) -> str:
+    """The header that carries a scheme's credential, in small letters; empty for one that goes in the query."""
+    if scheme.type != "apiKey":
+        return "authorization"
+    return {"header": scheme.parameter.lower(), "cookie": "cookie"}.get(scheme.location, "")
 
 
 def _as_it_is(credential: Credential) -> Presentation:

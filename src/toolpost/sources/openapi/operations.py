@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.openapi.naming import Names, tool_name
 from toolpost.sources.openapi.operation import Answer, Operation
-from toolpost.sources.openapi.parameters import ParameterReader, merged
+from toolpost.sources.openapi.parameters import Listing, ParameterReader, merged
 from toolpost.sources.openapi.references import Target
 from toolpost.sources.openapi.request_bodies import BodyReader
 from toolpost.sources.openapi.security_schemes import needs_of
@@ -114,7 +114,8 @@ class OperationReader:
     def _inputs_of(self, found: Found) -> Inputs:
         node, base = found.operation
         lists = [Target(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.layers)]
-        parameters = merged(lists, self._library, self._problems)
+        listing = Listing.of(found.method, found.path, is_swagger=self._is_swagger)
+        parameters = merged(lists, self._library, listing, self._problems)
         if self._is_swagger:
             return upgraded_inputs(parameters, media_types(node, self._document, "consumes"))
         body = node.get("requestBody")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 # In the order in which a name goes to the first that wants it.
 _LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
+_PLACES = ("query", "path", "header", "cookie")
+_SWAGGER_PLACES = ("query", "path", "header", "formData", "body")
+_WHOLE_QUERY = "querystring"
 _STYLES: dict[Location, tuple[Style, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
@@ -40,21 +43,44 @@ class Carrier(NamedTuple):
     content_type: str | None
 
 
-def merged(lists: Iterable[Target], library: Library, problems: list[str]) -> list[Target]:
+class Listing(NamedTuple):
+    """Where parameters are listed: the operation in words, and the places that its dialect has for them."""
+
+    operation: str
+    places: tuple[str, ...]
+
+    @classmethod
+    def of(cls, method: str, path: str, *, is_swagger: bool) -> Listing:
+        return cls(f"{method.upper()} {path}", _SWAGGER_PLACES if is_swagger else _PLACES)
+
+
+def merged(lists: Iterable[Target], library: Library, listing: Listing, problems: list[str]) -> list[Target]:
     """All parameters of the lists, the references among them followed; the first of the same name and place wins."""
     found: dict[tuple[str, str], Target] = {}
     for listed, base in lists:
         for given in listed if is_array(listed) else ():
             target = library.resolved(given, base)
             node: dict[str, Any] = target.node if target is not None and is_object(target.node) else {}
-            location, name = str(node.get("in")), node.get("name")
-            if target is None or not isinstance(name, str) or not name.strip():
-                problems.append(f"a parameter is left out: {_nameless(given)}")
-            elif location == "header" and not _HEADER_NAME.fullmatch(name):
-                problems.append(f"a parameter is left out: no header can be named {name[:100]!r}")
+            fault = _fault(node, listing.places) if "name" in node else f"a parameter is left out: {_nameless(given)}"
+            if target is None or fault:
+                problems.append(f"{listing.operation}: {fault}")
             else:
-                found.setdefault((location, name), target)
+                found.setdefault((node["in"], node["name"]), target)
     return list(found.values())
+
+
+def _fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
+    """Why a parameter cannot be sent; empty where it can."""
+    name, place = node["name"], node.get("in")
+    if not isinstance(name, str) or not name.strip():
+        return "a parameter is left out: its name is no text"
+    if place is None:
+        return f"parameter {name[:100]!r} does not say what it is `in` ({', '.join(places)})"
+    if place not in (*places, _WHOLE_QUERY):
+        return f"parameter {name[:100]!r} is in {str(place)[:100]!r}, which is no place ({', '.join(places)})"
+    if place == "header" and not _HEADER_NAME.fullmatch(name):
+        return f"a parameter is left out: no header can be named {name[:100]!r}"
+    return ""
 
 
 def _nameless(given: Any) -> str:
@@ -85,7 +111,7 @@ class ParameterReader:
     def _spread(self, found: Sequence[Target]) -> Iterator[Target]:
         """The parameters one by one; a whole query string that is a form is as many as it has fields."""
         for target in found:
-            if target.node.get("in") == "querystring":
+            if target.node.get("in") == _WHOLE_QUERY:
                 yield from self._fields(target)
             else:
                 yield target

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FILE: JsonSchema = {
     "type": "object",
-    "description": "A file: a stored artifact, or its bytes in base64, or its text.",
+    "description": "A file: an artifact, its bytes in base64, or its text; a local one is read into one of these.",
     "properties": {
         "artifact_id": {"type": "string"},
         "base64": {"type": "string", "contentEncoding": "base64"},

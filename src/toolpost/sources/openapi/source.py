@@ -170,7 +170,9 @@ class OpenApiSource:
         self._send = sender(client)
         values = scheme_values(config.name, config.auth_config, api.schemes, os.environ)
         self._tokens = ClientTokens(self._send)
-        self._credentials = Credentials(api.schemes, values, source=config.name, tokens=self._tokens)
+        self._credentials = Credentials(
+            api.schemes, values, source=config.name, tokens=self._tokens, headers=config.headers
+        )
         self._has_secrets = bool(values or self._credential.headers or self._secrets)
         if is_remote(connection):
             self._written = frozenset({_host(connection), _host(config.base_url or connection)})

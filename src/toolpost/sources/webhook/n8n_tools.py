@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from toolpost.catalog.declared import declared_spec
+from toolpost.catalog.declared import closed_schema, declared_spec
 from toolpost.contracts.options import WebhookTool
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.validator import compile_validator
@@ -125,7 +125,8 @@ def _described(trigger: Trigger, written: WebhookTool | None, told: _Told) -> We
     """What the operator says, and where that is silent, what the workflow says."""
     tool = WebhookTool() if written is None else written
     said = tool.model_fields_set
-    schema = tool.input_schema if "input_schema" in said or told.input_schema is None else told.input_schema
+    own = closed_schema(tool.input_schema)
+    schema = own if "input_schema" in said or told.input_schema is None else told.input_schema
     return tool.model_copy(
         update={
             "description": tool.description or _words(trigger, told.words),

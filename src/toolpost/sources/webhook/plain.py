@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolpost.catalog.declared import declared_spec
+from toolpost.catalog.declared import closed_schema, declared_spec
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.options import WebhookTool
 from toolpost.sources.webhook.hook import Found, Hook, address_of
@@ -25,9 +25,10 @@ def declared_hooks(
             address, query = address_of(connection, tool.url)
         except ConfigError as error:
             raise ConfigError(f"webhook.tools.{name} of source {source!r}: {error}") from error
+        named = tool.model_copy(update={"input_schema": closed_schema(tool.input_schema)})
         yield Found(
             name=name,
-            spec=declared_spec(source, name, tool=keyed(tool), kind=KIND, extra={"method": tool.method}),
+            spec=declared_spec(source, name, tool=keyed(named), kind=KIND, extra={"method": tool.method}),
             hook=Hook(
                 method=tool.method,
                 address=address,

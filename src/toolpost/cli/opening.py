@@ -1,0 +1,171 @@
+"""Opens a Toolbox with no more sources than a command needs: starting one takes seconds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from toolpost.builtin.deferred import DeferredTool
+from toolpost.catalog.function import FunctionTool
+from toolpost.catalog.names import nearest
+from toolpost.contracts.config import AuthType, TransportType
+from toolpost.contracts.errors import ErrorCategory, ToolError
+
+if TYPE_CHECKING:
+    from toolpost.catalog.entry import Entry
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.loading import LoadedSettings
+    from toolpost.toolbox.settings import Settings
+
+Opening: TypeAlias = "Callable[[LoadedSettings], AbstractAsyncContextManager[Toolbox]]"
+# Their tools are Python of this process, which may call any other tool.
+_IN_PROCESS = frozenset({TransportType.PYTHON, TransportType.WORKFLOW})
+
+
+def every_source(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+    """With all there is."""
+    return _opened(loaded, None)
+
+
+def no_source(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+    """For what the store alone answers."""
+    return _opened(loaded, ())
+
+
+def one_source(name: str | None) -> Opening:
+    """With the source of this name, which must be there; without a name, with all."""
+
+    def opened(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+        if name is None:
+            return every_source(loaded)
+        _check_source(name, loaded.settings)
+        return _opened(loaded, {name})
+
+    return opened
+
+
+def service_sources(provider: str) -> Opening:
+    """With the sources that people sign in to a service for."""
+
+    def opened(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+        found = {source.name for source in personal_sources(loaded.settings) if provider_of(source) == provider}
+        return _opened(loaded, found)
+
+    return opened
+
+
+def tool_source(name: str, *, called: bool) -> Opening:
+    """With the source of a tool; with all, where it is not found so, or is called and may call others."""
+
+    @asynccontextmanager
+    async def opened(loaded: LoadedSettings) -> AsyncGenerator[Toolbox]:
+        needed = _namespaces({name}, loaded.settings)
+        async with _opened(loaded, needed) as box:
+            if needed == _enabled(loaded.settings) or not _needs_more(box, name, called=called):
+                yield box
+                return
+        async with every_source(loaded) as box:
+            yield box
+
+    return opened
+
+
+def told_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction]]]) -> Opening:
+    """With the sources of the tools that questions are about: their schemas say which arguments are secret."""
+
+    @asynccontextmanager
+    async def opened(loaded: LoadedSettings) -> AsyncGenerator[Toolbox]:
+        async with no_source(loaded) as box:
+            needed = _namespaces({action.tool_name for action in await find(box)}, loaded.settings)
+            if not needed:
+                yield box
+                return
+        async with _opened(loaded, needed) as box:
+            yield box
+
+    return opened
+
+
+def asked_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> Opening:
+    """With the source of the tool that an answer runs."""
+
+    @asynccontextmanager
+    async def opened(loaded: LoadedSettings) -> AsyncGenerator[Toolbox]:
+        async with no_source(loaded) as box:
+            name = (await find(box)).tool_name
+        async with tool_source(name, called=True)(loaded) as box:
+            yield box
+
+    return opened
+
+
+def personal_sources(settings: Settings) -> list[ExternalToolConfig]:
+    """The sources for people's own accounts."""
+    return [one for one in settings.all_sources() if one.enabled and one.auth_type is AuthType.OAUTH2_USER]
+
+
+def provider_of(source: ExternalToolConfig) -> str:
+    """The service that a source for people's own accounts signs them in to."""
+    return str(source.auth_config.get("provider") or source.name)
+
+
+def _opened(loaded: LoadedSettings, only: Collection[str] | None) -> AbstractAsyncContextManager[Toolbox]:
+    from toolpost.toolbox.box import Toolbox
+
+    return Toolbox.open(loaded, only=only)
+
+
+def _namespaces(names: Collection[str], settings: Settings) -> set[str]:
+    """The sources that tools of these names are from; built-in tools are from none."""
+    return {source for source in _enabled(settings) for name in names if name.startswith((f"{source}.", f"{source}__"))}
+
+
+def _enabled(settings: Settings) -> set[str]:
+    return {source.name for source in settings.all_sources() if source.enabled}
+
+
+def _check_source(name: str, settings: Settings) -> None:
+    if name in _enabled(settings):
+        return
+    names = [source.name for source in settings.all_sources()]
+    if name in names:
+        told = f"source {name!r} is turned off by `enabled: false` in the configuration"
+    else:
+        close = nearest(name, names)
+        told = f"there is no source {name!r}; " + (f"did you mean {close!r}?" if close else _there_are(names))
+    raise ToolError(told, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="source_not_found")
+
+
+def _there_are(names: list[str]) -> str:
+    return f"there are: {', '.join(sorted(names)) or 'none'}"
+
+
+def _needs_more(box: Toolbox, name: str, *, called: bool) -> bool:
+    if box.registry.has(name):
+        return called and _may_call_others(box.registry.find(name), box.settings)
+    return all(state.ok for state in box.report)  # that its source failed is why it is missing
+
+
+def _may_call_others(entry: Entry, settings: Settings) -> bool:
+    """Whether a tool is handed the context, by which code of this process calls other tools."""
+    if entry.config is not None and entry.config.transport not in _IN_PROCESS:
+        return False
+    tool = entry.tool
+    if isinstance(tool, DeferredTool):
+        return _asks_a_tool(tool.spec.name, settings)
+    if not isinstance(tool, FunctionTool):
+        return True
+    arguments: Collection[str] = tool.spec.input_schema.get("properties", {})
+    return any(name not in arguments for name in inspect.signature(tool.fn).parameters)
+
+
+def _asks_a_tool(name: str, settings: Settings) -> bool:
+    """Whether a built-in tool has a provider that is a tool of a source."""
+    tools = settings.tools
+    chains = {"web_search": tools.web_search.links(), "web_fetch": tools.web_fetch.chain}
+    chains["retrieve"] = tools.retrieval.chain
+    return any(link.provider == "mcp" for link in chains.get(name, ()))

@@ -1,0 +1,232 @@
+"""Names in settings that match nothing: in rules, overrides, filters, collections and providers."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolpost.builtin.collections import COLLECTIONS
+from toolpost.builtin.records import read_records
+from toolpost.catalog.names import nearest
+from toolpost.contracts.config import TransportType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from toolpost.builtin.providers.config import ProviderSettings
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.policy.redaction import Redactor
+    from toolpost.toolbox.settings import PolicyRule, Settings
+    from toolpost.toolbox.sourcing import Listing, Sources
+
+_WILD = re.compile(r"[*?\[]")
+_NEED_A_KEY = frozenset({"brave", "tavily", "google", "bing", "jina"})
+
+
+class Stray(NamedTuple):
+    """A name that matches nothing; `unguarded` if it was to keep calls from a tool, and keeps none."""
+
+    text: str
+    unguarded: bool = False
+
+
+def strays(settings: Settings, registry: ToolRegistry, sources: Sources, redactor: Redactor) -> list[Stray]:
+    """Every name that matches nothing now; those of sources that cannot be asked now are given the benefit of doubt."""
+    known = _Known(settings, registry, sources)
+    rules = () if isinstance(settings.policy, str) else settings.policy
+    found = [
+        stray for number, rule in enumerate(rules, start=1) for stray in _of_rule(f"policy rule {number}", rule, known)
+    ]
+    found += _of_overrides(settings, known)
+    for listing in known.sure:
+        found += [*_of_source_overrides(listing, known), *_of_filter(listing), *_of_nothing(listing)]
+    found += _of_collections(settings, known)
+    found += _of_providers(settings, known)
+    return [stray._replace(text=redactor.text(stray.text)) for stray in found]
+
+
+class _Known:
+    """What there is: the names in force, those from before overrides, and what may be there without being seen."""
+
+    def __init__(self, settings: Settings, registry: ToolRegistry, sources: Sources) -> None:
+        self.registry = registry
+        self.specs = [*registry.specs(), *registry.hidden.values()]
+        self.names = {spec.name for spec in self.specs}
+        self.listings = {listing.config.name: listing for listing in sources.listings}
+        self.sure = [listing for listing in self.listings.values() if listing.sure]
+        given = {config.name for config in settings.all_sources()}
+        self.sources = given | {spec.source for spec in self.specs if spec.source}
+        self.unseen = given - {listing.config.name for listing in self.sure}
+
+    @cached_property
+    def originals(self) -> set[str]:
+        """The names that overrides go by: those from before any override."""
+        listed = (name for listing in self.listings.values() for name in listing.tools)
+        return {*(tool.spec.name for tool in self.registry.list()), *self.registry.hidden, *listed}
+
+    @cached_property
+    def elsewhere(self) -> set[str]:
+        """Names that are right although nothing has them here: built-in tools that are off, and those of agents."""
+        return {*read_records(), *(name for members in COLLECTIONS.values() for name in members)}
+
+    def means(self, pattern: str, names: set[str]) -> bool:
+        """Whether a pattern means one of these names, or one that may be there unseen."""
+        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
+            return True
+        if any(fnmatchcase(name, pattern) for name in self.elsewhere):
+            return True
+        return self.excuses(pattern)
+
+    def excuses(self, name: str) -> bool:
+        """Whether a name may be there unseen, or is there and not offered."""
+        return any(_may_reach(name, source) for source in self.unseen) or self._left_out(name)
+
+    def _left_out(self, name: str) -> bool:
+        """Whether a source has this tool and does not offer it; all of what it has may be nothing today."""
+        source, _, tool = name.partition(".")
+        listing = self.listings.get(source)
+        return listing is not None and (tool == "*" or _is_left_out(listing, tool))
+
+    def suggestion(self, name: str, names: Iterable[str]) -> str:
+        """The end of a sentence that names the nearest: a tool, or the source that it may be of."""
+        known = sorted(names)
+        same = next((one for one in known if one.rpartition(".")[2] == name), None)
+        near = same or nearest(name, known)
+        if near is not None:
+            return f"; did you mean {near!r}?"
+        source, dot, _ = name.partition(".")
+        if not dot or source in self.sources or _WILD.search(source):
+            return ""
+        return f"; there is no source {source!r} either{_meant(source, self.sources)}"
+
+
+def _is_left_out(listing: Listing, tool: str) -> bool:
+    """Whether a source was told to leave a tool of this name out, or has told why it did."""
+    config = listing.config
+    if any(re.fullmatch(pattern, tool) for pattern in config.tool_exclude or ()):
+        return True
+    if any(repr(name) in problem for name in (tool, f"{config.name}.{tool}") for problem in listing.problems):
+        return True
+    # What a filter leaves out needs no rule, unless it is nearly the name of one that it lets in.
+    return not config.includes(tool) and nearest(tool, listing.bare) is None
+
+
+def _may_reach(pattern: str, source: str) -> bool:
+    """Whether a pattern could mean a tool of this source."""
+    start = _WILD.split(pattern, maxsplit=1)[0]
+    if start.startswith(f"{source}."):
+        return True
+    return start != pattern and f"{source}.".startswith(start)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, sorted(known))
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[Stray]:
+    denies = rule.action == "deny"
+    told = [
+        *(f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmeant(rule.tools, known)),
+        *(
+            f"no source is called {name!r}{_meant(name, known.sources)}"
+            for name in rule.sources or ()
+            if name not in known.sources
+        ),
+        *_untagged(rule.tags or (), known),
+    ]
+    if not told and not _can_apply(rule, known):
+        told.append(f"no tool of {_listed(rule.sources or ())} is called {_listed(rule.tools)}")
+    yield from (Stray(f"{where}: {text}", unguarded=denies) for text in told)
+
+
+def _unmeant(patterns: Iterable[str], known: _Known) -> list[str]:
+    return [pattern for pattern in patterns if pattern != "*" and not known.means(pattern, known.names)]
+
+
+def _untagged(tags: Iterable[str], known: _Known) -> list[str]:
+    """Tags that no tool has; while some tools cannot be seen, nobody knows."""
+    if known.unseen:
+        return []
+    there = {tag for spec in known.specs for tag in spec.tags}
+    return [f"no tool has the tag {tag!r}{_meant(tag, there)}" for tag in tags if tag not in there]
+
+
+def _can_apply(rule: PolicyRule, known: _Known) -> bool:
+    """Whether names and sources of a rule can hold for one tool together."""
+    if not rule.sources or "*" in rule.tools or known.unseen.intersection(rule.sources):
+        return True
+    names = {spec.name for spec in known.specs if spec.source in rule.sources}
+    return any(fnmatchcase(name, pattern) for name in names for pattern in rule.tools)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(repr(name) for name in names)
+
+
+def _of_overrides(settings: Settings, known: _Known) -> Iterator[Stray]:
+    for name, override in settings.overrides.items():
+        if name not in known.originals | known.elsewhere and (_WILD.search(name) or not known.excuses(name)):
+            said = f"overrides: no tool is called {name!r}{known.suggestion(name, known.originals)}"
+            yield Stray(said, unguarded=override.hide)
+
+
+def _of_source_overrides(listing: Listing, known: _Known) -> Iterator[Stray]:
+    for name, override in listing.config.overrides.items():
+        if name not in listing.bare and not _is_left_out(listing, name):
+            said = f"no tool of it is called {name!r}{known.suggestion(name, listing.bare)}"
+            yield Stray(f"source {listing.config.name!r}, overrides: {said}", unguarded=override.hide)
+
+
+def _of_filter(listing: Listing) -> Iterator[Stray]:
+    """Filters match the names that a source uses itself; where those are others than ours, nothing can be said."""
+    patterns = listing.config.tool_filter or []
+    if not all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in listing.bare):
+        return
+    for pattern in patterns:
+        if not any(re.fullmatch(pattern, name) for name in listing.bare):
+            left = "" if listing.bare else ", and so the source has no tools"
+            yield Stray(f"source {listing.config.name!r}, tool_filter: no tool of it fits {pattern!r}{left}")
+
+
+def _of_nothing(listing: Listing) -> Iterator[Stray]:
+    config = listing.config
+    if listing.tools or listing.problems or config.tool_filter:
+        return
+    hint = ""
+    if config.tool_exclude:
+        hint = "; tool_exclude may leave all of them out"
+    elif config.transport is TransportType.PYTHON:
+        hint = f"; mark functions of {config.connection} with @tool from toolpost"
+    yield Stray(f"source {config.name!r} has no tools{hint}")
+
+
+def _of_collections(settings: Settings, known: _Known) -> Iterator[Stray]:
+    for collection, members in settings.collections.items():
+        names = [member for member in members if not member.startswith("tag:")]
+        tags = [member.removeprefix("tag:") for member in members if member.startswith("tag:")]
+        told = [f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmeant(names, known)]
+        yield from (Stray(f"collection {collection!r}: {text}") for text in [*told, *_untagged(tags, known)])
+
+
+def _of_providers(settings: Settings, known: _Known) -> Iterator[Stray]:
+    tools = settings.tools
+    chains = {
+        "web_search": ("tools.web_search", tools.web_search.links()),
+        "web_fetch": ("tools.web_fetch", tools.web_fetch.chain),
+        "retrieve": ("tools.retrieval", tools.retrieval.chain),
+    }
+    for tool, (where, links) in chains.items():
+        if tool in known.originals:
+            yield from (Stray(f"{where}: {text}") for link in links for text in _of_provider(tool, link, known))
+
+
+def _of_provider(tool: str, link: ProviderSettings, known: _Known) -> Iterator[str]:
+    if tool == "web_search" and link.provider in _NEED_A_KEY and not link.key:
+        yield f"provider {link.provider!r} has no key, so no search with it can succeed; set its api_key"
+    name = link.tool or ""
+    if link.provider == "mcp" and not (known.registry.has(name) or any(_may_reach(name, one) for one in known.unseen)):
+        hint = known.suggestion(name, known.names) or "; set it to a tool of a source"
+        yield f"provider 'mcp' calls {name!r}, and no tool is called so{hint}"

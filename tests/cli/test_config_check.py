@@ -1,0 +1,108 @@
+"""`toolpost config check`: what is wrong, what is only told, and with which code it leaves."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Run
+
+SOURCE = "sources: [{name: local, transport: python, connection: ./tools.py, overrides: {%s}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("policy: [{action: deny, tools: [wrte_file]}]", "policy rule 1: no tool is called 'wrte_file'; did you mean"),
+        ("overrides: {http_gett: {hide: true}}", "overrides: no tool is called 'http_gett'; did you mean 'http_get'?"),
+        (SOURCE % "wpie: {hide: true}", "overrides: no tool of it is called 'wpie'; did you mean 'wipe'?"),
+    ],
+    ids=["deny", "hide", "hide of a source"],
+)
+def test_a_guard_that_guards_nothing_is_wrong(toolpost: Run, home: Path, written: str, said: str) -> None:
+    (home / "toolpost.yaml").write_text(written)
+
+    done = toolpost("config", "check", "--json")
+    told = toolpost("config", "check")
+
+    assert (done.code, told.code, done.json["status"], done.json["warnings"]) == (1, 1, "failed", [])
+    assert said in done.json["problems"][0]
+    assert "wrong: " in told.err
+    assert "Something is wrong; see above." in told.err
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "policy: [{action: allow, sources: [loacl]}]",
+        "overrides: {http_gett: {timeout_s: 3}}",
+        SOURCE % "wpie: {timeout_s: 3}",
+        "collections: {bad: [nosuch]}",
+        "tools: {webSearch: {provider: brave}}",
+        "tools: {webSearch: {chain: [{provider: mcp, tool: nosuch.tool}]}}",
+    ],
+)
+def test_what_only_does_nothing_is_a_warning(toolpost: Run, home: Path, written: str) -> None:
+    (home / "toolpost.yaml").write_text(written)
+
+    done = toolpost("config", "check", "--json")
+    told = toolpost("config", "check")
+
+    assert (done.code, told.code, done.json["status"]) == (0, 0, "ok")
+    assert done.json["warnings"] == done.json["problems"]
+    assert f"warning: {done.json['warnings'][0]}" in told.err
+    assert "The configuration holds." in told.err
+
+
+def test_a_tool_that_a_manual_gets_wrong_is_a_warning(toolpost: Run, home: Path) -> None:
+    call = {"call_template_type": "http", "url": "https://shop.example/items", "http_method": "GET"}
+    tools = [{"name": "good", "tool_call_template": call}, {"name": "bad", "tool_call_template": {**call, "url": 5}}]
+    (home / "manual.json").write_text(json.dumps({"utcp_version": "1.0.1", "manual_version": "1", "tools": tools}))
+    (home / "toolpost.yaml").write_text("sources: [{name: far, transport: utcp, connection: ./manual.json}]\n")
+
+    done = toolpost("config", "check", "--json")
+
+    assert [source["tools"] for source in done.json["sources"]] == [1]
+    assert "bad" in done.json["warnings"][0]
+    assert (done.code, done.json["status"]) == (0, "ok")
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("builtins: run_command", "must be all, none or a list of tool names, such as [all, run_command], got 'run_"),
+        ("builtins: [run_comand]", "no built-in tool 'run_comand'; did you mean 'run_command'? There are: artifact_"),
+        ("builtins: [retrieve]", "no built-in tool 'retrieve' until tools.retrieval.chain says where it looks"),
+        ("builtins: [none]", "write builtins: none without a list"),
+        ("builtins: [qqqq]", "no built-in tool 'qqqq'; there are: artifact_read"),
+    ],
+)
+def test_a_built_in_tool_that_there_is_not_is_told_with_the_nearest(
+    toolpost: Run, home: Path, written: str, said: str
+) -> None:
+    (home / "toolpost.yaml").write_text(written)
+
+    done = toolpost("config", "check", "--json")
+
+    assert done.code == 1
+    assert said in done.json["error"]["message"]
+
+
+def test_all_and_some_more_can_be_had(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").write_text("builtins: [all, run_command]")
+
+    names = {tool["name"] for tool in toolpost("tools", "list", "--json").json}
+
+    assert {"run_command", "command_output", "read_file", "web_search"} <= names
+
+
+def test_a_wrong_key_of_a_sign_in_is_told_with_the_nearest(toolpost: Run, home: Path) -> None:
+    source = (
+        "{name: far, transport: mcp, connection: 'https://far.example/mcp', auth_type: oauth2_user, auth_config: %s}"
+    )
+    (home / "toolpost.yaml").write_text(f"sources: [{source % '{isuer: https://a.example}'}]")
+
+    done = toolpost("config", "check")
+
+    assert done.code == 1
+    assert "has no key 'isuer'; did you mean 'issuer'? There are: " in done.out + done.err
