@@ -59,7 +59,7 @@ class TaskEnvironment:
         """A variable of the task, or one of the process that may be read."""
         own = self.overlay(ctx)
         if key not in own and key not in self._allowed:
-            message = f"the environment variable {key!r} may not be read; the operator lists those that may"
+            message = f"the environment variable {key!r} may not be read; `tools.env` lists those that may"
             raise ToolPermissionError(message, tool_name="get_env", code="variable_refused")
         return _shown(key, own.get(key, self._process.get(key)))
 

@@ -34,6 +34,7 @@ class BuiltinParts:
     scrape: Sequence[ProviderSettings] = ()
     retrieve: Sequence[ProviderSettings] = ()
     max_results: int = 10
+    env: Sequence[str] = ()
     open_log: OpenLog | None = None
 
 
@@ -60,9 +61,9 @@ class Shared:
     def environment(self) -> TaskEnvironment:
         """What tasks have set."""
         if self._environment is None:
-            from toolpost.builtin.environment import TaskEnvironment  # noqa: PLC0415 - when it is first needed
+            from toolpost.builtin.environment import ALLOWED, TaskEnvironment  # noqa: PLC0415 - when it is first needed
 
-            self._environment = TaskEnvironment()
+            self._environment = TaskEnvironment((*ALLOWED, *self.parts.env))
         return self._environment
 
 

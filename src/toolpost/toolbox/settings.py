@@ -206,6 +206,7 @@ class ToolsSettings(ConfigModel):
     timeout: Milliseconds = 30_000
     max_concurrent: Count = 3
     allowed_paths: list[Path] | None = None
+    env: list[str] = Field(default_factory=list[str], description="What else get_env may read of the environment")
     web_search: WebSearchSettings = Field(default_factory=WebSearchSettings)
     web_fetch: WebFetchSettings = Field(default_factory=WebFetchSettings)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)

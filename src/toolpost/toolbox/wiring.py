@@ -247,5 +247,6 @@ def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Built
         scrape=tools.web_fetch.chain,
         retrieve=tools.retrieval.chain,
         max_results=tools.web_search.max_results,
+        env=tools.env,
     )
     return Builtins(parts)
