@@ -17,7 +17,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 TYPED := $(wildcard src tests tools bench conformance)
 PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(wildcard tools/parts/*.txt))
 
-.PHONY: setup demo test test-live check bench conformance test-n8n docs clean
+# Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup demo test test-live check check-style check-mypy check-pyright check-layers bench conformance test-n8n docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS)
@@ -52,10 +55,19 @@ test-live: .venv/.installed
 	TOOLPOST_LIVE=1 $(BIN)/python -m pytest tests/builtin/test_live_providers.py
 
 check: setup
+	@$(MAKE) --no-print-directory --jobs=$(WORKERS) --output-sync check-style check-mypy check-pyright check-layers
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check-mypy:
 	$(BIN)/mypy $(TYPED)
+
+check-pyright:
 	node_modules/.bin/pyright --pythonpath $(BIN)/python
+
+check-layers:
 	$(BIN)/lint-imports
 
 bench: setup

@@ -1,16 +1,29 @@
 """What holds for the whole suite."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import requirements
+from tests.parts import MEASURED
 
-# What CI says must depend on the change alone; elsewhere every run may find something new.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# How long an example takes says how busy the machine is. What CI says must depend on the change alone; elsewhere every
+# run may find something new.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_start_unmeasured() -> Iterator[None]:
+    """Coverage makes every program start slower, and most are servers of others; the few it is about ask for it."""
+    MEASURED.update({name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")})
+    for name in MEASURED:
+        del os.environ[name]
+    yield
+    os.environ.update(MEASURED)
 
 
 @pytest.hookimpl(trylast=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.prefix, "bin")
+MEASURED: dict[str, str] = {}  # the variables by which coverage is measured in a program, too
 
 
 class PartMissingError(Exception):
@@ -66,14 +67,16 @@ def everything() -> str:
 @contextmanager
 def everything_at(transport: str) -> Iterator[str]:
     """The server on a port of its own, by `streamableHttp` or `sse`; yields its address."""
-    port = _free_port()
-    with subprocess.Popen(
-        [*argv(everything()), transport],
-        env={**os.environ, "PORT": str(port)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with (
+        reserved_port() as port,
+        subprocess.Popen(
+            [*argv(everything()), transport],
+            env={**os.environ, "PORT": str(port)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
         try:
             assert process.stderr is not None
             assert any(f"on port {port}" in line for line in process.stderr), "the server ended before it listened"
@@ -108,10 +111,13 @@ def _node_server(name: str, *arguments: str) -> str:
     return shlex.join([str(node24()), str(program), *arguments])
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port that nobody is given by chance, and where nobody answers before whoever was told of it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def _installed(command: str) -> Path:

@@ -4,6 +4,7 @@ import ast
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -23,12 +24,15 @@ def load() -> dict[str, Requirement]:
     return {id_: Requirement(**item) for id_, item in items.items()}
 
 
+@cache
 def carried(folder: Path = TESTS) -> dict[str, list[str]]:
     """The tests that carry each id, read from the source: the answer is the same in every test process."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        for name, marked in _marked_nodes(tree):
+        text = path.read_text(encoding="utf-8")
+        if ".req(" not in text:
+            continue
+        for name, marked in _marked_nodes(ast.parse(text, filename=str(path))):
             for id_ in _ids(marked, path):
                 found[id_].append(f"{path.relative_to(folder)}::{name}")
     return dict(found)

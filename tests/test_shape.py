@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +54,12 @@ def test_each_limit_is_noticed(tmp_path: Path) -> None:
     }
 
 
-def _excesses(root: Path) -> Iterator[Excess]:
+@cache
+def _excesses(root: Path) -> tuple[Excess, ...]:
+    return tuple(_found(root))
+
+
+def _found(root: Path) -> Iterator[Excess]:
     for path in sorted(root.rglob("*.py")):
         module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         source = path.read_text(encoding="utf-8")

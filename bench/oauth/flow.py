@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.mcp.scale import McpScale
-from tests.life_of_a_call.account_trials import Ann, reserved
+from tests.life_of_a_call.account_trials import Ann
 from tests.life_of_a_call.strict_service import StrictService
+from tests.parts import reserved_port
 from tests.toolbox.signing_in import outcome_of, served, toolbox
 from toolpost.cli.bench.figures import Column, Figure, Row, Target
 from toolpost.cli.bench.harness import Tick
@@ -60,7 +61,7 @@ def measure(scale: McpScale, tick: Tick) -> Figure:
 
 async def _flows(folder: Path, people: int, tick: Tick) -> list[Took]:
     async with StrictService() as service:
-        with reserved() as port:
+        with reserved_port() as port:
             url = f"http://127.0.0.1:{port}"
             opening = toolbox(service.source(folder), url, folder / "data")
             with socket.create_server(("127.0.0.1", port)) as place:

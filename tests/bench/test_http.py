@@ -54,7 +54,7 @@ def test_a_crowd_counts_with_what_it_leaves_to_settle() -> None:
 
 async def test_the_server_echoes_by_hand_and_describes_itself() -> None:
     with serving() as url:
-        async with asyncio.timeout(20), raw_api(url) as api:
+        async with asyncio.timeout(100), raw_api(url) as api:
             assert await api.get(f"/{ECHO}", ARGUMENTS) == ARGUMENTS
             assert await api.get(DOCUMENT, {}) == document(url)
             assert await api.get("/elsewhere", {}) == {}
@@ -62,7 +62,7 @@ async def test_the_server_echoes_by_hand_and_describes_itself() -> None:
 
 async def test_a_box_calls_the_operation_as_often_at_once_as_a_crowd_does() -> None:
     with serving() as url:
-        async with asyncio.timeout(20), Toolbox(settings=settings(url, None)) as box:
+        async with asyncio.timeout(100), Toolbox(settings=settings(url, None)) as box:
             call = through(box)
             said = await asyncio.gather(*(call() for _ in range(USUAL.callers)))
 
@@ -73,7 +73,7 @@ async def test_a_box_calls_the_operation_as_often_at_once_as_a_crowd_does() -> N
 def test_the_server_ends_with_its_input() -> None:
     command = [sys.executable, "-m", "bench.http.server"]
 
-    done = subprocess.run(command, cwd=ROOT, input="", capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(command, cwd=ROOT, input="", capture_output=True, text=True, timeout=100, check=True)
 
     assert done.stdout.startswith("http://127.0.0.1:")
 

@@ -45,7 +45,7 @@ def test_a_tool_of_a_manual_is_held_to_one_of_a_document_and_to_its_peer() -> No
 
 async def test_a_box_calls_the_tool_as_often_at_once_as_a_crowd_does() -> None:
     with serving() as url:
-        async with asyncio.timeout(20), Toolbox(settings=settings(url, None)) as box:
+        async with asyncio.timeout(100), Toolbox(settings=settings(url, None)) as box:
             call = through(box)
             said = await asyncio.gather(*(call() for _ in range(USUAL.callers)))
 

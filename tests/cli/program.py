@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.parts import MEASURED
+
 SRC = Path(__file__).parents[2] / "src"
 
 
@@ -30,4 +32,4 @@ def command(*arguments: str) -> list[str]:
 
 
 def child_environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(SRC), **more}
+    return {**os.environ, **MEASURED, "PYTHONPATH": str(SRC), **more}

@@ -18,6 +18,7 @@ import yaml
 
 from tests.auth.oauth.provider import Browser, provider
 from tests.cli.program import Done, Run, child_environment, command
+from tests.parts import reserved_port
 from tests.toolbox.signing_in import CLIENT, NotesApi, notes_source
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -38,13 +39,19 @@ def api(issuer: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[NotesApi]:
     thread = Thread(target=loop.run_forever)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(api.__aenter__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(api.__aenter__(), loop).result(60)
         yield api
-        asyncio.run_coroutine_threadsafe(api.__aexit__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(api.__aexit__(), loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
 
 
 @pytest.fixture
@@ -98,7 +105,7 @@ def come_back(url: str, *, says_yes: bool = True) -> httpx2.Response:
     """Sign in where the terminal says, and let the browser come back to it."""
     callback = parse_qs(urlsplit(url).query)["redirect_uri"][0]
     brought = asyncio.run(Browser(callback, says_yes=says_yes).visit(url))
-    return httpx2.get(f"{callback}?{urlencode(brought)}", trust_env=False)
+    return httpx2.get(f"{callback}?{urlencode(brought)}", trust_env=False, timeout=60)
 
 
 def connect(home: Path, *options: str) -> Done:
@@ -163,7 +170,7 @@ def test_who_does_not_know_the_state_spoils_nothing(configured: Path) -> None:
     with terminal(configured, "connect", "notes") as waiting:
         url = waiting.shows(r"http://\S+")
         callback = parse_qs(urlsplit(url).query)["redirect_uri"][0]
-        with httpx2.Client(trust_env=False) as web:
+        with httpx2.Client(trust_env=False, timeout=60) as web:
             strays = [web.get(f"{callback}?{query}") for query in ("state=x&code=y", "", "a=1&" * 99)]
             strays += [web.get(callback.replace("/callback", "/favicon.ico")), web.post(callback)]
         come_back(url)
@@ -181,11 +188,10 @@ def test_nobody_is_waited_for_longer_than_said(configured: Path) -> None:
     assert re.search(r"allow it there for this program, or choose its port with --port", done.out)
 
 
-def test_a_port_can_be_chosen_and_must_be_free(configured: Path, toolpost: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        refused = toolpost("accounts", "connect", "notes", "--port", port, "--json")
-    done = connect(configured, "--port", port)
+def test_a_port_can_be_chosen_and_must_be_free(configured: Path, toolpost: Run, port: int) -> None:
+    with socket.create_server(("127.0.0.1", port)):
+        refused = toolpost("accounts", "connect", "notes", "--port", str(port), "--json")
+    done = connect(configured, "--port", str(port))
 
     assert (refused.code, refused.json["error"]["error_code"]) == (1, "port_taken")
     assert f"127.0.0.1%3A{port}%2Fcallback" in done.err
@@ -203,11 +209,13 @@ def test_a_terminal_without_a_browser_signs_in_by_a_code(configured: Path) -> No
     assert (done.code, done.json["status"], done.json["scopes"]) == (0, "connected", ["tools.read"])
 
 
-def test_a_program_that_nobody_registered_registers_once_for_all(api: NotesApi, home: Path, toolpost: Run) -> None:
+def test_a_program_that_nobody_registered_registers_once_for_all(
+    api: NotesApi, home: Path, toolpost: Run, port: int
+) -> None:
     configure(home, notes_source(api, home, client_id=None, client_secret=None))
     ids = []
     for user in ("acme:ann", "acme:bob"):
-        with terminal(home, "connect", "notes", "--user", user, "--port", "28917") as waiting:
+        with terminal(home, "connect", "notes", "--user", user, "--port", str(port)) as waiting:
             url = waiting.shows(r"http://\S+")
             ids += parse_qs(urlsplit(url).query)["client_id"]
             come_back(url)

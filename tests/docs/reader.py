@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import warm
 from tests.docs.blocks import Block, Command, commands
 from toolpost.toolbox.loading import load_settings
 
 LOGIN = "ann"  # what `local:<login>` is in the documents
-TIMEOUT_S = 60
+TIMEOUT_S = 100
+COMMANDS = Path(__file__).with_name("bin")
 NOT_RUN = frozenset({"sh", "toml", "diff"})
 
 _ID = r"\b(?:ask|art|call|run)_(?:call_)?[0-9a-f]+\b"
@@ -127,5 +129,7 @@ class Reader:
 
 def environment() -> dict[str, str]:
     """The reader's own: the commands are on the path, and the login is that of the documents."""
-    here = str(Path(sys.executable).parent)
-    return {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}", "LOGNAME": LOGIN, "NO_COLOR": "1"}
+    here = Path(sys.executable).parent
+    path = os.pathsep.join([str(COMMANDS), str(here), os.environ["PATH"]])
+    toolpost = " ".join(warm.command(here / "toolpost"))
+    return {**os.environ, "PATH": path, "LOGNAME": LOGIN, "NO_COLOR": "1", "WARM_TOOLPOST": toolpost}

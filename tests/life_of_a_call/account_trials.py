@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +25,14 @@ import httpx2
 
 from tests.life_of_a_call.account_victim import ANN, ROOT, Order, agent, questions
 from tests.life_of_a_call.strict_service import TOOLS, StrictService
+from tests.parts import reserved_port
 from tests.toolbox.signing_in import Person, served, toolbox
 from toolpost import PendingAction, Toolbox
 from toolpost.contracts.events import RunSummary
 from toolpost.contracts.questions import Decision
 from toolpost.toolbox.callback_app import callback_app
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Case(NamedTuple):
@@ -66,15 +67,6 @@ async def nursery() -> AsyncGenerator[Nursery]:
     finally:
         process.kill()
         await process.wait()
-
-
-@contextmanager
-def reserved() -> Generator[int]:
-    """A port that nobody is given by chance while victims come and go there."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
 
 
 class Ann(Person):
@@ -183,7 +175,7 @@ class Trial:
 async def trial(case: Case, folder: Path, nursery: Nursery) -> AsyncGenerator[Trial]:
     folder.mkdir()
     async with StrictService() as service, Ann() as ann:
-        with reserved() as port:
+        with reserved_port() as port:
             yield Trial(case, folder, service, nursery, port, ann)
 
 

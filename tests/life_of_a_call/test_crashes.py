@@ -4,13 +4,12 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from tests.warm import Program
 from toolpost import Paused, Settings, Toolbox, tool
 
 ANN = "acme:ann"
@@ -81,19 +80,18 @@ HOST = dedent(
 )
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str) -> Program:
     script = folder / "host.py"
     script.write_text(HOST)
-    command = [sys.executable, str(script), str(folder), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return Program(script, str(folder), *arguments)
 
 
 def kill_inside(folder: Path, *arguments: str) -> None:
     """Start a call in another process and kill that with -9 while the tool runs."""
     with start(folder, *arguments) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "inside\n"
         os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
 
 
 def ledger(folder: Path) -> list[str]:
@@ -180,12 +178,11 @@ async def test_a_key_of_an_interrupted_unsafe_call_leads_to_its_question(tmp_pat
 
 
 async def test_an_approved_call_killed_inside_becomes_unknown_and_never_runs_by_itself(tmp_path: Path) -> None:
-    with start(tmp_path, "drop", '{"n": 1}', "") as process:
-        assert process.communicate()[0] == "paused\n"
+    pause(tmp_path, "drop")
     kill_inside(tmp_path, "answer")
     (tmp_path / "go").touch()
     with start(tmp_path, "pay", '{"amount": 1}', "") as process:
-        assert process.communicate()[0] == "completed\n"
+        assert process.stdout.read() == "completed\n"
     assert ledger(tmp_path) == ["drop 1", "1"]
     async with reopened(tmp_path) as box:
         (action,) = await box.desk.list(by=ANN)
@@ -195,7 +192,7 @@ async def test_an_approved_call_killed_inside_becomes_unknown_and_never_runs_by_
 
 def pause(folder: Path, name: str) -> None:
     with start(folder, name, '{"n": 1}', "") as process:
-        assert process.communicate()[0] == "paused\n"
+        assert process.stdout.read() == "paused\n"
 
 
 async def test_a_process_without_the_tool_does_not_open_an_answered_question_again(tmp_path: Path) -> None:
@@ -247,7 +244,6 @@ async def test_an_answer_is_left_to_others_by_a_process_that_left_out_its_source
 
 async def test_a_living_process_s_calls_are_left_alone(tmp_path: Path) -> None:
     with start(tmp_path, "pay", '{"amount": 5}', "") as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "inside\n"
         async with reopened(tmp_path) as box:
             assert await box.desk.list(by=ANN) == []

@@ -53,7 +53,7 @@ class Kept(NamedTuple):
 
 @pytest.fixture
 async def kept(tmp_path: Path) -> AsyncGenerator[Kept]:
-    async with StrictService() as service, httpx2.AsyncClient(trust_env=False) as browser:
+    async with StrictService() as service, httpx2.AsyncClient(trust_env=False, timeout=60) as browser:
         kept = Kept(service, tmp_path, [PASSWORD, ANSWER])
         async with kept.box() as box:
             for state in [await sign_in(box, browser), await began(box)]:

@@ -1,7 +1,6 @@
 """Servers that ask back: a person, the chat model, or for the folders they may know of."""
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 from tests.mcp.programs import inquirer
 from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolClientError, ToolValidationError
+from toolpost.cli import main
 
 ME = "local:ann"
 ERAS = pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
@@ -164,22 +164,14 @@ async def test_a_server_is_told_the_folders_that_it_may_know_of(protocol: str, t
     assert outcome.content == f"['{tmp_path.as_uri()}']"
 
 
-def test_a_question_is_answered_on_the_command_line(tmp_path: Path, cli: Any) -> None:
+def test_a_question_is_answered_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = inquirer(protocol="2026-07-28")
     sources = [{"name": "srv", "transport": "mcp", "connection": source.connection}]
     (tmp_path / "toolpost.yaml").write_text(json.dumps({"policy": "exploratory", "sources": sources}))
-    asked = cli("tools", "call", "srv.book", "--json", cwd=tmp_path)
-    pending = json.loads(asked.stdout)["pending"]["id"]
-    next_one = cli("pending", "answer", pending, json.dumps({"name": "Bo"}), "--json", cwd=tmp_path)
-    assert json.loads(next_one.stdout)["pending"]["prompt"] == "srv asks: Which seat?"
-
-
-@pytest.fixture
-def cli() -> Any:
-    import subprocess  # noqa: PLC0415
-
-    def run(*arguments: str, cwd: Path) -> Any:
-        command = [sys.executable, "-m", "toolpost", *arguments]
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
-
-    return run
+    monkeypatch.chdir(tmp_path)
+    main(["tools", "call", "srv.book", "--json"])
+    pending = json.loads(capsys.readouterr().out)["pending"]["id"]
+    main(["pending", "answer", pending, json.dumps({"name": "Bo"}), "--json"])
+    assert json.loads(capsys.readouterr().out)["pending"]["prompt"] == "srv asks: Which seat?"

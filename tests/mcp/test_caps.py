@@ -33,7 +33,7 @@ async def test_ten_megabytes_arrive_whole(tmp_path: Path, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_message_above_the_cap_is_refused_and_the_connection_lives_on(tmp_path: Path, way: str) -> None:
-    tools = [tool("big", safe=True, do={"bytes": 30 * MB}), tool("echo")]
+    tools = [tool("big", safe=True, do={"bytes": 8 * MB}), tool("echo")]
     with rogue_by(way, tmp_path, *tools) as rogue:
         async with toolbox(config_by(way, rogue, mcp=CAP)) as box:
             refused = await box.call("srv.big")
@@ -52,7 +52,7 @@ async def test_the_call_is_found_whose_answer_is_too_large_wherever_its_id_stand
     tools = [tool("big", do={"bytes": 3 * MB, "id_last": True}), tool("echo")]
     with rogue_by(way, tmp_path, *tools) as rogue:
         async with toolbox(config_by(way, rogue, mcp=CAP)) as box:
-            refused = await box.call("srv.big", timeout_s=8)
+            refused = await box.call("srv.big", timeout_s=60)
             after = await box.call("srv.echo")
     assert "max_message_bytes" in str(refused.error)
     assert (after.status, rogue.greetings) == ("completed", 1)
@@ -80,7 +80,7 @@ async def test_a_message_just_below_the_cap_passes(tmp_path: Path, way: str) -> 
 async def test_a_list_of_tools_above_the_cap_is_told_of(tmp_path: Path, way: str) -> None:
     tools = [tool(f"t{n}", description=filler(100_000)) for n in range(20)]
     with rogue_by(way, tmp_path, *tools) as rogue:
-        async with toolbox(config_by(way, rogue, mcp=CAP, connect_timeout_s=5)) as box:
+        async with toolbox(config_by(way, rogue, mcp=CAP, connect_timeout_s=60)) as box:
             (state,) = box.report
     assert not state.ok
     assert "max_message_bytes" in state.error

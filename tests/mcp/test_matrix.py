@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests import parts
+from tests import parts, warm
 from toolpost import Completed, Failed, Toolbox, ToolClientError
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.toolbox.settings import NetworkSettings, Settings
@@ -135,19 +134,21 @@ def toolbox(connection: str, transport: str, protocol: Protocol) -> Toolbox:
 
 
 def command(server: Server) -> str:
-    return shlex.join(argv(server))
+    return shlex.join(warm.command(ABACUS) if server == "modern" else older())
 
 
-def argv(server: Server) -> list[str]:
-    return [sys.executable if server == "modern" else str(parts.python_of_mcp1()), str(ABACUS)]
+def older() -> list[str]:
+    return [str(parts.python_of_mcp1()), str(ABACUS)]
 
 
 @contextmanager
 def web(server: Server) -> Iterator[str]:
     """The server on a port of its own; its address is the first line it prints."""
-    with subprocess.Popen(
-        [*argv(server), "web"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    if server == "modern":
+        with warm.served(ABACUS, "web") as address:
+            yield address
+        return
+    with subprocess.Popen([*older(), "web"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

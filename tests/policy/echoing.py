@@ -146,7 +146,7 @@ def fly(folder: Path, role: str) -> Heard:
 
 
 async def _fly(folder: Path, role: str, heard: Heard) -> None:
-    async with EchoService() as service, httpx2.AsyncClient(trust_env=False) as browser:
+    async with EchoService() as service, httpx2.AsyncClient(trust_env=False, timeout=60) as browser:
         async with Toolbox(settings=_settings(service, folder, role), on_pending=_fail) as box:
             one = _flights(browser)[role]
             for start in range(0, COUNTS[role], AT_ONCE):

@@ -34,4 +34,4 @@ async def test_a_place_given_to_someone_cancelled_is_passed_on() -> None:
     gone.cancel()  # ... who is cancelled before it wakes
     with pytest.raises(asyncio.CancelledError):
         await gone
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)

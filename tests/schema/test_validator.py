@@ -229,19 +229,15 @@ def test_the_verdict_is_the_bare_method_of_the_engine() -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["http://192.0.2.1/s.json", "https://192.0.2.1/s", "file:///etc/hostname", "other.json", "#/nowhere"]
+    "reference", ["http://{}/s.json", "https://{}/s", "file:///etc/hostname", "other.json", "#/nowhere"]
 )
-def test_a_reference_to_elsewhere_is_never_fetched(reference: str) -> None:
-    started = time.monotonic()
+def test_a_reference_to_elsewhere_is_never_fetched(reference: str, unvisited: str) -> None:
+    elsewhere = {"$ref": reference.format(unvisited)}
 
     with pytest.raises(ToolSchemaError):
-        compile_validator({"properties": {"a": {"$ref": reference}}})
+        compile_validator({"properties": {"a": elsewhere}})
     with pytest.raises(ToolSchemaError):
-        compile_validator(
-            {"properties": {"a": {"$ref": reference}, "b": {"pattern": "(?P<n>a)"}, "c": {"pattern": r"\Z"}}}
-        )
-
-    assert time.monotonic() - started < 5
+        compile_validator({"properties": {"a": elsewhere, "b": {"pattern": "(?P<n>a)"}, "c": {"pattern": r"\Z"}}})
 
 
 def test_a_remote_reference_is_refused_with_the_remedy() -> None:
@@ -355,12 +351,12 @@ class TestBoundedWork:
         "pattern", [r"^(a+)+$", r"^(a|a)*$", r"^(a|a)*(?!b)c$", r"^((a|aa)+)+\1?$", r"(?=(a+)+$)b", r"^([\w-.]+)+$"]
     )
     def test_a_pattern_that_explodes_elsewhere_is_bounded(self, pattern: str) -> None:
-        started = time.monotonic()
+        started = time.process_time()
 
         (issue,) = issues({"pattern": pattern}, "a" * 40 + "!")
 
         assert issue.startswith("$: expected text")
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 20
 
     def test_a_pattern_given_up_on_is_an_issue_that_says_so(self) -> None:
         (issue,) = issues({"pattern": r"^(a|a)*(?!b)c$"}, "a" * 400 + "!")
@@ -371,12 +367,12 @@ class TestBoundedWork:
     def test_explaining_a_schema_that_doubles_at_every_step_is_bounded(self, keyword: str) -> None:
         doubled = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(18)}
         schema = {"$ref": "#/$defs/d0", "$defs": {**doubled, "d18": {"required": ["x"]}}}
-        started = time.monotonic()
+        started = time.process_time()
 
         found = issues(schema, {})
 
         assert found == ["$: does not fit the schema, which is too entangled to say where"]
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 20
 
     def test_explaining_a_recursive_choice_is_bounded(self) -> None:
         branch = {"properties": {"a": {"$ref": "#"}}, "minProperties": 1}
@@ -384,12 +380,12 @@ class TestBoundedWork:
         value: Any = 1
         for _ in range(60):
             value = {"a": value}
-        started = time.monotonic()
+        started = time.process_time()
 
         found = issues(schema, value)
 
         assert found == ["$: does not fit the schema, which is too entangled to say where"]
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 20
 
     def test_a_shallow_value_of_a_recursive_choice_is_explained(self) -> None:
         branch = {"properties": {"a": {"$ref": "#"}}, "minProperties": 1}
@@ -401,12 +397,12 @@ class TestBoundedWork:
 
     def test_of_a_large_value_the_first_fault_is_told(self) -> None:
         rows = [{"n": 1}] * 50_000 + [{"n": "x"}] * 50_000
-        started = time.monotonic()
+        started = time.process_time()
 
         found = issues({"items": {"properties": {"n": {"type": "integer"}}}}, rows)
 
         assert found == ['$[50000].n: expected integer, got string "x"']
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 20
 
     def test_the_slow_engine_too_tells_the_first_fault_of_a_large_value(self) -> None:
         schema = {"items": {"minimum": 0}, "maxItems": 9, "pattern": r"a\Z"}
@@ -460,11 +456,11 @@ class TestSlowEngine:
 
     def test_a_text_too_long_for_the_pattern_does_not_match(self) -> None:
         validator = compile_validator({"pattern": r"^a*a*a*a*\Z"})
-        started = time.monotonic()
+        started = time.process_time()
 
         assert validator.is_valid("a" * 20)
         assert not validator.is_valid("a" * 100_000)
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 20
 
     @pytest.mark.parametrize(
         "value",

@@ -1,11 +1,9 @@
-"""Other processes at the same store: `python -m tests.stores.children DEED FOLDER [ARGUMENT]`.
+"""Other processes at the same store: `children.py DEED FOLDER ARGUMENT`.
 
 Each says on stdout what it has done; most wait for a line on stdin before they act, so that several act at once.
 """
 
 import asyncio
-import os
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,37 +11,29 @@ from pathlib import Path
 
 from tests.stores.conftest import open_store
 from tests.stores.samples import ANN, call_ref, event, intent, key_record, question
+from tests.warm import Program
 from toolpost.contracts.questions import Answer
 from toolpost.stores.sqlite import SQLiteStore
 
-ROOT = Path(__file__).parents[2]
-Child = subprocess.Popen[str]
-
 
 @contextmanager
-def child(deed: str, folder: Path, argument: str = "") -> Iterator[Child]:
-    """A child process; killed by its id if it still lives at the end."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    command = [sys.executable, "-m", "tests.stores.children", deed, str(folder), argument]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, text=True) as process:
+def child(deed: str, folder: Path, argument: str = "") -> Iterator[Program]:
+    """Another process; killed if it still lives at the end."""
+    with Program(Path(__file__), deed, str(folder), argument) as process:
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
 
 
-def said(process: Child) -> str:
+def said(process: Program) -> str:
     """The next line that a child says."""
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def go(*processes: Child) -> None:
+def go(*processes: Program) -> None:
     """Let waiting children act."""
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
 

@@ -1,6 +1,5 @@
 """Forgetting a person, on disk and in memory."""
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,8 +102,7 @@ async def test_what_is_under_way_is_counted_and_ends_by_itself(store: AnyStore) 
 async def test_what_a_dead_process_left_is_forgotten_too(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
+        victim.kill()
 
     async with open_store(tmp_path) as store:
         counts = await store.forget(ANN)

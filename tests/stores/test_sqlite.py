@@ -1,16 +1,16 @@
 """Several processes at one store, and processes that die."""
 
 import asyncio
-import signal
 import sqlite3
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from tests.stores.children import Child, child, go, said
+from tests.stores.children import child, go, said
 from tests.stores.conftest import open_store
 from tests.stores.samples import ANN, intent, key_record, question
+from tests.warm import Program
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Store
@@ -18,7 +18,7 @@ from toolpost.contracts.storage import Store
 KILLS = 12
 
 
-def children(stack: ExitStack, count: int, deed: str, folder: Path) -> list[Child]:
+def children(stack: ExitStack, count: int, deed: str, folder: Path) -> list[Program]:
     started = [stack.enter_context(child(deed, folder, str(number))) for number in range(count)]
     assert [said(each) for each in started] == ["ready"] * count
     return started
@@ -35,9 +35,7 @@ async def test_a_killed_writer_leaves_whole_chains_and_loses_nothing_it_was_prom
     for kill in range(KILLS):
         with child("write", tmp_path) as writer:
             told = [int(said(writer)) for _ in range(1 + kill % 4)]
-            writer.send_signal(signal.SIGKILL)
-            writer.wait()
-            assert writer.stdout is not None
+            writer.kill()
             told += [int(line) for line in writer.stdout.read().split("\n")[:-1]]
         promised += told[-1]
         async with open_store(tmp_path) as store:
@@ -88,8 +86,7 @@ async def test_what_a_killed_process_left_is_adopted_once(tmp_path: Path) -> Non
         async with open_store(tmp_path) as store:
             assert await store.journal.adopt_orphans() == []
             assert await store.pending.adopt_claims() == []
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
+        victim.kill()
 
     with ExitStack() as stack:
         adopters = children(stack, 3, "adopt", tmp_path)
@@ -104,8 +101,7 @@ async def test_a_key_reserved_by_a_killed_process_says_so(tmp_path: Path) -> Non
         assert said(victim) == "ready"
         async with open_store(tmp_path) as store:
             assert await store.keys.reserve(ANN, "k1", key_record("call_2")) == key_record()
-            victim.send_signal(signal.SIGKILL)
-            victim.wait()
+            victim.kill()
             held = await store.keys.reserve(ANN, "k1", key_record("call_2"))
 
     assert held is not None
@@ -140,8 +136,7 @@ async def test_a_claim_is_adopted_only_after_what_its_call_began(tmp_path: Path)
 async def test_lock_files_of_the_dead_go_when_nothing_of_theirs_is_left(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
+        victim.kill()
     (left,) = (tmp_path / "owners").iterdir()
 
     async with open_store(tmp_path) as store:

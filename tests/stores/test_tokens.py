@@ -1,7 +1,6 @@
 """Rows of tokens and their leases, on disk and in memory."""
 
 import asyncio
-import signal
 import sqlite3
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -167,8 +166,7 @@ async def test_a_lease_whose_process_was_killed_is_known_at_once(tmp_path: Path)
         row = await store.tokens.put(ANN, BODY)
         with held_by_child(tmp_path, row) as victim:
             busy = await store.tokens.take(ANN, row.version, holder="next", lease_s=10)
-            victim.send_signal(signal.SIGKILL)
-            victim.wait()
+            victim.kill()
         after = await store.tokens.take(ANN, row.version, holder="next", lease_s=10)
 
     assert busy is not None

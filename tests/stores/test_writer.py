@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -139,15 +140,19 @@ def test_loops_in_other_threads_are_served(tmp_path: Path) -> None:
 
 
 async def test_callers_that_drain_keep_what_waits_within_the_limit(tmp_path: Path) -> None:
-    peak = 0
+    peak, go_on = 0, threading.Event()
     async with a_bench(tmp_path, limit=500) as bench:
+        held = asyncio.create_task(bench.writer.submit(lambda _: go_on.wait(60)))
+        await asyncio.sleep(0)  # now the writer has something to do until so much waits that callers must
         for _ in range(20_000):
             if bench.log.congested:
+                go_on.set()
                 await bench.log.drain()
                 assert bench.writer.waiting <= 251
             bench.log.emit(event())
             peak = max(peak, bench.writer.waiting)
 
+        assert await held
         assert 400 < peak <= 502
         stored = await bench.log.read(limit=100_000)
         assert [each.seq for each in stored] == list(range(1, 20_001))

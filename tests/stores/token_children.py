@@ -1,34 +1,30 @@
-"""Other processes that lease rows of tokens: `python -m tests.stores.token_children DEED FOLDER`."""
+"""Other processes that lease rows of tokens: `token_children.py DEED FOLDER`."""
 
 import asyncio
 import os
-import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.stores.children import ROOT, Child, go, said
+from tests.stores.children import go, said
 from tests.stores.conftest import open_store
+from tests.warm import Program
 from toolpost.contracts.tokens import TokenRow
 
 
 @contextmanager
-def token_child(deed: str, folder: Path) -> Generator[Child]:
-    """A child process; killed by its id if it still lives at the end."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    command = [sys.executable, "-m", "tests.stores.token_children", deed, str(folder)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, text=True) as process:
+def token_child(deed: str, folder: Path) -> Generator[Program]:
+    """Another process; killed if it still lives at the end."""
+    with Program(Path(__file__), deed, str(folder)) as process:
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
 
 
 @contextmanager
-def held_by_child(folder: Path, row: TokenRow) -> Generator[Child]:
+def held_by_child(folder: Path, row: TokenRow) -> Generator[Program]:
     """A process that has leased the only row."""
     with token_child("hold", folder) as holder:
         assert said(holder) == f"took {row.version}"

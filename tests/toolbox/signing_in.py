@@ -40,7 +40,7 @@ class NotesApi(Site):
         self.readers: list[str] = []
 
     async def __aenter__(self) -> Self:
-        async with httpx2.AsyncClient(trust_env=False) as web:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
             self.keys = jwk.KeySet.import_key_set((await web.get(f"{self.issuer}/jwks")).json())
         return await super().__aenter__()
 
@@ -120,7 +120,7 @@ async def served(app: Any, place: socket.socket) -> AsyncIterator[None]:
     server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_config=None))
     serving = asyncio.create_task(server.serve(sockets=[place]))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not server.started:
                 await asyncio.sleep(0.01)
         yield
@@ -133,7 +133,8 @@ class Person:
     """Somebody with a browser that keeps its cookies; at the service they say yes, or no."""
 
     def __init__(self, *, says_yes: bool = True) -> None:
-        self.web = httpx2.AsyncClient(trust_env=False, follow_redirects=False)
+        # Nothing here is on TLS, and reading the world's certificates takes longer than all that this browser does.
+        self.web = httpx2.AsyncClient(trust_env=False, follow_redirects=False, timeout=60, verify=False)
         self.says_yes = says_yes
 
     async def __aenter__(self) -> Self:
@@ -169,7 +170,7 @@ class Person:
 
 async def outcome_of(box: Toolbox, pending_id: str, *, by: str) -> Any:
     """What came of a call that waited, once it has gone on."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (action := await box.desk.get(pending_id, by=by)).outcome is None:
             await asyncio.sleep(0.01)
     return action.outcome

@@ -280,7 +280,7 @@ async def test_another_site_cannot_press_the_button(here: Here, ann: Person) -> 
     page = await ann.opens(link)
     form = {"ticket": link.partition("ticket=")[2], "check": "0" * 64}
 
-    async with httpx2.AsyncClient(trust_env=False) as bare:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as bare:
         without_cookie = await bare.post(f"{here.url}/oauth/start", data=form)
     guessed = await ann.presses(page, check="0" * 64)
     _, another = await here.link()
@@ -325,7 +325,7 @@ async def test_nothing_that_a_browser_brings_is_shown_as_it_is(here: Here, ann: 
     ],
 )
 async def test_what_is_not_served_is_refused_plainly(here: Here, method: str, path: str, status: int) -> None:
-    async with httpx2.AsyncClient(trust_env=False) as web:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
         answer = await web.request(method, f"{here.url}{path}")
 
     assert (answer.status_code, answer.headers["cache-control"]) == (status, "no-store")
@@ -333,7 +333,7 @@ async def test_what_is_not_served_is_refused_plainly(here: Here, method: str, pa
 
 
 async def test_a_form_that_is_too_long_is_not_read(here: Here) -> None:
-    async with httpx2.AsyncClient(trust_env=False) as web:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
         answer = await web.post(f"{here.url}/oauth/start", data={"ticket": "x" * 20_000})
 
     assert answer.status_code == 413
@@ -466,7 +466,11 @@ async def test_a_service_that_cannot_be_reached_is_told_without_details(
 
 async def test_without_accounts_there_is_nothing_to_connect(place: tuple[str, socket.socket]) -> None:
     url, listening = place
-    async with Toolbox() as box, served(callback_app(box), listening), httpx2.AsyncClient(trust_env=False) as web:
+    async with (
+        Toolbox() as box,
+        served(callback_app(box), listening),
+        httpx2.AsyncClient(trust_env=False, timeout=60) as web,
+    ):
         answer = await web.get(f"{url}/oauth/start?ticket=x")
 
     assert (answer.status_code, "not set up" in answer.text) == (500, True)

@@ -4,6 +4,7 @@ import shlex
 
 import pytest
 
+from tests import warm
 from tests.mcp.programs import mirror
 from tests.toolbox.test_mcp_manager import ABACUS
 from toolpost import MCPClient, ToolClientError, ToolConnectionError, ToolNodeError
@@ -14,7 +15,7 @@ from toolpost import MCPClient, ToolClientError, ToolConnectionError, ToolNodeEr
 async def test_a_server_is_connected_listed_and_called(where: str) -> None:
     with mirror() as url:
         async with MCPClient() as client:
-            await client.connect(url if where == "remote" else shlex.join(ABACUS))
+            await client.connect(url if where == "remote" else shlex.join(warm.command(ABACUS)))
             names = [spec.name for spec in await client.list_tools()]
             called = "headers" if where == "remote" else "add"
             result = await client.call_tool(called, {} if where == "remote" else {"a": 1, "b": 2})
@@ -24,11 +25,11 @@ async def test_a_server_is_connected_listed_and_called(where: str) -> None:
 
 @pytest.mark.req("KMCP-04", "ERR-18")
 async def test_what_goes_wrong_is_raised() -> None:
-    async with MCPClient(connect_timeout_s=5) as client:
+    async with MCPClient(connect_timeout_s=60) as client:
         with pytest.raises(ToolNodeError, match="connect"):
             await client.list_tools()
         with pytest.raises(ToolConnectionError, match="cannot connect"):
             await client.connect("http://127.0.0.1:9/mcp")
-        await client.connect(shlex.join(ABACUS))
+        await client.connect(shlex.join(warm.command(ABACUS)))
         with pytest.raises(ToolClientError, match="division"):
             await client.call_tool("divide", {"a": 1, "b": 0})

@@ -2,21 +2,21 @@
 
 import logging
 import shlex
-import sys
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.mcp.programs import SERVERS, mirror
 from toolpost import ConfigError, ExternalToolConfig, MCPManager, Settings, ToolCategory, ToolContext, ToolNodeError
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.toolbox.settings import McpServerSettings
 
-ABACUS = [sys.executable, str(SERVERS / "abacus.py")]
+ABACUS = SERVERS / "abacus.py"
 
 
 def abacus(name: str = "abacus", **options: Any) -> ExternalToolConfig:
-    return ExternalToolConfig(name=name, transport="mcp", connection=shlex.join(ABACUS), **options)
+    return ExternalToolConfig(name=name, transport="mcp", connection=shlex.join(warm.command(ABACUS)), **options)
 
 
 def broken(**options: Any) -> ExternalToolConfig:
@@ -87,11 +87,12 @@ async def test_a_server_that_is_said_to_speak_sse_may_speak_streamable_http() ->
 
 @pytest.mark.req("MISC-19")
 async def test_the_short_form_of_configuration_files_carries_environment_and_folder(tmp_path: Any) -> None:
+    command, *args = warm.command(ABACUS)
     settings = Settings.model_validate(
         {
             "tools": {
                 "mcpServers": [
-                    {"name": "a", "command": ABACUS[0], "args": ABACUS[1:], "env": {"X": "1"}, "cwd": str(tmp_path)},
+                    {"name": "a", "command": command, "args": args, "env": {"X": "1"}, "cwd": str(tmp_path)},
                     {"name": "b", "command": "nothing", "enabled": False},
                 ]
             }

@@ -2,12 +2,13 @@
 
 import asyncio
 import shlex
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.auth.ledger import URL, Ledger, PlainLedger, hub
 from tests.mcp.programs import mirror
 from tests.sources.openapi.test_source import little_shop
@@ -30,9 +31,9 @@ from toolpost.contracts.questions import Answer
 
 ENVIRON = """
 import os
+from fastmcp import FastMCP
 if "TOKEN" not in os.environ:
     raise SystemExit("no token")
-from fastmcp import FastMCP
 server = FastMCP("environ")
 @server.tool
 def token() -> str:
@@ -157,9 +158,10 @@ async def test_users_at_once_travel_each_with_their_own_token_over_http() -> Non
     assert [each["authorization"] for each in got] == [f"Bearer token-of-{user}" for user in users]
 
 
-async def test_each_user_has_a_process_of_their_own_that_finds_the_token_in_its_environment() -> None:
+async def test_each_user_has_a_process_of_their_own_that_finds_the_token_in_its_environment(tmp_path: Path) -> None:
+    (tmp_path / "environ.py").write_text(ENVIRON)
     ledger = Ledger(ann="token-of-ann", bob="token-of-bob")
-    command = shlex.join([sys.executable, "-c", ENVIRON])
+    command = shlex.join(warm.command(tmp_path / "environ.py"))
     async with node(ledger, connection=command, auth_config={"token_env": "TOKEN"}) as made:
         with pytest.raises(ToolNodeError, match="ToolNode 'github' not connected"):
             made.get_tools()

@@ -73,7 +73,7 @@ class Site:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def all_closed(self, within_s: float = 5.0) -> bool:
+    async def all_closed(self, within_s: float = 30.0) -> bool:
         """Whether every client went away."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):

@@ -29,7 +29,8 @@ def raw_deflate(content: bytes) -> bytes:
 
 
 def client_for(site: Site, transport: HttpTransport, *, max_bytes: int = PAGE_BYTES) -> HttpClient:
-    return HttpClient(NetworkPolicy().for_source(site.url), transport=transport, max_bytes=max_bytes)
+    policy = NetworkPolicy().for_source(site.url)
+    return HttpClient(policy, transport=transport, max_bytes=max_bytes, timeout_s=60)
 
 
 async def fetch(answer: Answer, transport: HttpTransport, *, method: str = "GET", max_bytes: int = 2**20) -> bytes:

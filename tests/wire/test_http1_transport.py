@@ -17,7 +17,7 @@ from toolpost.wire.responses import Response
 def client_for(*sites: Site, **options: float) -> HttpClient:
     transport = Http1Transport(**options)  # type: ignore[arg-type]
     policy = NetworkPolicy().for_source(*(site.url for site in sites))
-    return HttpClient(policy, transport=transport, timeout_s=5.0)
+    return HttpClient(policy, transport=transport, timeout_s=60)
 
 
 async def got(client: HttpClient, site: Site, method: str = "GET") -> tuple[int, bytes]:
@@ -178,7 +178,7 @@ async def test_a_server_that_answers_before_it_has_read_everything_is_heard() ->
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with HttpClient(NetworkPolicy().for_source(url), timeout_s=5.0) as client:
+        async with HttpClient(NetworkPolicy().for_source(url), timeout_s=60) as client:
             response = await client.send(Request("POST", url, body=endless()))
             assert (response.status, await response.read()) == (413, b"much")
 

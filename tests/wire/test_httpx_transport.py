@@ -90,7 +90,7 @@ async def test_http2_is_spoken_with_a_server_that_offers_it(authority: Authority
         answers = await asyncio.gather(*(client.send(Request("POST", url, body=b"hi")) for _ in range(5)))
         bodies = [await answer.read() for answer in answers]
         await transport.close()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 60)
 
     assert [body.strip() for body in bodies] == [f"POST /thing?x=1 {url[8:-10]} hi".encode()] * 5
 

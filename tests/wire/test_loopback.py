@@ -14,16 +14,16 @@ async def said(port: int, request: bytes) -> bytes:
     writer.write(request)
     if not request.endswith(b"\r\n\r\n"):
         writer.write_eof()
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return answer
 
 
 async def test_a_browser_waits_for_its_answer_and_gets_it_even_when_the_place_closes() -> None:
-    async with httpx2.AsyncClient(trust_env=False) as web:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
         async with Loopback() as place:
             coming = asyncio.create_task(web.get(f"{place.url}?state=s&code=c"))
-            visit = await asyncio.wait_for(place.visit(), 5)
+            visit = await asyncio.wait_for(place.visit(), 60)
             visit.answer(Answer(200, (("X-Said", "yes"),), b"welcome"))
         answer = await coming
 

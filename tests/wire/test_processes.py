@@ -24,7 +24,7 @@ from toolpost.wire.processes import Launch, Process, start
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's")
 
 CHILDREN = Path(__file__).parent / "children"
-GONE_WITHIN_S = 5.0
+GONE_WITHIN_S = 30.0
 MACHINES = ["with groups", "without groups"]
 
 
@@ -144,7 +144,7 @@ async def test_keepers_hold_no_end_of_a_servers_pipes() -> None:
 async def test_a_flood_of_stderr_neither_blocks_nor_grows() -> None:
     before = psutil.Process().memory_info().rss
     async with await start(child("flood", "50"), stderr_bytes=1000) as process:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await process.stdout.readline() == b"done\n"
             await process.wait()
 
@@ -263,12 +263,11 @@ async def test_a_command_is_looked_for_on_the_childs_own_path(tmp_path: Path) ->
 async def test_close_ends_servers_that_ignore_everything_and_their_grandchildren() -> None:
     families = [await family(kind) for kind in ("group", "session", "daemon")]
     pids = [pid for process, members in families for pid in (*members, process.keeper_pid, inner_keeper(process))]
-    began = time.monotonic()
 
-    await asyncio.gather(*(process.close(grace_s=0.1) for process, _ in families))
+    async with asyncio.timeout(GONE_WITHIN_S):
+        await asyncio.gather(*(process.close(grace_s=0.1) for process, _ in families))
 
     assert survivors(pids) == []
-    assert time.monotonic() - began < GONE_WITHIN_S
     assert {process.returncode for process, _ in families} == {-signal.SIGKILL}
 
 
@@ -298,7 +297,7 @@ async def test_a_server_may_take_its_grace_to_end() -> None:
     launch = Launch(argv=("sh", "-c", "cat; sleep 0.2; echo saved >&2"), env=child_environment({}))
     process = await start(launch)
 
-    await process.close()
+    await process.close(grace_s=GONE_WITHIN_S)
 
     assert (process.returncode, process.stderr_tail) == (0, "saved\n")
 

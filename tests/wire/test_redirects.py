@@ -18,7 +18,7 @@ from toolpost.wire.transports import HttpTransport
 
 def client_for(*sites: Site, transport: HttpTransport | None = None, max_redirects: int = 3) -> HttpClient:
     policy = NetworkPolicy().for_source(*(site.url for site in sites))
-    return HttpClient(policy, transport=transport, max_redirects=max_redirects)
+    return HttpClient(policy, transport=transport, max_redirects=max_redirects, timeout_s=60)
 
 
 def redirecting(*locations: str, status: int = 302) -> Site:

@@ -36,7 +36,7 @@ class Gate:
 
 
 async def started(gate: Gate, *asking: asyncio.Task[Any]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not gate.asked:
             await asyncio.sleep(0)
 

@@ -93,10 +93,9 @@ class Toolbox:
         box = cls(tools=tools, settings=loaded.settings, on_pending=on_pending, sinks=sinks)
         box.config_path = loaded.path
         used = loaded if only is None else with_only(loaded, only)
-        absent = frozenset() if only is None else {source.name for source in loaded.settings.all_sources()} - {*only}
-        box._given = replace(
-            box._given, settings=used.settings, secrets=used.secrets, absent=frozenset(absent), resolved=True
-        )
+        names = {source.name for source in loaded.settings.all_sources()}
+        absent = frozenset(names.difference(names if only is None else only))
+        box._given = replace(box._given, settings=used.settings, secrets=used.secrets, absent=absent, resolved=True)
         return box
 
     async def __aenter__(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
@@ -33,9 +33,10 @@ class Plugins:
 def load_plugins() -> Plugins:
     """Load every plug-in; a broken one is a problem to tell of, never a crash."""
     collected = _Collected()
-    for point in _points(TOOLS_GROUP):
+    offered = entry_points()  # All of them at once: to read what is installed takes milliseconds.
+    for point in _sorted(offered.select(group=TOOLS_GROUP)):
         collected.take(point, collected.add_tools)
-    for point in _points(SOURCES_GROUP):
+    for point in _sorted(offered.select(group=SOURCES_GROUP)):
         collected.take(point, collected.add_factory)
     return Plugins(
         tools=tuple(collected.tools),
@@ -44,9 +45,9 @@ def load_plugins() -> Plugins:
     )
 
 
-def _points(group: str) -> list[EntryPoint]:
+def _sorted(points: EntryPoints) -> list[EntryPoint]:
     """In an order that does not depend on how packages lie on the disk."""
-    return sorted(entry_points(group=group), key=lambda point: (point.name, _distribution(point), point.value))
+    return sorted(points, key=lambda point: (point.name, _distribution(point), point.value))
 
 
 def _distribution(point: EntryPoint) -> str:

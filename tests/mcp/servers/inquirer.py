@@ -87,6 +87,7 @@ QUESTION = types.CreateMessageRequestParams(
 
 PAID: list[str] = []
 NAGS: list[Any] = []
+SOMEBODY_ELSE = asyncio.Event()
 
 
 async def toll(params: types.CallToolRequestParams) -> Any:
@@ -120,17 +121,18 @@ class Legacy:
         return said(json.dumps(known))
 
     async def nag(self, params: types.CallToolRequestParams) -> Any:
-        """Ask later, whatever has become of the call by then."""
+        """Ask when somebody else calls, whatever has become of the call by then."""
         NAGS.append(asyncio.create_task(self.ask_later()))
-        await asyncio.sleep(30)
+        await asyncio.sleep(60)
 
     async def ask_later(self) -> None:
-        await asyncio.sleep(0.6)
+        await SOMEBODY_ELSE.wait()
         reply = await self.session.elicit_form("Confirm the transfer?", SEAT)
         note(f"nagged: {reply.action}")
 
     async def idle(self, params: types.CallToolRequestParams) -> Any:
-        await asyncio.sleep(2)
+        SOMEBODY_ELSE.set()
+        await asyncio.gather(*NAGS)
         return said("waited")
 
     async def delete(self, params: types.CallToolRequestParams) -> Any:

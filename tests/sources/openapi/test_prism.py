@@ -10,7 +10,7 @@ import pytest
 
 from tests import parts
 from tests.sources.openapi.apps.contract import DOCUMENT
-from tests.sources.openapi.apps.serving import Caller, api_from, calling, free_port
+from tests.sources.openapi.apps.serving import Caller, api_from, calling
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolRateLimitError
 from toolpost.sources.openapi.requests import request_of
@@ -71,8 +71,10 @@ WRONG: dict[str, dict[str, Any]] = {
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     document = tmp_path_factory.mktemp("prism") / "openapi.json"
     document.write_text(json.dumps(DOCUMENT), encoding="utf-8")
-    port = free_port()
-    with subprocess.Popen(_prism(document, port), stdout=subprocess.PIPE, text=True) as process:
+    with (
+        parts.reserved_port() as port,
+        subprocess.Popen(_prism(document, port), stdout=subprocess.PIPE, text=True) as process,
+    ):
         try:
             assert process.stdout is not None
             assert any("is listening" in line for line in process.stdout), "Prism ended before it listened"

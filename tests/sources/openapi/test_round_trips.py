@@ -3,13 +3,13 @@
 import asyncio
 import base64
 import json
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.parts import reserved_port
 from tests.sources.openapi.apps.serving import Caller, api_from, calling, served
 from toolpost.auth.static import with_environment
 from toolpost.contracts.calls import Credential, ToolOutput
@@ -267,11 +267,11 @@ async def test_a_public_operation_gets_no_credential(shop: Caller) -> None:
 
 
 async def test_a_key_in_the_query_shows_in_no_error(shop: Caller) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        dead = f"http://127.0.0.1:{free.getsockname()[1]}"
-    keyed = replace(shop.operation("GET /keys/query"), servers=(dead,))
-    async with calling(replace(shop.api, operations=(keyed,)), dead) as caller:
-        error = await failed(caller("GET /keys/query", schemes={"queryKey": "s3cr3t-key"}))
+    with reserved_port() as port:
+        dead = f"http://127.0.0.1:{port}"
+        keyed = replace(shop.operation("GET /keys/query"), servers=(dead,))
+        async with calling(replace(shop.api, operations=(keyed,)), dead) as caller:
+            error = await failed(caller("GET /keys/query", schemes={"queryKey": "s3cr3t-key"}))
     assert isinstance(error, ToolConnectionError)
     assert caller.sent[0].wire_url == f"{dead}/keys/query?key=s3cr3t-key"
     assert "s3cr3t" not in f"{error} {error.__cause__!r} {caller.sent}"

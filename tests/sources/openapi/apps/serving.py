@@ -1,7 +1,6 @@
 """Child programs that serve HTTP on a port of their own and print where, and the tools of tests that call them."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -36,13 +35,6 @@ def served(program: str, *arguments: str) -> Iterator[str]:
             yield address
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    """A port for a program that cannot choose one itself."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port
 
 
 async def no_others(url: str) -> bytes:

@@ -1,0 +1,188 @@
+"""Programs that start at once: one process imports what they need, and runs each of them in a fork of its own.
+
+Importing an SDK, or Toolpost itself, takes a second and more, and a test that starts a program is seldom about that.
+`python -m tests.warm PLACE` is the process; it ends with its stdin.
+"""
+
+import atexit
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from tests.stand_in import ask
+
+ROOT = Path(__file__).parents[1]
+STAND_IN = Path(__file__).with_name("stand_in.py")
+LIBRARIES = (
+    "anyio._backends._asyncio",
+    "conformance.person",
+    "fastmcp.server.context",
+    "fastmcp.server.http",
+    "fastmcp.server.middleware",
+    "fastmcp.server.server",
+    "fastmcp.utilities.cli",
+    "griffe",
+    "httpcore2",
+    "joserfc.jwk",
+    "joserfc.jwt",
+    "mcp.server.subscriptions",
+    "pytest",
+    "toolpost.auth.oauth.refresh",
+    "toolpost.auth.seal",
+    "toolpost.cli.app",
+    "toolpost.cli.connecting",
+    "toolpost.sources.mcp.source",
+    "toolpost.sources.openapi.source",
+    "toolpost.stores.sqlite",
+    "toolpost.toolbox.account_desk",
+    "toolpost.wire.http1_transport",
+    "toolpost.wire.httpx_transport",
+    "uvicorn.protocols.http.h11_impl",
+)
+
+
+# ---------------------------------------------------------------- in a test
+
+
+class Program:
+    """A program that runs, with its input and its output."""
+
+    def __init__(self, program: Path, *arguments: str, **variables: str) -> None:
+        words = [str(program), *arguments]
+        order = {"arguments": words, "environment": {**os.environ, **variables}, "folder": str(ROOT)}
+        (theirs, given), (heard, said) = os.pipe(), os.pipe()
+        self._asking = ask(place(), order, (theirs, said, 2))
+        os.close(theirs)
+        os.close(said)
+        self.stdin, self.stdout = os.fdopen(given, "w"), os.fdopen(heard)
+        self._told = self._asking.makefile()
+        self.pid = int(self._told.readline())
+        self.returncode: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.stdin.close()
+        if kind is not None:
+            self.kill()
+        self.wait()
+        self.stdout.close()
+        self._told.close()
+        self._asking.close()
+
+    def kill(self) -> None:
+        """End it without a warning, and wait until it is gone."""
+        if self.returncode is None:
+            self._asking.shutdown(socket.SHUT_WR)
+            self.wait()
+
+    def wait(self) -> int:
+        """How it ended; the negative number of a signal that killed it."""
+        if self.returncode is None:
+            self.returncode = int(self._told.readline())
+        return self.returncode
+
+
+def command(program: Path, *arguments: str) -> list[str]:
+    """The command of a program that somebody else starts."""
+    return [sys.executable, "-I", "-S", str(STAND_IN), place(), str(program), *arguments]
+
+
+@contextmanager
+def served(program: Path, *arguments: str, **variables: str) -> Iterator[str]:
+    """A server that runs until nobody needs it; yields the first line that it prints."""
+    with Program(program, *arguments, **variables) as server:
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.kill()
+
+
+@cache
+def place() -> str:
+    """Where the process of this test run listens; it is started once."""
+    name = f"toolpost-warm-{os.getpid()}"
+    command = [sys.executable, "-m", "tests.warm", name]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    atexit.register(process.communicate)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return name
+
+
+# ---------------------------------------------------------------- in the process
+
+
+def serve(name: str) -> None:
+    """Run programs until stdin ends."""
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who look after a program
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"\0{name}")
+        listening.listen(64)
+        print("ready", flush=True)
+        while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+            asked, _ = listening.accept()
+            if not os.fork():
+                listening.close()
+                look_after(asked)
+            asked.close()
+
+
+def look_after(asked: socket.socket) -> NoReturn:
+    """Run a program, and end it when nobody wants it any more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    order, streams = received(asked)
+    program = os.fork()
+    if not program:
+        asked.close()
+        become(order["arguments"], order["environment"], order["folder"], streams)
+    for stream in (0, 1, *streams):
+        os.close(stream)
+    asked.send(f"{program}\n".encode(), socket.MSG_NOSIGNAL)
+    ending = os.pidfd_open(program)
+    if ending not in select.select([asked.fileno(), ending], [], [])[0]:
+        os.kill(program, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+    try:
+        asked.send(f"{code}\n".encode(), socket.MSG_NOSIGNAL)
+    finally:
+        os._exit(0)
+
+
+def received(asked: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    head, streams, _, _ = socket.recv_fds(asked, 4, 3)
+    text = b""
+    while len(text) < int.from_bytes(head, "big"):
+        text += asked.recv(1 << 16)
+    return json.loads(text), streams
+
+
+def become(arguments: Sequence[str], environment: dict[str, str], folder: str, streams: Sequence[int]) -> NoReturn:
+    """Be the program, as if it had just been started."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv[:] = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+    sys.exit()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
