@@ -5,6 +5,7 @@ Importing an SDK, or Toolpost itself, takes a second and more, and a test that s
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -125,10 +126,26 @@ def place() -> str:
 # ---------------------------------------------------------------- in the process
 
 
+class Leaving:
+    """The end of a process whose modules nobody has to take down one by one."""
+
+    code: int = 1  # of a program that raised something
+
+    def __call__(self) -> NoReturn:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(self.code)
+
+
+leaving = Leaving()
+
+
 def serve(name: str) -> None:
     """Run programs until stdin ends."""
+    atexit.register(leaving)  # whoever registers later is called before
     for library in LIBRARIES:
         importlib.import_module(library)
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who look after a program
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"\0{name}")
@@ -140,6 +157,7 @@ def serve(name: str) -> None:
                 listening.close()
                 look_after(asked)
             asked.close()
+    leaving.code = 0
 
 
 def look_after(asked: socket.socket) -> NoReturn:
@@ -180,8 +198,12 @@ def become(arguments: Sequence[str], environment: dict[str, str], folder: str, s
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv[:] = arguments
-    runpy.run_path(arguments[0], run_name="__main__")
-    sys.exit()
+    try:
+        runpy.run_path(arguments[0], run_name="__main__")
+        sys.exit()
+    except SystemExit as exiting:
+        leaving.code = exiting.code if isinstance(exiting.code, int) else int(exiting.code is not None)
+        raise
 
 
 if __name__ == "__main__":

@@ -130,14 +130,13 @@ async def test_damaged_sign_ins_of_a_manager_are_old_ones(tmp_path: Path) -> Non
 async def test_a_damaged_intent_does_not_keep_the_box_from_opening(
     notes: ExternalToolConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with toolbox(tmp_path / "data", notes):
-        pass
+    async with toolbox(tmp_path / "data", notes) as box:
+        await connect(box, "notes", ANN)
     row = ("call_1", "", "run_1", "notes.read", "acme", "carl", 1.0, "gone", b"\x02torn")
     columns = "call_id, step, run_id, tool_name, tenant, user, at, owner, call"
     harm(tmp_path / "data", f"INSERT INTO journal ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
 
     with caplog.at_level(logging.WARNING):
         async with toolbox(tmp_path / "data", notes) as box:
-            await connect(box, "notes", ANN)
             assert isinstance(await box.call("notes.read", {}, user=ANN), Completed)
     assert "the intent of call 'call_1' is damaged and passed over" in caplog.text

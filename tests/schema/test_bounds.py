@@ -127,9 +127,9 @@ def test_recursion_counts_once() -> None:
 
 
 def test_a_long_chain_of_references_is_refused() -> None:
-    chain = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}]} for n in range(20_000)}
+    chain = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}]} for n in range(3_000)}
 
-    assert "chain of more than 100 schemas" in refusal({"$ref": "#/$defs/d0", "$defs": {**chain, "d20000": {}}})
+    assert "chain of more than 100 schemas" in refusal({"$ref": "#/$defs/d0", "$defs": {**chain, "d3000": {}}})
 
 
 def test_thousands_of_tools_are_checked_quickly() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.wire.test_processes import below
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
 from toolpost.wire.commands import CommandResult, Commands, run_command
 from toolpost.wire.containment import containment
@@ -298,8 +299,8 @@ async def test_without_a_folder_a_command_runs_in_ours_wherever_that_is(
 async def test_a_command_that_no_descriptor_is_left_for_is_refused(commands: Commands) -> None:
     await run(("true",), commands=commands)
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, usual[1]))
+    os.close(lowest := os.open(os.devnull, os.O_RDONLY))  # the first that is free, wherever the highest is
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, usual[1]))
     try:
         with pytest.raises(ToolConnectionError, match="no pipe to be had for it") as raised:
             await asyncio.gather(*(run(("true",), commands=commands) for _ in range(50)))
@@ -480,10 +481,10 @@ async def test_cycles_leave_nothing_behind() -> None:
                 await run(("sleep", "60"), timeout_s=0.01, commands=commands)
 
     def held() -> list[object]:
-        children = [one.pid for one in psutil.Process().children(recursive=True)]
         groups = list(Path("/sys/fs/cgroup").glob(f"**/toolpost-{os.getpid()}-*"))
-        return [psutil.Process().num_fds(), threading.active_count(), len(asyncio.all_tasks()), children, groups]
+        return [psutil.Process().num_fds(), threading.active_count(), len(asyncio.all_tasks()), below(others), groups]
 
+    others = psutil.Process().children()
     await cycle()
     before = held()
     for _ in range(10):

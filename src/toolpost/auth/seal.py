@@ -30,6 +30,12 @@ class KeySealer:
         """How all that is sealed now begins; what begins otherwise was sealed with an older key."""
         return _NAMED + self.keys.newest().id
 
+    def knows(self, sealed: bytes) -> bool:
+        """Whether the key that sealed it is here, as far as its beginning tells."""
+        if sealed[:1] == _NAMELESS:
+            return True
+        return sealed[:1] == _NAMED and self.keys.find(sealed[1:_HEADER_BYTES]) is not None
+
     def seal(self, data: bytes, *, row: str) -> bytes:
         """Encrypt `data`, bound to the identity of its row."""
         key = self.keys.newest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ from toolpost.stores.database import open_writable
 from toolpost.stores.events import SQLiteEventLog
 from toolpost.stores.forgetting import Forgetter
 from toolpost.stores.journal import SQLiteJournal
+from toolpost.stores.key_check import check_key
 from toolpost.stores.keys import SQLiteKeyStore
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import SQLitePendingStore
@@ -63,7 +65,7 @@ def open_sqlite_store(
     liveness = Liveness(data_dir / OWNERS)
     path = data_dir / DATABASE
     try:
-        db = open_writable(path, busy_s=busy_s)
+        db = _opened(path, sealer, busy_s)
     except StoreError:
         liveness.release()
         raise
@@ -86,6 +88,16 @@ def open_sqlite_store(
         liveness=liveness,
         clock=clock,
     )
+
+
+def _opened(path: Path, sealer: Sealer, busy_s: float) -> sqlite3.Connection:
+    db = open_writable(path, busy_s=busy_s)
+    try:
+        check_key(db, sealer, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 class SQLiteStore:
