@@ -308,8 +308,8 @@ async def test_a_server_that_does_not_speak_tls_was_not_sent_anything(transport:
 async def test_a_handshake_that_never_ends_was_not_sent(transport: HttpTransport) -> None:
     async with Site() as site, client_for(site, transport) as client:  # it waits for a line that TLS does not have
         url = site.url.replace("http:", "https:")
-        with pytest.raises(ToolConnectionError, match=r"no connection to 127\.0\.0\.1 within 0\.16 s") as failed:
-            await client.send(Request("POST", url, timeout_s=0.2))
+        with pytest.raises(ToolConnectionError, match=r"no connection to 127\.0\.0\.1 within 1\.6 s") as failed:
+            await client.send(Request("POST", url, timeout_s=2))
 
         assert not failed.value.sent
 
@@ -351,14 +351,14 @@ async def test_a_server_that_takes_its_time_meets_the_deadline(server: object, t
     began = time.monotonic()
     async with Site(server) as site, client_for(site, transport) as client:  # type: ignore[arg-type]
         with pytest.raises(ToolTimeoutError, match=f"^GET {site.url}: "):
-            await body_of(client, f"{site.url}/?key=secret", timeout_s=0.25)
+            await body_of(client, f"{site.url}/?key=secret", timeout_s=0.75)
 
         assert await site.all_closed()
-    assert time.monotonic() - began >= 0.25
+    assert time.monotonic() - began >= 0.75
 
 
 async def test_a_stream_meets_the_deadline_too(transport: HttpTransport) -> None:
-    async with Site(slow_body) as site, client_for(site, transport, timeout_s=0.25) as client:
+    async with Site(slow_body) as site, client_for(site, transport, timeout_s=0.75) as client:
         response = await client.send(Request("GET", site.url))
         with pytest.raises(ToolTimeoutError):
             _ = [piece async for piece in response.stream()]
@@ -368,12 +368,12 @@ async def test_a_stream_meets_the_deadline_too(transport: HttpTransport) -> None
 
 async def test_the_deadline_is_for_all_redirects_together(transport: HttpTransport) -> None:
     async def onward(received: Received, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.6)
         writer.write(reply(302, location="/"))
 
     async with Site(onward) as site, client_for(site, transport) as client:
-        with pytest.raises(ToolTimeoutError, match=r"no answer within 0\.3 s"):
-            await body_of(client, site.url, timeout_s=0.3)
+        with pytest.raises(ToolTimeoutError, match=r"no answer within 1 s"):
+            await body_of(client, site.url, timeout_s=1)
 
 
 async def test_an_address_that_was_refused_is_told_before_anything_else(transport: HttpTransport) -> None:
