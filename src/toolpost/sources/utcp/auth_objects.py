@@ -55,6 +55,8 @@ async def present(
     auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, credential: Credential, tokens: ClientTokens
 ) -> Presentation:
     """What goes with a call: what its template asks for, and the source's own credential, which comes before that."""
+    if auth is None and not credential.headers:
+        return NOTHING
     own = _as_it_is(credential)
     asked = await _asked(auth, tokens)
     if own is NOTHING or asked is NOTHING:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError
+from toolpost.contracts.makers import maker
+from toolpost.contracts.outcomes import NO_META
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.auth_objects import present
-from toolpost.sources.utcp.http_requests import headers_of, request_of
+from toolpost.sources.utcp.http_requests import headers_of
 from toolpost.web.contents import UnreadableError, content_of, decoded
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of, phrase_of, presentable
@@ -17,11 +19,13 @@ from toolpost.web.planned import PlannedRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.sources.utcp.templates import GraphqlTemplate, HttpTemplate
+    from toolpost.sources.utcp.http_requests import RequestPlan
+    from toolpost.sources.utcp.templates import GraphqlTemplate, WebTemplate
     from toolpost.sources.utcp.wires import Asked, Prepared, Wires
     from toolpost.web.presentation import Presentation
     from toolpost.web.sending import Reply
 
+_new_output = maker(ToolOutput)
 _NO_BODY = frozenset({204, 205})
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
@@ -31,8 +35,7 @@ REMEDY = "Check the credential of the source and the variables of its manual."
 
 async def call_http(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
     """Call an http template."""
-    template = cast("HttpTemplate", prepared.template)
-    reply, presented = await exchange(request_of(template, asked.arguments), prepared, asked, wires)
+    reply, presented = await exchange(planned_of(prepared, asked), prepared, asked, wires)
     return output_of(prepared, reply, (*presented.secrets, *prepared.secrets, *wires.header_secrets))
 
 
@@ -56,11 +59,16 @@ async def call_graphql(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOu
     return _graphql_output(prepared, output_of(prepared, reply, secrets).content, secrets)
 
 
+def planned_of(prepared: Prepared, asked: Asked) -> PlannedRequest:
+    """The request of one call."""
+    return cast("RequestPlan", prepared.plan).request(asked.arguments)
+
+
 async def exchange(
     planned: PlannedRequest, prepared: Prepared, asked: Asked, wires: Wires
 ) -> tuple[Reply, Presentation]:
     """Send a request with all that it takes to be let in; tells what was presented, too."""
-    auth = getattr(prepared.template, "auth", None)
+    auth = cast("WebTemplate", prepared.template).auth
     planned = planned.with_headers(wires.headers)
     presented = await present(auth, asked.credential, wires.tokens)
     reply = await wires.send(planned.presenting(presented))
@@ -87,10 +95,10 @@ def output_of(prepared: Prepared, reply: Reply, secrets: Sequence[str]) -> ToolO
         begins = presentable(decoded(reply.body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
         head = f"{prepared.shown} answered {status}, but the answer is unusable"
         raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
-    notes = [content.note, "The stream went on; this is what came until then." if reply.cut else ""]
-    note = " ".join(filter(None, notes))
-    text = f"{compact_json(content.value)}\n\n{note}" if note else None
-    return ToolOutput(content.value, text, content.media_type)
+    output = _new_output((content.value, None, content.media_type, NO_META))
+    if content.note:
+        output = output.noted(content.note)
+    return output.noted("The stream went on; this is what came until then.") if reply.cut else output
 
 
 def _promised(prepared: Prepared) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_plus, urlencode
 
 from toolpost.contracts.errors import ToolValidationError
+from toolpost.contracts.makers import maker
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.templates import HttpTemplate, SseTemplate, StreamTemplate
 from toolpost.web.encoding import UnsendableError, compact_json, percent, sendable_header, text_of
@@ -13,15 +14,20 @@ from toolpost.web.files import file_of, is_file, type_of
 from toolpost.web.media_types import media_type
 from toolpost.web.multipart import FormPart, multipart_body
 from toolpost.web.planned import PlannedRequest
+from toolpost.web.presentation import NOTHING
 from toolpost.web.targets import target_of
 from toolpost.wire.guard import split_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from toolpost.sources.utcp.templates import RequestTemplate, WebTemplate
     from toolpost.web.encoding import Pair
     from toolpost.web.targets import Slot, Target
+
+_new_request = maker(PlannedRequest)
+_NONE: AbstractSet[str] = frozenset()
 
 
 class _Body(NamedTuple):
@@ -29,21 +35,44 @@ class _Body(NamedTuple):
     content_type: str
 
 
-def request_of(template: RequestTemplate, arguments: Mapping[str, Any]) -> PlannedRequest:
-    """Plan a call; what is null is left out. A ToolValidationError names the argument that cannot be sent."""
-    rest = {name: value for name, value in arguments.items() if value is not None}
-    headers = headers_of(template, rest)
-    sent = None if template.body_field is None else rest.pop(template.body_field, None)
-    target = _target(template.url, rest)
-    if doubled := {unquote_plus(name) for name, _ in target.query} & rest.keys():
-        raise ToolValidationError([f"{name}: the address has a value of its own for it" for name in sorted(doubled)])
-    query = [*target.query, *(pair for name, value in rest.items() for pair in _query(name, value))]
-    body = None
-    if sent is not None:
-        body, headers = _with_body(template, sent, headers)
-    return PlannedRequest(
-        method=_method(template, body), address=target.address, query=tuple(query), headers=tuple(headers), body=body
-    )
+class RequestPlan:
+    """A template made ready to be called: what is the same for every call is worked out once."""
+
+    __slots__ = ("_body_field", "_header_fields", "_headers", "_method", "_names", "_place", "_target", "_template")
+
+    def __init__(self, template: RequestTemplate) -> None:
+        self._template = template
+        self._body_field = template.body_field
+        self._header_fields = template.header_fields
+        self._headers = tuple(template.headers.items())
+        self._method = None if isinstance(template, SseTemplate) else template.http_method
+        self._place = split_url(template.url)
+        self._target: Target | None = None  # read with the first call, which is where an error in it belongs
+        self._names = _NONE
+
+    def request(self, arguments: Mapping[str, Any]) -> PlannedRequest:
+        """Plan a call; what is null is left out. A ToolValidationError names the argument that cannot be sent."""
+        rest = {name: value for name, value in arguments.items() if value is not None}
+        headers = headers_of(self._template, rest) if self._header_fields else self._headers
+        sent = None if self._body_field is None else rest.pop(self._body_field, None)
+        target = self._target or self._targeted(rest)
+        names = self._names if self._target else _names_of(target)
+        if names and not names.isdisjoint(rest):
+            doubled = sorted(names & rest.keys())
+            raise ToolValidationError([f"{name}: the address has a value of its own for it" for name in doubled])
+        query = (*target.query, *(pair for name, value in rest.items() for pair in _query(name, value)))
+        body = None
+        if sent is not None:
+            body, headers = _with_body(self._template, sent, headers)
+        method = self._method or ("GET" if body is None else "POST")
+        return _new_request((method, target.address, query, tuple(headers), (), body, NOTHING))
+
+    def _targeted(self, rest: dict[str, Any]) -> Target:
+        """The address; one without places for arguments stays as it is for every call."""
+        target = _target(self._place, rest)
+        if "{" not in self._place[1]:
+            self._target, self._names = target, _names_of(target)
+        return target
 
 
 def headers_of(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
@@ -54,15 +83,12 @@ def headers_of(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
     return [*(pair for pair in template.headers.items() if pair[0].lower() not in taken), *given]
 
 
-def _method(template: RequestTemplate, body: bytes | None) -> str:
-    if isinstance(template, SseTemplate):
-        return "GET" if body is None else "POST"
-    return template.http_method
+def _names_of(target: Target) -> AbstractSet[str]:
+    return {unquote_plus(name) for name, _ in target.query} if target.query else _NONE
 
 
-def _target(url: str, rest: dict[str, Any]) -> Target:
+def _target(place: tuple[str, str], rest: dict[str, Any]) -> Target:
     """The address with the path's arguments in their places, which are taken out of the rest."""
-    origin, path = split_url(url)
     used: set[str] = set()
 
     def fill(slot: Slot) -> str:
@@ -72,7 +98,7 @@ def _target(url: str, rest: dict[str, Any]) -> Target:
         return percent(_text(slot.name, rest[slot.name]))
 
     try:
-        target = target_of(origin, path, fill)
+        target = target_of(*place, fill)
     except UnsendableError as error:
         raise ToolValidationError(str(error)) from error
     for name in used:
@@ -87,7 +113,7 @@ def _query(name: str, value: Any) -> Iterator[Pair]:
             yield percent(name), percent(_text(name, item))
 
 
-def _with_body(template: RequestTemplate, sent: Any, headers: list[Pair]) -> tuple[bytes, list[Pair]]:
+def _with_body(template: RequestTemplate, sent: Any, headers: Sequence[Pair]) -> tuple[bytes, list[Pair]]:
     """The body, and the headers with its type; one that the template writes as a header holds."""
     said = next((value for name, value in headers if name.lower() == "content-type"), None)
     offered = template.content_type if isinstance(template, (HttpTemplate, StreamTemplate)) else "application/json"

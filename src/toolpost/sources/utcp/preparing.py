@@ -8,15 +8,23 @@ from toolpost.contracts.errors import ConfigError, ToolPermissionError
 from toolpost.sources.utcp.command_calls import call_command
 from toolpost.sources.utcp.content_calls import call_file, call_text
 from toolpost.sources.utcp.http_calls import call_graphql, call_http
+from toolpost.sources.utcp.http_requests import RequestPlan
 from toolpost.sources.utcp.message_calls import call_tcp, call_udp, call_websocket
 from toolpost.sources.utcp.scripts import check_script
 from toolpost.sources.utcp.stream_calls import call_sse, call_stream
-from toolpost.sources.utcp.templates import KINDS, CliTemplate, WebSocketTemplate, WebTemplate, template_of
+from toolpost.sources.utcp.templates import (
+    KINDS,
+    CliTemplate,
+    RequestTemplate,
+    WebSocketTemplate,
+    WebTemplate,
+    template_of,
+)
 from toolpost.sources.utcp.wires import Prepared, addresses_of
 from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from toolpost.contracts.calls import ToolOutput
     from toolpost.sources.utcp.manuals import Manual, ManualTool
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
     from toolpost.sources.utcp.variables import Filled, Variables
     from toolpost.sources.utcp.wires import Asked, Wires
 
-    Call: TypeAlias = Callable[[Prepared, Asked, Wires], Awaitable[ToolOutput]]
+    Call: TypeAlias = Callable[[Prepared, Asked, Wires], Coroutine[Any, Any, ToolOutput]]
 
 CALLS: dict[str, Call] = {
     "http": call_http,
@@ -103,6 +111,7 @@ def prepared_of(tool: ManualTool, filled: Filled, *, timeout_s: float) -> Prepar
         timeout_s=timeout_s,
         secrets=filled.values,
         outputs=tool.outputs,
+        plan=RequestPlan(template) if isinstance(template, RequestTemplate) else None,
     )
 
 

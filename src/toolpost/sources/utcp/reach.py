@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.context import ToolContext
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.utcp.http_requests import request_of
+from toolpost.sources.utcp.http_requests import RequestPlan
 from toolpost.sources.utcp.stream_calls import opened
 from toolpost.sources.utcp.wires import MAX_BYTES, Asked, Prepared, Wires, addresses_of, origin_of
 from toolpost.web.sending import sender
@@ -76,7 +76,7 @@ class Reach:
         wires = self.own([template.url, *token_urls(template)])
         prepared = Prepared("manual", template, f"GET {shown}", _DOCUMENT_S, secrets)
         asked = Asked({}, self._credential, ToolContext)
-        async with await opened(request_of(template, {}), prepared, asked, wires, follow="safe") as response:
+        async with await opened(RequestPlan(template).request({}), prepared, asked, wires, follow="safe") as response:
             return await response.read(), response.url
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.sources import HoldingSource
 from toolpost.sources.utcp.bridge import Bridge, BridgedTool
@@ -24,7 +25,7 @@ from toolpost.sources.utcp.wires import Asked, Prepared, addresses_of, refuse_st
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     Make = Callable[[ExternalToolConfig], ToolSource]
 
+_new_asked = maker(Asked)
 _MOST_REASONS = 3
 
 
@@ -62,10 +64,10 @@ class UtcpTool:
         output = await self.run(Asked(params, self._credential, lambda: context))
         return ToolResult(success=True, result=output.content, content_text=output.text)
 
-    async def run(self, asked: Asked) -> ToolOutput:
+    def run(self, asked: Asked) -> Coroutine[Any, Any, ToolOutput]:
         """Run one call."""
         refuse_stranger(self._prepared, self._wires, asked.credential)
-        return await self._call(self._prepared, asked, self._wires)
+        return self._call(self._prepared, asked, self._wires)
 
 
 class UtcpSource:
@@ -230,14 +232,14 @@ class UtcpSource:
             self._bridge = Bridge(self.config)
         return self._bridge
 
-    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+    def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
         """Run one call, or hand it to the source that its tool is from."""
         tool = call.tool
         if isinstance(tool, UtcpTool):
-            return await tool.run(Asked(call.arguments, call.credential, call.context))
+            return tool.run(_new_asked((call.arguments, call.credential, call.context)))
         if isinstance(tool, BridgedTool):
-            return await tool.run(call.arguments)
-        return await self._inner[id(tool)][1].invoke(call)
+            return tool.run(call.arguments)
+        return self._inner[id(tool)][1].invoke(call)
 
     def release(self, call_id: str) -> None:
         """Nobody will answer any more."""

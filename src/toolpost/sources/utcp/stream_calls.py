@@ -11,8 +11,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError
 from toolpost.sources.utcp.auth_objects import present
 from toolpost.sources.utcp.event_streams import Events, Lines, json_or_text
-from toolpost.sources.utcp.http_calls import REMEDY
-from toolpost.sources.utcp.http_requests import request_of
+from toolpost.sources.utcp.http_calls import REMEDY, planned_of
 from toolpost.sources.utcp.wires import MAX_BYTES, SHARE_OF_TIME
 from toolpost.web.contents import decoded
 from toolpost.web.encoding import compact_json
@@ -24,7 +23,7 @@ from toolpost.wire.requests import Request
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from toolpost.sources.utcp.templates import SseTemplate, StreamTemplate
+    from toolpost.sources.utcp.templates import SseTemplate
     from toolpost.sources.utcp.wires import Asked, Prepared, Wires
     from toolpost.web.planned import PlannedRequest
     from toolpost.wire.requests import Follow
@@ -37,7 +36,7 @@ _CUT = "The stream went on; this is what came until then."
 async def call_sse(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
     """Call an sse template: the data of all events, those of one type where the template names it."""
     template = cast("SseTemplate", prepared.template)
-    planned = request_of(template, asked.arguments)
+    planned = planned_of(prepared, asked)
     planned = planned._replace(headers=(*planned.headers, ("Accept", "text/event-stream")))
     async with await opened(planned, prepared, asked, wires) as response:
         if response.media_type != "text/event-stream":
@@ -53,8 +52,7 @@ async def call_sse(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput
 
 async def call_stream(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
     """Call a streamable_http template: a list of what its lines say, or the bytes where it has none."""
-    template = cast("StreamTemplate", prepared.template)
-    async with await opened(request_of(template, asked.arguments), prepared, asked, wires) as response:
+    async with await opened(planned_of(prepared, asked), prepared, asked, wires) as response:
         kind = media_type(response.headers.get("content-type") or "")
         tell = _progress(asked)
         if kind.kind == "lines":

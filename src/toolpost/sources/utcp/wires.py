@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import JsonSchema
+    from toolpost.sources.utcp.http_requests import RequestPlan
     from toolpost.sources.utcp.templates import CallTemplate
     from toolpost.web.encoding import Pair
     from toolpost.web.sending import Send
@@ -55,7 +56,7 @@ class Wires:
     @property
     def header_secrets(self) -> tuple[str, ...]:
         """What must not be told of the headers."""
-        return tuple(value for _, value in self.headers)
+        return tuple(value for _, value in self.headers) if self.headers else ()
 
 
 class Prepared(NamedTuple):
@@ -67,6 +68,7 @@ class Prepared(NamedTuple):
     timeout_s: float
     secrets: tuple[str, ...] = ()
     outputs: JsonSchema | None = None
+    plan: RequestPlan | None = None
 
     def __repr__(self) -> str:
         return f"Prepared({self.full_name!r})"
