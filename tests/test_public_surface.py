@@ -7,7 +7,10 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 import toolpost
+from toolpost.contracts import errors
 
 SRC = Path(__file__).parent.parent / "src"
 HEAVY = ["cryptography", "jsonschema_rs", "pydantic", "rich", "sqlite3", "typer", "yaml"]
@@ -23,6 +26,18 @@ def test_every_public_name_resolves() -> None:
     missing = [name for name in toolpost.__all__ if not hasattr(toolpost, name)]
 
     assert missing == []
+
+
+@pytest.mark.req("GEN-15")
+def test_what_a_program_with_external_tools_needs_is_imported_from_one_place() -> None:
+    needed = {
+        *("ToolNode", "ExternalToolConfig", "TransportType", "AuthType", "UtcpMode", "RetryPolicy"),
+        *("OAuthManager", "OAuthProviderConfig", "TokenStore", "InMemoryTokenStore"),
+        *("get_preset", "POPULAR_MCP_SERVERS"),
+    }
+    raised = {name for name in vars(errors) if name.startswith("Tool")}
+
+    assert needed | raised <= set(toolpost.__all__)
 
 
 def test_the_public_names_are_listed_by_dir() -> None:

@@ -68,7 +68,7 @@ def test_a_source_needs_a_name_a_transport_and_a_connection(key: str) -> None:
         ExternalToolConfig.model_validate(given)
 
 
-@pytest.mark.req("CFG-09", "CFG-12", "CFG-14", "CFG-15", "CFG-16", "CFG-17", "CFG-18")
+@pytest.mark.req("CFG-09", "CFG-12", "CFG-13", "CFG-14", "CFG-15", "CFG-16", "CFG-17", "CFG-18")
 def test_everything_else_about_a_source_has_a_default() -> None:
     config = source()
 

@@ -3,6 +3,7 @@
 Its plan is a JSON file that is read anew for every message, so that a test can change the server's mind:
 
     era      "legacy" (initialize, the default) or "modern" (2026-07-28, stateless)
+    version  the only one of the legacy era that it speaks, where it is so choosy
     modes    "exit" at once, "mute" to all requests, "deaf" to tools/list alone, "garbage" between messages,
              "flood" stderr, "stubborn" about ending, "haunted" by a child that keeps the pipes open
     tools    what tools/list tells, each with what the server does under "do" (see `Rogue.carry_out`)
@@ -127,7 +128,7 @@ class Rogue:
     def _initialize(self, message: Message) -> Message:
         if self.plan["era"] == "modern":
             return {"error": {"code": -32022, "message": "Unsupported version", "data": {"supported": [MODERN]}}}
-        version = message["params"].get("protocolVersion", NEWEST_LEGACY)
+        version = self.plan.get("version") or message["params"].get("protocolVersion", NEWEST_LEGACY)
         return {
             "protocolVersion": version,
             "capabilities": {"tools": {"listChanged": True}},

@@ -71,6 +71,19 @@ async def test_a_remote_server_that_never_answers_is_given_up_in_time(tmp_path: 
     assert "0.5" in state.error
 
 
+@pytest.mark.req("NRT-04")
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-json"])
+async def test_a_server_that_knows_one_older_version_alone_is_spoken_to_in_it(
+    tmp_path: Path, way: str, version: str
+) -> None:
+    with rogue_by(way, tmp_path, tool("echo"), version=version) as rogue:
+        async with toolbox(config_by(way, rogue)) as box:
+            outcome = await box.call("srv.echo", {"n": 1})
+    assert outcome.content["arguments"] == {"n": 1}
+    assert rogue.received("notifications/initialized")
+
+
 @pytest.mark.parametrize("way", ["stdio-legacy", "stdio-modern"])
 async def test_garbage_between_messages_is_passed_over(tmp_path: Path, way: str) -> None:
     with rogue_by(way, tmp_path, tool("echo"), modes=["garbage"]) as rogue:

@@ -137,7 +137,7 @@ async def test_a_long_operation_of_everything_tells_how_far_it_is() -> None:
     ]
 
 
-@pytest.mark.req("DEF-03", "MISC-05")
+@pytest.mark.req("CFG-13", "DEF-03", "MISC-05")
 async def test_a_server_sees_the_environment_of_its_configuration_and_no_secret_of_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
