@@ -388,3 +388,16 @@ async def test_a_resumed_call_keeps_the_caller_s_context_without_its_secrets(mak
         done = await box.answer(paused.pending_id, by=ANN)
     assert list(done.content["outer"]) == list(done.content["inner"]) == ["/safe"]
     assert done.content["tool"] == {"theme": "dark", "user_id": ANN}
+
+
+async def test_a_call_from_another_event_loop_is_refused_and_says_what_to_do(make_box: MakeBox) -> None:
+    @tool(side_effects="pure")
+    def one() -> int:
+        return 1
+
+    async with make_box(one) as box:
+        with pytest.raises(RuntimeError, match=r"opened in another event loop.*run_coroutine_threadsafe"):
+            await asyncio.to_thread(asyncio.run, box.call("one"))
+        events = await box.events()
+        outcome = await box.call("one")
+    assert (len(events), outcome.content) == (0, 1)

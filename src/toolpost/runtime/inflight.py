@@ -9,12 +9,20 @@ if TYPE_CHECKING:
     from toolpost.runtime.attempt import Attempt
 
 _NAG_S = 1.0  # a tool that swallowed the cancellation is told again after this long
+_STRANGER = (
+    "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
+    "the call over with asyncio.run_coroutine_threadsafe(box.call(...), loop)"
+)
 
 
 class InFlight:
-    """All running calls of one Toolbox. A timer is armed only for the earliest deadline."""
+    """All running calls of one Toolbox. A timer is armed only for the earliest deadline.
+
+    Calls are made in the loop that holds the connections, where `home` says which that is.
+    """
 
     def __init__(self) -> None:
+        self.home: asyncio.AbstractEventLoop | None = None
         self._flights: dict[str, Attempt] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = float("inf")
@@ -25,6 +33,8 @@ class InFlight:
     def enter(self, attempt: Attempt, timeout_s: float) -> None:
         """Begin to watch the calling task on behalf of a call."""
         loop = asyncio.get_running_loop()
+        if self.home is not None and loop is not self.home:
+            raise RuntimeError(_STRANGER)
         attempt.task = task = asyncio.current_task(loop)
         attempt.cancelling = 0 if task is None else task.cancelling()
         attempt.timeout_s = timeout_s

@@ -216,12 +216,12 @@ class ToolRouter:
         )
 
     def _begin(self, request: RequestedCall, told: Any) -> Attempt:
-        """Tell of the call, and put it under its deadline and within reach of cancellation."""
+        """Put the call under its deadline and within reach of cancellation, and tell of it."""
         lane = self._lanes.find(request.tool_name)
         attempt = Attempt(self, request, lane, self.teller.ref(request, lane), told)
+        self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
         if not request.answers:
             self.teller.tell(attempt.call, _REQUESTED, {"params": attempt.told})
-        self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
         return attempt
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:

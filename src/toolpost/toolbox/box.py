@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,7 @@ class Toolbox:
         except BaseException:
             await self._exit.aclose()
             raise
+        parts.router.inflight.home = asyncio.get_running_loop()
         self.store, self.router, self.desk = parts.store, parts.router, parts.desk
         self.caretaker, self.sources = parts.caretaker, parts.sources
         if parts.accounts is not None:
