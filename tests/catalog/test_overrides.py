@@ -1,5 +1,6 @@
 """What an operator changes about a tool."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,3 +185,15 @@ def test_other_effects_settle_what_was_unknown_but_take_no_mark_away(
 
     spec = registry.find("act").spec
     assert (spec.safety.destructive, spec.replay) == (destructive, replay)
+
+
+def test_what_a_model_sees_of_a_large_schema_is_changed_along_with_it() -> None:
+    large = create_issue.spec.input_schema
+    shorter = {**large, "properties": {name: {"type": "string"} for name in large["properties"]}}
+    registry = ToolRegistry()
+    changed = ToolOverride(fix={"repo": "a/b"}, default={"title": "Bug"})
+    registry.register(create_issue.renamed(replace(create_issue.spec, model_schema=shorter)), override=changed)
+
+    shown = registry.find("gh.create_issue").shown_schema
+    assert shown["properties"] == {"title": {"type": "string", "default": "Bug"}, "labels": {"type": "string"}}
+    assert shown["required"] == []

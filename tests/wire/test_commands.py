@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -265,6 +266,32 @@ async def test_a_program_that_goes_away_between_two_runs_is_looked_for_again(
     assert (await run(("tool",), env=env, commands=commands)).stdout == b"new\n"
 
 
+async def test_a_program_that_moved_may_be_run_again(commands: Commands, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        script(tmp_path / name, "tool", f"#!/bin/sh\necho {name}\n", 0o755)
+    env = {"PATH": f"{tmp_path}/one:{tmp_path}/two:{os.environ['PATH']}"}
+    assert (await run(("tool",), env=env, commands=commands)).stdout == b"one\n"
+
+    (tmp_path / "one" / "tool").unlink()
+    with pytest.raises(ToolConnectionError, match=r"'tool' is no longer where it was, but in '.*/two/tool'") as raised:
+        await run(("tool",), env=env, commands=commands)
+
+    assert (raised.value.sent, raised.value.is_retryable) == (False, True)
+    assert (await run(("tool",), env=env, commands=commands)).stdout == b"two\n"
+
+
+async def test_a_program_that_is_being_written_may_be_run_later(either: Commands, tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    shutil.copy("/bin/true", program)
+
+    with program.open("ab"), pytest.raises(ToolConnectionError, match="somebody is still writing it") as raised:
+        await run((str(program),), commands=either)
+
+    assert (raised.value.sent, raised.value.is_retryable) == (False, True)
+    assert (await run((str(program),), commands=either)).exit_code == 0
+
+
 @pytest.mark.parametrize("known", [False, True], ids=["at first", "once it was there"])
 async def test_a_folder_that_is_not_there_is_named(commands: Commands, tmp_path: Path, known: bool) -> None:
     folder = tmp_path / "work"
@@ -296,6 +323,18 @@ async def test_without_a_folder_a_command_runs_in_ours_wherever_that_is(
         await run(("true",), commands=commands)
 
 
+async def test_a_folder_may_be_written_from_ours_for_every_run(
+    either: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    found = [(await run(("pwd",), cwd=folder, commands=either)).stdout.decode() for folder in ("sub", "sub", ".", ".")]
+
+    here = str(tmp_path.resolve())
+    assert [os.path.normpath(line.strip()) for line in found] == [f"{here}/sub", f"{here}/sub", here, here]
+
+
 async def test_a_command_that_no_descriptor_is_left_for_is_refused(commands: Commands) -> None:
     await run(("true",), commands=commands)
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -311,7 +350,9 @@ async def test_a_command_that_no_descriptor_is_left_for_is_refused(commands: Com
     assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
 
 
-@pytest.mark.parametrize(("argument", "extra"), [("nul\0", {}), ("", {"A=B": "c"}), ("", {"A": "\0"}), ("\ud800", {})])
+@pytest.mark.parametrize(
+    ("argument", "extra"), [("nul\0", {}), ("", {"A=B": "c"}), ("", {"": "c"}), ("", {"A": "\0"}), ("\ud800", {})]
+)
 async def test_what_no_process_can_be_given_is_refused(either: Commands, argument: str, extra: dict[str, str]) -> None:
     with pytest.raises(ToolConnectionError, match=r"'cat' cannot be .* no process can be given"):
         await run(("cat", argument), extra=extra, commands=either)
@@ -518,6 +559,17 @@ async def test_closing_ends_what_runs_and_says_so(commands: Commands) -> None:
     with pytest.raises(ToolConnectionError, match="was closed") as raised:
         await family.task
     assert raised.value.sent is True
+
+
+async def test_once_closed_it_starts_nothing_any_more(commands: Commands) -> None:
+    await run(("true",), commands=commands)
+    await commands.close()
+
+    with pytest.raises(ToolConnectionError, match="whoever runs them was closed") as raised:
+        await run(("true",), commands=commands)
+
+    assert (raised.value.sent, raised.value.is_retryable) == (False, False)
+    assert commands.steward_pid is None
 
 
 def above(commands: Commands) -> tuple[int, int]:

@@ -111,7 +111,8 @@ def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
 
 def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]:
     """What must not be told of a source: keys and tokens, wherever in its configuration they stand."""
-    given = {**config.env, **config.headers}
+    handed_on = {name: os.environ[name] for name in config.cli.pass_env if name in os.environ}
+    given = {**handed_on, **config.env, **config.headers}
     named = {value for name, value in given.items() if is_secret_name(name)}
     named |= set(_auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER))
     named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}

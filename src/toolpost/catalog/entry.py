@@ -80,8 +80,8 @@ class Entry:
 
     @property
     def shown_schema(self) -> JsonSchema:
-        """What a model sees of the input schema; an operator's changes are always shown."""
-        view = self.spec.model_schema if self.overlay is None else None
+        """What a model sees of the input schema."""
+        view = self.spec.model_schema
         return self.spec.input_schema if view is None else view
 
     def succeed(self, old: Entry) -> None:

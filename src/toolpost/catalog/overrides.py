@@ -43,7 +43,8 @@ def overlay(spec: ToolSpec, override: ToolOverride, *, name: str) -> Overlay:
         spec,
         name=name,
         description=override.description if override.description is not None else spec.description,
-        input_schema=_without(_with_defaults(spec.input_schema, override.default), set(override.fix)),
+        input_schema=_changed(spec.input_schema, override),
+        model_schema=None if spec.model_schema is None else _changed(spec.model_schema, override),
         tags=tuple(override.tags) if override.tags is not None else spec.tags,
         timeout_s=override.timeout_s or spec.timeout_s,
     )
@@ -97,6 +98,10 @@ def _fitting_values(spec: ToolSpec, values: Mapping[str, Any]) -> None:
     if issues:
         msg = f"override of {spec.name!r} does not fit its schema: {'; '.join(issues)}"
         raise ConfigError(msg, tool_name=spec.name)
+
+
+def _changed(schema: JsonSchema, override: ToolOverride) -> JsonSchema:
+    return _without(_with_defaults(schema, override.default), set(override.fix))
 
 
 def _without(schema: JsonSchema, names: set[str]) -> JsonSchema:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
+_SHORTEST_LINE = 12
 _NUMBER = re.compile(r"[-+.\deE]+")
 # Of a text every fourth place is looked at, and of a form its first four are known: wherever it stands, one of them is
 # met. More characters are met by chance less often, but there must be that many.
@@ -89,6 +90,12 @@ class Lookout:
             self._lasting.add(text)
         if not known:
             self._watch_for(text)
+
+    def learn_lines(self, secret: str) -> None:
+        """Watch for each line of a secret that has several; a short one tells little, and would be found everywhere."""
+        for line in secret.splitlines():
+            if len(line.strip()) >= _SHORTEST_LINE:
+                self.learn(PassingSecret(line, secret.for_s) if isinstance(secret, PassingSecret) else line)
 
     def _watch_for(self, secret: str) -> None:
         self.knows_nothing = False

@@ -41,6 +41,8 @@ class Redactor:
         """Remember more secrets, in whatever form they may come back."""
         for secret in secrets:
             self._own.learn(secret)
+            if "\n" in secret:  # it may be told line by line
+                self._own.learn_lines(secret)
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
         """A redactor that knows more secrets, such as those in the arguments of one call."""

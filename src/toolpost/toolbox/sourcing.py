@@ -189,6 +189,7 @@ class Sources:
             raise
         except (Exception, SystemExit) as raised:
             raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
+        self._redactor.learn(getattr(member.source, "secrets", ()))
         member.shelf.fill(member.source, found, getattr(member.source, "problems", ()))
 
     def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:

@@ -128,7 +128,7 @@ def _until_date(text: str, now: float) -> float | None:
 
 def _limited(status: int, headers: Headers, message: str) -> ToolRateLimitError | None:
     """Some APIs say 403 when there were too many calls, and only a header tells it from a missing right."""
-    if status != 403 or headers.get("x-ratelimit-remaining") != "0":
+    if status != 403 or not ("retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"):
         return None
     return ToolRateLimitError(message, status_code=status, category=ErrorCategory.RETRYABLE_RATE_LIMIT)
 

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
 from toolpost.wire.keeper import Order
-from toolpost.wire.launch import Launch, bad_folder, locate, not_executable, refusal
+from toolpost.wire.launch import Launch, bad_folder, locate, not_executable, refusal, unfit
+from toolpost.wire.lines import Lines
 from toolpost.wire.processes import Process, start
 from toolpost.wire.workers import END_S, Capture, Steward, Worker, memory_file
 
@@ -19,17 +20,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from toolpost.contracts.errors import ToolError
+    from toolpost.wire.lines import Stream
 
-    OnLine = Callable[[str, "Stream"], None]
-
-Stream = Literal["stdout", "stderr"]
+    OnLine = Callable[[str, Stream], None]
 
 STEWARDED = sys.platform == "linux"
 """Whether commands run below a steward; elsewhere each has keepers of its own, which takes longer to start."""
 
 _STDERR_BYTES = 64 * 1024
-_LONGEST_LINE = 64 * 1024
-_LINES_AT_ONCE = 100
 _CHUNK = 64 * 1024
 _MOST_IDLE = 16
 
@@ -93,6 +91,7 @@ class Commands:
         self._idle: list[Worker] = []
         self._runs: set[Run] = set()
         self._programs: dict[tuple[str, ...], str] = {}
+        self._closed = False
 
     @property
     def steward_pid(self) -> int | None:
@@ -119,7 +118,8 @@ class Commands:
         return run.result(self._code(words, launch))
 
     async def close(self) -> None:
-        """End every command that still runs; safe to call twice."""
+        """End every command that still runs, and start no other; safe to call twice."""
+        self._closed = True
         steward, self._steward = self._steward, None
         for run in self._runs:
             run.stop(ToolConnectionError(f"Command {run.name!r} was ended: whoever runs it was closed."))
@@ -142,10 +142,7 @@ class Commands:
         try:
             return Order(program, launch.argv, dict(launch.env), cwd=_folder(launch), group="").pack()
         except ValueError:
-            raise refusal(
-                f"Command {launch.argv[0]!r} cannot be run: its arguments, its environment or its folder hold a "
-                "character that no process can be given; look for NUL, and for `=` in the name of a variable."
-            ) from None
+            raise unfit(launch) from None
 
     async def _given(self, order: bytes, run: Run) -> Worker:
         """A worker that has taken the order; those that somebody killed while they were idle are passed over."""
@@ -172,6 +169,8 @@ class Commands:
                 return self._steward.worker()
             steward, self._steward = self._steward, None
             await steward.close()
+        if self._closed:
+            raise refusal("No command is started any more: whoever runs them was closed; open it anew.")
         if self._steward is None:  # Another run may have started one in the meantime.
             self._steward = Steward()
         return self._steward.worker()
@@ -199,8 +198,10 @@ class Commands:
             case ["failed", "cwd", _]:
                 raise bad_folder(launch)
             case ["failed", _, number]:
-                self._programs.pop(_place(launch), None)
-                locate(launch)  # It knows better what is wrong, if the program is not where it was.
+                before, now = self._programs.pop(_place(launch), None), locate(launch)
+                if before not in (None, now):
+                    msg = f"Command {launch.argv[0]!r} is no longer where it was, but in {now!r}; run it again."
+                    raise ToolConnectionError(msg, sent=False)
                 raise not_executable(launch, int(number))
             case _:
                 return None
@@ -212,10 +213,14 @@ def _place(launch: Launch) -> tuple[str, ...]:
 
 
 def _folder(launch: Launch) -> str:
+    """Where it runs, wherever its worker is."""
+    if launch.cwd and os.path.isabs(launch.cwd):  # noqa: PTH117 - half the price, on the way of every call
+        return launch.cwd
     try:
-        return launch.cwd or os.getcwd()  # noqa: PTH109 - half the price, on the way of every call
+        here = os.getcwd()  # noqa: PTH109 - likewise
     except FileNotFoundError:
         raise refusal("No command can be run in a folder that is gone: ours is; give it a `cwd`.") from None
+    return os.path.join(here, launch.cwd) if launch.cwd else here  # noqa: PTH118 - likewise
 
 
 class Run:
@@ -267,14 +272,14 @@ class Run:
 
     def close(self) -> None:
         """Let go of everything; what is in the pipes is read first."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._let_go()
         for capture in self._captures:
             capture.drain()
             capture.close()
         for lines in self._lines:
             lines.end()
+        if self._timer is not None:  # The last of a flood sets one, too.
+            self._timer.cancel()
 
     def result(self, code: int | None) -> CommandResult:
         """What came of it; raises why it was stopped."""
@@ -310,34 +315,6 @@ class Run:
             del self._err[:-_STDERR_BYTES]
         if self._lines:
             self._lines[1].take(data)
-
-
-class Lines:
-    """A stream as lines; one that is too long is told in pieces."""
-
-    def __init__(self, tell: OnLine, stream: Stream) -> None:
-        self._tell = tell
-        self._stream: Stream = stream
-        self._begun = b""
-
-    def take(self, data: bytes) -> None:
-        """Tell the lines that are whole now; of very many that came at once, the last."""
-        first, *rest = (self._begun + data).rsplit(b"\n", _LINES_AT_ONCE)
-        *whole, self._begun = (first, *rest) if b"\n" not in first else rest
-        for line in whole:
-            self._tell(_text(line), self._stream)
-        if len(self._begun) > _LONGEST_LINE:
-            self.end()
-
-    def end(self) -> None:
-        """Tell what is left."""
-        if self._begun:
-            self._tell(_text(self._begun), self._stream)
-            self._begun = b""
-
-
-def _text(line: bytes) -> str:
-    return line.removesuffix(b"\r").decode("utf-8", "replace")
 
 
 def _late(name: str, timeout_s: float) -> ToolTimeoutError:

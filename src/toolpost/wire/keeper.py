@@ -51,8 +51,8 @@ class Order:
         """The order as it is sent; a ValueError says that it holds what no process can be given."""
         entries = [f"{name}={value}" for name, value in self.env.items()]
         fields = [self.program, self.cwd, self.group, str(len(self.argv)), *self.argv, *entries]
-        if any("\0" in field for field in fields) or any("=" in name for name in self.env):
-            raise ValueError("a NUL character, or an equals sign in a variable's name")
+        if any("\0" in field for field in fields) or any("=" in name or not name for name in self.env):
+            raise ValueError("a NUL character, or a variable's name that is empty or holds an equals sign")
         payload = b"\0".join(map(os.fsencode, fields))
         return str(len(payload)).zfill(_LENGTH_DIGITS).encode() + payload
 

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _WHY = {
-    errno.E2BIG: "its arguments and environment together are too long; shorten them",
+    errno.E2BIG: "its arguments and environment together are too long, or one of them is; "
+    "shorten them, or have it read what is long from its stdin",
     errno.EACCES: "permission denied; check that it and the folders above it may be read and executed",
+    errno.EAGAIN: "no more processes may be had; check the limit on them",
     errno.ENOENT: "the interpreter that its first line names is missing; install that, or correct the line",
     errno.ENOEXEC: "it is not a program for this machine; a script needs a first line such as `#!/bin/sh`",
+    errno.ETXTBSY: "somebody is still writing it; let that come to its end",
 }
+_PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,17 @@ def bad_folder(launch: Launch) -> ToolConnectionError:
 def not_executable(launch: Launch, number: int) -> ToolConnectionError:
     """The program was found, but the system would not run it."""
     why = _WHY.get(number, f"{os.strerror(number)}; check that it runs from a shell")
-    return refusal(f"Command {launch.argv[0]!r} could not be started: {why}.")
+    message = f"Command {launch.argv[0]!r} could not be started: {why}."
+    return ToolConnectionError(message, sent=False) if number in _PASSING else refusal(message)
+
+
+def unfit(launch: Launch) -> ToolConnectionError:
+    """What it is given cannot be handed to any process."""
+    return refusal(
+        f"Command {launch.argv[0]!r} cannot be started: its arguments, its environment or its folder hold what no "
+        "process can be given; look for NUL, for half a surrogate pair, and for variables whose name is empty or "
+        "holds `=`."
+    )
 
 
 def refusal(message: str) -> ToolConnectionError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from toolpost.wire.cgroups import ControlGroup, make_group
 from toolpost.wire.environment import keeper_environment
 from toolpost.wire.keeper import TERM_GRACE_S, Order
-from toolpost.wire.launch import Launch, bad_folder, locate, not_executable, refusal
+from toolpost.wire.launch import Launch, bad_folder, locate, not_executable, refusal, unfit
 from toolpost.wire.lifeline import Lifeline
 from toolpost.wire.pipes import Pipes
 
@@ -206,10 +206,7 @@ def _packed(launch: Launch, program: str, group: ControlGroup | None) -> bytes:
     try:
         return Order(program, launch.argv, dict(launch.env), cwd=launch.cwd or "", group=place).pack()
     except ValueError:
-        raise refusal(
-            f"Command {launch.argv[0]!r} cannot be started: its arguments, its environment or its folder hold a "
-            "character that no process can be given; look for NUL, and for `=` in the name of a variable."
-        ) from None
+        raise unfit(launch) from None
 
 
 async def _run_keeper(

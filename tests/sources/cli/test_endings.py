@@ -22,12 +22,10 @@ class Sink:
 
     def __init__(self) -> None:
         self.progress: list[str] = []
-        self.told = asyncio.Event()
 
     def emit(self, event: RunEvent) -> None:
         if event.code is EventCode.SUBAGENT_ACTION:
             self.progress.append(event.facts["text"])
-            self.told.set()
 
 
 def marked(mark: str) -> list[int]:
@@ -123,12 +121,21 @@ async def test_the_lines_of_a_long_command_are_progress_while_it_runs(tmp_path: 
     async with box:
         call = asyncio.create_task(box.call("cmd.run", {}))
         async with asyncio.timeout(30):
-            await sink.told.wait()
+            while len(sink.progress) < 2:
+                await asyncio.sleep(0.01)
         before = sorted(sink.progress)
         (tmp_path / "go").touch()
         outcome = await call
     assert before == ["[redacted]", "working"]
     assert outcome.content == "working\ndone"
+
+
+async def test_a_secret_of_several_lines_is_not_told_line_by_line(tmp_path: Path) -> None:
+    key = "-----BEGIN KEY-----\nMIIEabcdefghijklmnop\n-----END KEY-----"
+    box, sink = telling(script(tmp_path, 'echo "$PRIVATE_KEY" >&2; echo end >&2'), {}, env={"PRIVATE_KEY": key})
+    async with box:
+        await box.call("cmd.run", {})
+    assert sink.progress == ["[redacted]", "[redacted]", "[redacted]", "end"]
 
 
 @pytest.mark.parametrize("output", ["json", "bytes"])

@@ -74,6 +74,9 @@ async def test_a_source_whose_program_is_missing_leaves_others_alone(tmp_path: P
         ({"args": ["{x}}"]}, "the word '{x}}' has a brace"),
         ({"args": ["{x?--x"]}, "the word '{x?--x' has a brace"),
         ({"stdin": "{file"}, "the word '{file' has a brace"),
+        ({"args": ["-v{x?5}"]}, "the word '-v{x?5}' has a question mark that means nothing there: {name?--word} is a"),
+        ({"args": ["{x?--to={y}}"]}, "the word '{x?--to={y}}' has a question mark"),
+        ({"stdin": "{x?yes}!"}, "the word '{x?yes}!' has a question mark"),
     ],
 )
 async def test_a_tool_that_cannot_be_is_left_out_and_the_others_live(tool: dict[str, Any], says: str) -> None:

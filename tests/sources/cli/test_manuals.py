@@ -11,7 +11,7 @@ import pytest
 from tests.sources.cli import programs
 from tests.sources.cli.manuals import command, manual, published, request, source, written
 from tests.sources.cli.programs import box_of, say, schema
-from toolpost import Completed, Toolbox
+from toolpost import Completed, ExternalToolConfig, Toolbox
 from toolpost.toolbox.file_schema import file_schema
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")
@@ -298,6 +298,32 @@ async def test_a_variable_is_not_told_when_its_command_fails(tmp_path: Path) -> 
 
     assert "exit code 2" in str(outcome.error)
     assert "s3cret-value" not in str(outcome.error)
+
+
+async def test_a_secret_that_a_manual_hands_on_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_TOKEN", "t0ken-inherited")
+    template = {"inherit_env_vars": ["OUR_TOKEN"], "env_vars": {"API_KEY": "k3y-written"}}
+    program = programs.script(tmp_path, "echo $OUR_TOKEN $API_KEY >&2; exit 1")
+    async with box_of(source(written(tmp_path, command("t", program, template=template)))) as box:
+        outcome = await box.call("cmd.t", {})
+
+    assert str(outcome.error).endswith("exit code 1: [redacted] [redacted]")
+
+
+async def test_a_secret_that_a_command_prints_is_not_told_as_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_TOKEN", "t0ken-inherited")
+    monkeypatch.setenv("OUR_API_KEY", "a line of the k3y\nthe other l1ne of it")
+    path = written(tmp_path, command("t", "printenv OUR_TOKEN", template={"inherit_env_vars": ["OUR_TOKEN"]}))
+    own = {"pass_env": ["OUR_API_KEY"], "tools": {"t": {}}}
+    passed = ExternalToolConfig(name="own", transport="cli", connection="printenv OUR_API_KEY", cli=own)
+    async with box_of(source(path), passed) as box:
+        results = [(await box.call(name, {})).content for name in ("cmd.t", "own.t")]
+        told = str([event.payload for event in await box.events()])
+
+    assert [str(result).strip() for result in results] == ["t0ken-inherited", "a line of the k3y\nthe other l1ne of it"]
+    assert [told.count(secret) for secret in ("t0ken-inherited", "k3y", "l1ne")] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("place", ["manual", "template", "source"])

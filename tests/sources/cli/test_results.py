@@ -57,6 +57,19 @@ async def test_what_is_not_the_json_it_should_be_is_a_failure(tmp_path: Path, wr
     assert says in str(outcome.error)
 
 
+async def test_json_that_is_none_is_shown_as_it_begins_without_secrets(tmp_path: Path) -> None:
+    program, tool = script(tmp_path, "echo Sign in first, not with $TOKEN"), {"output": "json"}
+    async with box_of(source(program, {"run": tool}, env={"TOKEN": "t0ken-value"})) as box:
+        outcome = await box.call("cmd.run", {})
+    assert str(outcome.error).endswith(r"It begins: 'Sign in first, not with [redacted]\n'")
+
+
+async def test_where_there_is_no_json_at_all_stderr_may_say_why(tmp_path: Path) -> None:
+    async with box_of(source(script(tmp_path, "echo sign in first >&2"), {"run": {"output": "json"}})) as box:
+        outcome = await box.call("cmd.run", {})
+    assert str(outcome.error).endswith("wrote nothing to stdout, where JSON was expected; it said: sign in first")
+
+
 async def test_an_output_schema_is_held_against_the_output(tmp_path: Path) -> None:
     tool = {"output": "json", "output_schema": schema("n", n="integer")}
     async with box_of(source(script(tmp_path, """echo '{"n": "one"}'"""), {"run": tool})) as box:
@@ -106,6 +119,16 @@ async def test_no_secret_is_told_by_a_failure(tmp_path: Path, monkeypatch: pytes
         outcome = await box.call("cmd.run", {})
     assert "OUR_TOKEN=[redacted]" in str(outcome.error)
     assert "API_KEY=[redacted]" in str(outcome.error)
+
+
+async def test_a_secret_inside_of_what_is_passed_on_is_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_DATABASE", "server=db;password=pa55-inside;user=x")
+    passed = {"pass_env": ["OUR_DATABASE"]}
+    async with box_of(source(script(tmp_path, "echo $OUR_DATABASE >&2; exit 1"), {"run": {}}, cli=passed)) as box:
+        outcome = await box.call("cmd.run", {})
+    assert str(outcome.error).endswith("server=db;password=[redacted];user=x")
 
 
 async def test_of_a_long_complaint_the_end_is_told(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.cli.words import filled_words, half_slot, read_words
+from toolpost.sources.cli.words import filled_words, half_slot, lost_flag, read_words
 
 SHELL = ["; rm -rf /", "$(id)", "`id`", "a|b", "a && b", "> /etc/passwd", "'", '"', "*", "~", "a b", "\n", "", "é"]
 
@@ -74,6 +74,11 @@ def test_braces_can_be_written() -> None:
     assert words(["{{x}}", "{}", "{{{x}}}"], x="v") == ["{x}", "{}", "{v}"]
 
 
+@pytest.mark.parametrize("text", ["{x?--y}", "{{x?--y}}", "{?x}", "a?{x}", "{x}?", "s/{a?b}/ /", "{}?"])
+def test_a_question_mark_that_makes_no_flag_is_one(text: str) -> None:
+    assert not lost_flag(text)
+
+
 @pytest.mark.parametrize("text", ["{{x", "x}}", "{}", "{", "}", "{print $1", '{"a":1}}', "{1", "{a,b}", "{{{x}"])
 def test_a_brace_that_is_no_half_of_a_slot_is_a_brace(text: str) -> None:
     assert not half_slot(text)
@@ -114,14 +119,28 @@ def test_a_value_that_nobody_takes_for_an_option_may_look_like_one(template: lis
 
 def test_a_negative_number_is_the_operand_of_an_option_and_else_refused() -> None:
     assert words(["--offset", "{n}"], n=-5) == ["--offset", "-5"]
+    assert words(["--offsets", "{n}"], n=[-5, -6]) == ["--offsets", "-5", "-6"]
+    assert words(["--box", "{n},{m}"], n=-5, m=-0.5) == ["--box", "-5,-0.5"]
     with pytest.raises(ToolValidationError, match="n: begins with '-'"):
         words(["{n}"], n=-5)
+    with pytest.raises(ToolValidationError, match="n, m: begins with '-'"):
+        words(["--box", "{n}{m}"], n=-5, m="rf")
 
 
 @pytest.mark.parametrize("template", [["{x}"], ["--x={x}"], ["--", "{x}"]])
 def test_nul_is_refused(template: list[str]) -> None:
     with pytest.raises(ToolValidationError, match="x: holds a NUL character"):
         words(template, x="a\0b")
+
+
+def test_half_a_surrogate_pair_is_refused_by_the_name_of_its_argument() -> None:
+    with pytest.raises(ToolValidationError, match=r"x: holds the character '\\ud800'"):
+        words(["{x}"], x="a\ud800")
+
+
+def test_of_a_word_with_several_arguments_all_are_named() -> None:
+    with pytest.raises(ToolValidationError, match="a, b: begins with '-'"):
+        words(["{a}{b}"], a="", b="-rf")
 
 
 @given(text=st.text(), more=st.lists(st.text()))

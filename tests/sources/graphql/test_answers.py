@@ -52,13 +52,19 @@ async def test_data_with_a_status_of_failure_is_a_failure(status: int, errors: d
 
 
 @pytest.mark.parametrize(
-    ("tool", "code", "status"),
-    [("user", "UNAUTHENTICATED", 401), ("user", "FORBIDDEN", 403), ("rename", "UNAUTHENTICATED", None)],
+    ("tool", "answer", "status"),
+    [
+        ("user", {"errors": [coded("UNAUTHENTICATED")]}, 401),
+        ("user", {"data": None, "errors": [coded("FORBIDDEN")]}, 403),
+        ("rename", {"errors": [coded("UNAUTHENTICATED")]}, 401),
+        ("rename", {"data": None, "errors": [coded("UNAUTHENTICATED")]}, None),
+    ],
+    ids=str,
 )
-async def test_a_query_that_is_refused_by_a_code_has_the_status_of_a_refusal(
-    tool: str, code: str, status: int | None
+async def test_what_is_refused_before_it_had_an_effect_has_the_status_of_a_refusal(
+    tool: str, answer: dict[str, Any], status: int | None
 ) -> None:
-    outcome = await called(tool, Canned({"errors": [coded(code)]}))
+    outcome = await called(tool, Canned(answer))
     assert type(outcome.error) is ToolAuthError
     assert outcome.error.status_code == status
 
@@ -69,6 +75,11 @@ async def test_a_query_that_is_refused_by_a_code_has_the_status_of_a_refusal(
         (coded("UNAUTHENTICATED"), 200, ToolAuthError),
         (coded("FORBIDDEN"), 200, ToolAuthError),
         (coded("access-denied"), 200, ToolAuthError),
+        (coded("AUTHENTICATION_ERROR"), 200, ToolAuthError),
+        ({"message": "no", "extensions": {"code": 401}}, 200, ToolAuthError),
+        ({"message": "no", "extensions": {"category": "authorization"}}, 200, ToolAuthError),
+        ({"message": "no", "extensions": {"exception": {"code": "PermissionDenied"}}}, 200, ToolAuthError),
+        ({"message": "no", "errorType": "Unauthorized"}, 200, ToolAuthError),
         (coded("BAD_USER_INPUT"), 200, ToolClientError),
         (coded("GRAPHQL_VALIDATION_FAILED"), 400, ToolClientError),
         (coded("INTERNAL_SERVER_ERROR"), 200, ToolServerError),
@@ -152,6 +163,23 @@ async def test_a_server_that_asks_to_wait_says_for_how_long() -> None:
     outcome = await called("user", Canned(b"slow down", 429, "text/plain", {"Retry-After": "7"}))
     assert isinstance(outcome.error, ToolRateLimitError)
     assert outcome.error.retry_after_seconds == 7
+
+
+@pytest.mark.parametrize(
+    ("purse", "wait"),
+    [
+        ({"currentlyAvailable": 100, "restoreRate": 50}, 8),
+        ({"currentlyAvailable": 100, "restoreRate": 0}, 1),
+        ({"currentlyAvailable": "100"}, 1),
+        (None, 1),
+    ],
+    ids=str,
+)
+async def test_a_query_that_cost_too_much_waits_until_it_can_be_paid_for(purse: Any, wait: float) -> None:
+    cost = {"requestedQueryCost": 500, "throttleStatus": purse}
+    outcome = await called("user", Canned({"errors": [coded("THROTTLED")], "extensions": {"cost": cost}}))
+    assert isinstance(outcome.error, ToolRateLimitError)
+    assert outcome.error.retry_after_seconds == wait
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,13 @@ async def test_a_server_that_allows_no_deep_questions_is_asked_shallow_ones() ->
         assert box.registry.has("lib.a")
 
 
-async def test_a_server_that_forbids_introspection_is_told_with_what_to_do() -> None:
-    forbidden = Canned({"errors": [{"message": "GraphQL introspection is not allowed"}]}, 400)
-    async with rough("", forbidden) as server:
+@pytest.mark.parametrize("status", [200, 400, 403])
+@pytest.mark.parametrize("code", ["INTROSPECTION_DISABLED", "FORBIDDEN"])
+async def test_a_server_that_forbids_introspection_is_told_with_what_to_do(status: int, code: str) -> None:
+    error = {"message": "GraphQL introspection is not allowed", "extensions": {"code": code}}
+    async with rough("", Canned({"errors": [error]}, status)) as server:
         told = await refusal(source(server.address))
+    assert told.startswith("introspection of 'lib' ")
     assert "introspection is not allowed" in told
     assert "write its schema into graphql.schema_file" in told
 
@@ -134,6 +137,18 @@ async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     told = await refusal(source(graphql={"schema_file": str(tmp_path / "none.graphql")}))
     assert "none.graphql" in told
     assert "No such file" in told
+
+
+async def test_what_needs_a_file_is_left_out_and_told(tmp_path: Path) -> None:
+    sdl = """
+    scalar Upload type Query { a: Int } input Photo { name: String, file: Upload }
+    type Mutation { one(file: Upload!): Int  many(files: [Upload!]!): Int  maybe(photo: Photo): Int }
+    """
+    tools, problems = await found(tmp_path, sdl)
+    assert set(tools) == {"a", "maybe"}
+    assert tools["maybe"].spec.input_schema["$defs"]["Photo"]["properties"]["file"]["type"] == "null"
+    assert "mutation 'one' was left out: it takes a file, which cannot be sent" in problems[0]
+    assert "mutation 'many' was left out" in problems[1]
 
 
 HOSTILE = ["a } evil { b", "a(x: 1)", "", "a b", "1a", "ä", "a\n#", 7, None, ["a"], "a" * 3 + "!", "__typo"]

@@ -1,5 +1,6 @@
 """What tools take and give, as JSON Schema."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,41 @@ async def test_where_everything_leads_to_everything_only_what_is_near_is_spelled
     assert not validator.is_valid({"a": {"n": 1, "f1": {"n": "one"}}})
 
 
+def many(name: str, number: int, kind: str) -> str:
+    """An input of so many fields, each with a few words about it."""
+    return f"input {name} {{ {' '.join(f'{WORDS} f{at}: {kind}' for at in range(number))} }}"
+
+
+WORDS = '"What it is for, in as many words as people like to write about such things."'
+
+
+@pytest.mark.parametrize(
+    ("types", "spelled"),
+    [
+        (f"{many('A', 120, 'B')} {many('B', 60, 'Int')}", {"A"}),
+        (f"input A {{ b: B, c: C, d: B }} {many('B', 60, 'C')} {many('C', 60, 'A')} {many('D', 99, 'C')}", {"A", "B"}),
+        (f"{many('A', 400, 'B')} enum B {{ X Y }}", set[str]()),
+    ],
+    ids=["wide", "deep", "far too wide"],
+)
+async def test_a_model_is_shown_as_much_of_a_large_schema_as_it_should_read(
+    tmp_path: Path, types: str, spelled: set[str]
+) -> None:
+    tools, _ = await found(tmp_path, f"type Query {{ q({WORDS} a: A!): Q }} type Q {{ b: Int }} {types}")
+    spec = tools["q"].spec
+    assert spec.model_schema is not None
+    assert len(json.dumps(spec.model_schema)) <= 16_000
+    assert spec.model_schema["properties"].keys() == {"a", "selection"}
+    assert spec.model_schema["properties"]["a"]["description"].startswith("What it is for")
+    assert spelled <= {name for name, inner in spec.model_schema["$defs"].items() if "properties" in inner}
+    compile_validator(spec.model_schema)
+
+
+async def test_a_schema_that_a_model_can_read_is_shown_whole(tmp_path: Path) -> None:
+    tools, _ = await found(tmp_path, f"type Query {{ q(t: Tree, k: Key): Int }} {INPUTS}")
+    assert tools["q"].spec.model_schema is None
+
+
 GIVES = """
 type Query { user: User!, users: [User!], node: Node, things: [Thing!]!, mode: Mode, at: Date }
 interface Node { id: ID! }
@@ -166,7 +202,7 @@ async def test_a_tool_is_described_by_its_schema(tmp_path: Path) -> None:
 async def test_a_mutation_gives_way_to_a_query_of_its_name(tmp_path: Path) -> None:
     sdl = """
     type Query { a: Int, b_mutation: Int, b: Int }
-    type Mutation { a: Int, a_mutation: Int, b: Int, deleteAll: Int, Remove_it: Int, update: Int }
+    type Mutation { a: Int, a_mutation: Int, b: Int, deleteAll: Int, Remove_it: Int, itemDelete: Int, undeleted: Int }
     """
     tools, _ = await found(tmp_path, sdl)
     assert {name: (tool.operation.kind, tool.operation.name) for name, tool in tools.items()} == {
@@ -178,7 +214,8 @@ async def test_a_mutation_gives_way_to_a_query_of_its_name(tmp_path: Path) -> No
         "b_mutation_mutation": ("mutation", "b"),
         "deleteAll": ("mutation", "deleteAll"),
         "Remove_it": ("mutation", "Remove_it"),
-        "update": ("mutation", "update"),
+        "itemDelete": ("mutation", "itemDelete"),
+        "undeleted": ("mutation", "undeleted"),
     }
     destructive = {name for name, tool in tools.items() if tool.spec.safety.destructive}
-    assert destructive == {"deleteAll", "Remove_it"}
+    assert destructive == {"deleteAll", "Remove_it", "itemDelete"}

@@ -37,7 +37,13 @@ async def test_values_are_asked_at_each_level_and_cycles_end_with_the_depth(
     [
         ("type T { a: Int, b(c: Int!): Int, d(e: Int! = 1): Int, f(g: Int): Int }", "{ a d f }"),
         ("type T { a: Int, items(first: Int): [T], more(last: Int): T, ten(first: Int = 10): Int }", "{ a ten }"),
+        ("type T { a: Int, items(limit: Int): [T], more(take: Int, skip: Int): [T] }", "{ a }"),
         ("type T { a: Int, b: Int @deprecated }", "{ a }"),
+        (
+            "type T { edges: [E], nodes: [N], pageInfo: P } type E { node: N } type N { a: Int } type P { b: Int }",
+            "{ pageInfo { b } nodes { a } }",
+        ),
+        ("type T { edges: [E], pageInfo: P } type E { a: Int } type P { b: Int }", "{ pageInfo { b } edges { a } }"),
         ("type T { b(c: Int!): Int }", "{ __typename }"),
         ("type T { u: U } type U { b(c: Int!): Int }", "{ u { __typename } }"),
         ("type T { zip: Int, name: Int, id: Int }", "{ name id zip }"),
@@ -61,6 +67,13 @@ async def test_a_selection_stays_within_its_measure(tmp_path: Path) -> None:
     links = " ".join(f"t{number}: T" for number in range(40))
     asked = await query(tmp_path, f"type T {{ {leaves} {links} }}", depth=8)
     assert 250 < len(asked.replace("{", " ").replace("}", " ").split()) <= 300
+
+
+async def test_what_tells_of_more_and_of_failure_is_not_crowded_out(tmp_path: Path) -> None:
+    leaves = " ".join(f"l{number}: Int" for number in range(297))
+    sdl = f"type T {{ big: Big, userErrors: [E!]!, pageInfo: P }} type Big {{ {leaves} }}"
+    asked = await query(tmp_path, f"{sdl} type E {{ message: String }} type P {{ endCursor: String }}")
+    assert asked == "{ userErrors { message } pageInfo { endCursor } }"
 
 
 async def test_many_members_share_the_room(tmp_path: Path) -> None:
@@ -155,4 +168,5 @@ async def test_an_argument_of_the_schema_keeps_its_name_and_meaning(tmp_path: Pa
     tools, _ = await found(tmp_path, SDL)
     assert tools["pick"].operation.selection_argument is None
     assert tools["pick"].spec.input_schema["properties"]["selection"] == {"type": ["string", "null"]}
-    assert "By default: { id name }" in tools["user"].spec.input_schema["properties"]["selection"]["description"]
+    about = tools["user"].spec.input_schema["properties"]["selection"]["description"]
+    assert about.endswith("By default: { id name } Others: friends")

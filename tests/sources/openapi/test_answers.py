@@ -271,8 +271,13 @@ def test_the_wait_that_a_server_asks_for_is_kept(status: int, headers: dict[str,
     assert error.is_retryable
 
 
-def test_a_403_for_too_many_calls_is_a_rate_limit() -> None:
-    error = failed(b"", None, 403, headers={"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(NOW) + 9)})
+@pytest.mark.parametrize(
+    "headers",
+    [{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(NOW) + 9)}, {"Retry-After": "9"}],
+    ids=["none left", "come back"],
+)
+def test_a_403_for_too_many_calls_is_a_rate_limit(headers: dict[str, str]) -> None:
+    error = failed(b"", None, 403, headers=headers)
     assert isinstance(error, ToolRateLimitError)
     assert (error.category, error.retry_after_s) == (ErrorCategory.RETRYABLE_RATE_LIMIT, 9.0)
 

@@ -20,6 +20,8 @@ Format = Literal["auto", "json", "lines", "text", "bytes"]
 
 _OCTETS = "application/octet-stream"
 _TOLD_CHARS = 2000
+_LONGEST_LOOK = 4096
+_LONGEST_QUOTE = 120
 
 
 def output_of(
@@ -28,19 +30,23 @@ def output_of(
     """What a command gave; raises when its exit code is none of success."""
     if done.exit_code not in success_codes:
         raise _failure(done, name, redact)
-    content, media_type = _content(done.stdout, kind, name)
+    content, media_type = _content(done, kind, name, redact)
     meta = {"exit_code": done.exit_code} if done.exit_code else NO_META
     return ToolOutput(content, None, media_type, meta)
 
 
 def _failure(done: CommandResult, name: str, redact: Callable[[str], str]) -> ToolError:
-    said = redact(done.stderr.strip() or done.stdout[-4 * _TOLD_CHARS :].decode("utf-8", "replace").strip())
-    said = said if len(said) <= _TOLD_CHARS else f"... {said[-_TOLD_CHARS:]}"
+    said = _end(done.stderr.strip() or done.stdout[-4 * _TOLD_CHARS :].decode("utf-8", "replace"), redact)
     if done.exit_code < 0:
         how = f"Command {name!r} was ended by {_signal_name(-done.exit_code)}"
         return ToolServerError(f"{how}: {said}" if said else how, code="command_killed")
     how = f"Command {name!r} failed with exit code {done.exit_code}"
     return ToolClientError(f"{how}: {said}" if said else f"{how}, and said nothing", code="command_failed")
+
+
+def _end(text: str, redact: Callable[[str], str]) -> str:
+    said = redact(text.strip())
+    return said if len(said) <= _TOLD_CHARS else f"... {said[-_TOLD_CHARS:]}"
 
 
 def _signal_name(number: int) -> str:
@@ -50,13 +56,13 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _content(stdout: bytes, kind: Format, name: str) -> tuple[Any, str]:
-    json_type = ToolOutput(None).media_type
+def _content(done: CommandResult, kind: Format, name: str, redact: Callable[[str], str]) -> tuple[Any, str]:
+    stdout, json_type = done.stdout, ToolOutput(None).media_type
     match kind:
         case "bytes":
             return stdout, _OCTETS
         case "json":
-            return _json(stdout, name), json_type
+            return _json(done, name, redact), json_type
         case "lines":
             text = _decoded(stdout)
             return [line.removesuffix("\r") for line in text.split("\n")] if text else [], json_type
@@ -66,13 +72,17 @@ def _content(stdout: bytes, kind: Format, name: str) -> tuple[Any, str]:
             return _guessed(stdout, json_type)
 
 
-def _json(stdout: bytes, name: str) -> Any:
-    if not stdout.strip():
-        raise ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected")
+def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
+    if not done.stdout.strip():
+        said = _end(done.stderr, redact)
+        told = f"; it said: {said}" if said else ""
+        raise ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected{told}")
     try:
-        return parsed_json(stdout)
+        return parsed_json(done.stdout)
     except ValueError as error:
-        raise ToolOutputError(f"command {name!r} did not write JSON to stdout: {error}") from error
+        begins = redact(done.stdout[:_LONGEST_LOOK].decode("utf-8", "replace"))[:_LONGEST_QUOTE]
+        msg = f"command {name!r} did not write JSON to stdout: {error}. It begins: {begins!r}"
+        raise ToolOutputError(msg) from error
 
 
 def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:

@@ -14,7 +14,6 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.redaction import Redactor
-from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.cli.listing import Listing
 from toolpost.sources.cli.results import output_of
 from toolpost.sources.cli.telling import LineTelling
@@ -85,8 +84,9 @@ class CliSource:
         self._describe = describe
         self._running = Commands()
         self._limit = config.cli.max_output_bytes
-        self._env = _environment(config)
-        self._redactor = Redactor(_secrets(config, credential))
+        self._env = child_environment(_given(config))
+        self.secrets: set[str] = set()  # a manual's; whoever reads the configuration knows those that stand in it
+        self._redactor = Redactor(secrets_of(config, credential))
         self.problems: Sequence[str] = ()
 
     @property
@@ -152,7 +152,8 @@ class CliSource:
             template, schema = read_template(tool, command.fixed, is_described=described is not None)
             env, cwd = self._env, self.config.cwd
             if described is not None:
-                self._redactor.learn(described.secrets)
+                self.secrets |= secrets_of(self.config.model_copy(update={"env": described.env}))
+                self._redactor.learn({*described.secrets, *self.secrets})
                 env, cwd = {**env, **described.env}, described.cwd if cwd is None else cwd
                 locate(Launch(argv=(template.words[0].text,), env=env, cwd=cwd))
         except ToolError as error:
@@ -186,12 +187,7 @@ class CliSource:
         await self._running.close()
 
 
-def _environment(config: ExternalToolConfig) -> dict[str, str]:
+def _given(config: ExternalToolConfig) -> dict[str, str]:
+    """The variables that only this source's commands see."""
     handed_on = (*_LOCALE, *config.cli.pass_env)
-    given = {name: os.environ[name] for name in handed_on if name in os.environ}
-    return child_environment({**given, **config.env})
-
-
-def _secrets(config: ExternalToolConfig, credential: Credential) -> set[str]:
-    passed = {os.environ.get(name, "") for name in config.cli.pass_env if is_secret_name(name)}
-    return secrets_of(config, credential) | passed
+    return {**{name: os.environ[name] for name in handed_on if name in os.environ}, **config.env}

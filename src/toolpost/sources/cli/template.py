@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from toolpost.catalog.declared import closed_schema
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.templates import filled, slots_of
-from toolpost.sources.cli.words import Word, filled_words, half_slot, read_words, value_text
+from toolpost.sources.cli.words import Word, filled_words, half_slot, lost_flag, read_words, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema
 
 _COMPOSED = ("allOf", "anyOf", "oneOf")
-_OPEN = frozenset({*_COMPOSED, "$ref", "if", "additionalProperties", "unevaluatedProperties", "patternProperties"})
 
 
 class Template(NamedTuple):
@@ -55,7 +55,7 @@ def read_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = F
     In the words that a manual describes a boolean is a word like any other: `true` or `false`.
     """
     if not is_described:
-        _refuse_half_slots([*tool.args, tool.stdin or ""])
+        _refuse_misspelt([*tool.args, tool.stdin or ""])
     words = tuple(read_words(tool.args))
     schema = _schema(tool, words)
     _check(words, tool.stdin or "", _properties(schema), is_described=is_described)
@@ -71,19 +71,21 @@ def unused(template: Template, schema: JsonSchema) -> list[str]:
 def _schema(tool: CliTool, words: Sequence[Word]) -> JsonSchema:
     """The operator's schema, or one from the placeholders; what it does not name would go nowhere, and is refused."""
     if "input_schema" in tool.model_fields_set:
-        closed: JsonSchema = {} if _OPEN & tool.input_schema.keys() else {"additionalProperties": False}
-        return {"type": "object", **tool.input_schema, **closed}
+        return closed_schema({"type": "object", "properties": {}, **tool.input_schema})
     slots = list(dict.fromkeys([*(name for word in words for name in word.slots), *slots_of(tool.stdin or "")]))
     flags = {word.flag: {"type": "boolean"} for word in words if word.flag is not None}
     texts = {name: {"type": "string"} for name in slots}
     return {"type": "object", "properties": {**flags, **texts}, "required": slots, "additionalProperties": False}
 
 
-def _refuse_half_slots(written: Sequence[str]) -> None:
+def _refuse_misspelt(written: Sequence[str]) -> None:
     for text in written:
         if half_slot(text):
             how = "an argument is written {name}, and a brace itself {{ or }}"
             raise ConfigError(f"the word {text!r} has a brace without its other half; {how}")
+        if lost_flag(text):
+            how = "{name?--word} is a word of its own, without another argument in it; a brace itself is {{ or }}"
+            raise ConfigError(f"the word {text!r} has a question mark that means nothing there: {how}")
 
 
 def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, is_described: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 _FLAG = re.compile(r"\{([A-Za-z_][\w.-]*)\?([^{}]+)\}")
 _MEANT = re.compile(r"\{\{|\}\}|\{[A-Za-z_][\w.-]*(?:\?[^{}]+)?\}")  # what braces are for
 _HALF_SLOT = re.compile(r"\{[A-Za-z_]|[\w.-]\}")
+_BEGUN_FLAG = re.compile(r"\{[A-Za-z_][\w.-]*\?")
+_BRACES = re.compile(r"\{\{|\}\}")
 _SCRIPT = re.compile(r"""[\s'"]""")
 _END_OF_OPTIONS = "--"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -68,6 +71,13 @@ def half_slot(text: str) -> bool:
     return rest.count("{") != rest.count("}") and not _SCRIPT.search(text) and _HALF_SLOT.search(text) is not None
 
 
+def lost_flag(text: str) -> bool:
+    """Whether a flag stands where it is none: in the middle of a word, or with an argument in it."""
+    if _FLAG.fullmatch(text) or _SCRIPT.search(text):
+        return False
+    return _BEGUN_FLAG.search(_BRACES.sub("", text)) is not None
+
+
 def _begins_with_slot(text: str) -> bool:
     return isinstance(pieces_of(text)[0], Slot)
 
@@ -94,31 +104,34 @@ def filled_words(words: Iterable[Word], arguments: Mapping[str, Any]) -> list[st
 
 def _values(word: Word, arguments: Mapping[str, Any]) -> list[str]:
     """What a word becomes: nothing when an argument is absent, several words when it is a list and nothing else."""
-    if any(arguments.get(name) is None for name in word.slots):
+    given = [arguments.get(name) for name in word.slots]
+    if any(value is None for value in given):
         return []
-    value = arguments[word.slots[0]]
     if word.is_whole:
-        texts = [value_text(item) for item in _items(value)]
-    else:
-        texts = [filled(word.text, lambda name: value_text(arguments[name]))]
-    for text in texts:
-        _refuse_unfit(text, word, value)
-    return texts
+        return [_fit(value_text(item), word, [item]) for item in _items(given[0])]
+    return [_fit(filled(word.text, lambda name: value_text(arguments[name])), word, given)]
 
 
 def _items(value: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", value) if isinstance(value, list) else (value,)
 
 
-def _refuse_unfit(text: str, word: Word, value: Any) -> None:
-    name = word.slots[0]
+def _fit(text: str, word: Word, values: Sequence[Any]) -> str:
+    """The text that these values make, if it can be a word here."""
+    names = ", ".join(word.slots)
     if "\0" in text:
-        raise ToolValidationError(f"{name}: holds a NUL character, which no command line can carry")
+        raise ToolValidationError(f"{names}: holds a NUL character, which no command line can carry")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        what = f"the character {text[error.start]!r}, which no command line can carry here"
+        raise ToolValidationError(f"{names}: holds {what}") from None
     if word.is_free or not text.startswith("-"):
-        return
-    is_number = isinstance(value, (int, float))
-    if not (word.option and is_number):  # An option may want no operand: then a text in its place would be an option.
-        raise ToolValidationError(f"{name}: begins with '-', and would be taken for an option of the command")
+        return text
+    are_numbers = all(isinstance(value, (int, float)) for value in values)
+    if not (word.option and are_numbers):  # An option may want no operand: a text in its place would be an option.
+        raise ToolValidationError(f"{names}: begins with '-', and would be taken for an option of the command")
+    return text
 
 
 def value_text(value: Any) -> str:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.adapt import from_status
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import (
-    ToolAuthError,
-    ToolClientError,
-    ToolOutputError,
-    ToolRateLimitError,
-    ToolServerError,
-)
+from toolpost.contracts.errors import ToolClientError, ToolOutputError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.web.contents import UnreadableError, content_of, decoded
 from toolpost.web.encoding import compact_json
@@ -33,6 +28,7 @@ _REMEDY = "Check the credential of the source."
 _MOST_TOLD = 5
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Fault(NamedTuple):
@@ -48,12 +44,17 @@ class Fault(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer that is one in GraphQL's sense; `secrets` are what was presented and must not be told."""
+    """An answer that is one in GraphQL's sense; `secrets` are what was presented and must not be told.
+
+    `began` says whether anything was executed: what fails before that has no data, not even null.
+    """
 
     data: Any
     faults: list[Fault]
     status: int
     headers: Headers
+    began: bool
+    wait_s: float | None = None
     secrets: Sequence[str] = ()
 
     @property
@@ -83,7 +84,8 @@ def answer_of(subject: str, reply: Reply, *, secrets: Sequence[str] = ()) -> Ans
     if is_object(content) and ("data" in content or "errors" in content):
         faults = faults_of(content.get("errors"))
         if ok or faults:
-            return Answer(content.get("data"), faults, status, headers, secrets)
+            wait = retry_after(headers, now=time.time()) or _restored_after(content.get("extensions"))
+            return Answer(content.get("data"), faults, status, headers, "data" in content, wait, secrets)
     if not ok:
         raise failure_of(subject, status, headers, reply.body, remedy=_REMEDY, secrets=secrets)
     begins = presentable(decoded(reply.body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
@@ -96,8 +98,8 @@ def output_of(operation: Operation, answer: Answer, subject: str) -> ToolOutput:
     value = data.get(operation.name) if is_object(data) else None
     if answer.faults and (value is None or operation.kind == "mutation" or not answer.ok):
         error = failure(answer, subject, effect=value is not None)
-        if operation.kind == "query" and error.status_code is None:
-            error.status_code = _refusal(answer)  # of a query all may go again with another credential
+        if operation.kind == "mutation" and answer.began and error.status_code in _REFUSALS:
+            error.status_code = None  # what is refused goes again with another credential, but not what had an effect
         raise error
     if not is_object(data) or operation.name not in data:
         raise ToolOutputError(f"{subject} answered without errors, but there is no {operation.name!r} in its data")
@@ -111,47 +113,38 @@ def failure(answer: Answer, subject: str, *, effect: bool = False) -> ToolNodeEr
     message = f"{subject} failed: {answer.told}"
     if effect:
         message = f"{message.rstrip('.')}. It gave data too, so it may have had its effect"
-    kind = next((_KINDS[fault.code] for fault in answer.faults if fault.code in _KINDS), None)
-    if kind is None and answer.status >= 400:
-        error = from_status(answer.status, message)
-    else:
-        error = (kind or ToolClientError)(message)
-    error.retry_after_s = retry_after(answer.headers, now=time.time())
+    coded = next((_STATUSES[fault.code] for fault in answer.faults if fault.code in _STATUSES), None)
+    status = coded or (answer.status if answer.status >= 400 else None)
+    error = ToolClientError(message) if status is None else from_status(status, message)
+    error.retry_after_s = answer.wait_s
     return error
 
 
-# Apollo's codes and those that others use in their place: GitHub, Hasura, Hot Chocolate, Shopify, Spring.
-_KINDS: dict[str, type[ToolNodeError]] = {
-    "UNAUTHENTICATED": ToolAuthError,
-    "UNAUTHORIZED": ToolAuthError,
-    "FORBIDDEN": ToolAuthError,
-    "ACCESS_DENIED": ToolAuthError,
-    "INVALID_JWT": ToolAuthError,
-    "INSUFFICIENT_SCOPES": ToolAuthError,
-    "AUTH_NOT_AUTHENTICATED": ToolAuthError,
-    "AUTH_NOT_AUTHORIZED": ToolAuthError,
-    "RATE_LIMITED": ToolRateLimitError,
-    "RATELIMITED": ToolRateLimitError,
-    "RATE_LIMIT_EXCEEDED": ToolRateLimitError,
-    "TOO_MANY_REQUESTS": ToolRateLimitError,
-    "THROTTLED": ToolRateLimitError,
-    "INTERNAL_SERVER_ERROR": ToolServerError,
-    "INTERNAL_ERROR": ToolServerError,
-    "SERVICE_UNAVAILABLE": ToolServerError,
-    "UNAVAILABLE": ToolServerError,
-    "TIMEOUT": ToolServerError,
+_REFUSALS = frozenset({401, 403})
+# The status that a code would be elsewhere: Apollo's codes, and those that others use in their place (GitHub, Hasura,
+# Hot Chocolate, Lighthouse, Linear, Saleor, Shopify, Spring).
+_STATUSES: dict[str, int] = {
+    **dict.fromkeys(("UNAUTHENTICATED", "UNAUTHORIZED", "AUTHENTICATION", "AUTHENTICATION_ERROR"), 401),
+    **dict.fromkeys(("INVALID_JWT", "EXPIRED_SIGNATURE_ERROR", "AUTH_NOT_AUTHENTICATED", "401"), 401),
+    **dict.fromkeys(("FORBIDDEN", "ACCESS_DENIED", "PERMISSION_DENIED", "AUTHORIZATION", "403"), 403),
+    **dict.fromkeys(("INSUFFICIENT_SCOPES", "AUTH_NOT_AUTHORIZED"), 403),
+    **dict.fromkeys(
+        ("THROTTLED", "RATE_LIMITED", "RATELIMITED", "RATE_LIMIT_EXCEEDED", "TOO_MANY_REQUESTS", "429"), 429
+    ),
+    **dict.fromkeys(("INTERNAL_SERVER_ERROR", "INTERNAL_ERROR", "500"), 500),
+    **dict.fromkeys(("SERVICE_UNAVAILABLE", "UNAVAILABLE", "503"), 503),
+    "TIMEOUT": 504,
 }
 
 
-_NOT_KNOWN = frozenset({"UNAUTHENTICATED", "UNAUTHORIZED", "INVALID_JWT", "AUTH_NOT_AUTHENTICATED"})
-
-
-def _refusal(answer: Answer) -> int | None:
-    """The status that a refusal would have elsewhere: 401 for who is not known, 403 for what they may not."""
-    codes = [fault.code for fault in answer.faults if _KINDS.get(fault.code) is ToolAuthError]
-    if not codes:
+def _restored_after(extensions: Any) -> float | None:
+    """How many seconds it takes until a query can be paid for, where a server counts its cost as Shopify does."""
+    cost = _object(_object(extensions).get("cost"))
+    purse = _object(cost.get("throttleStatus"))
+    price, left, rate = cost.get("requestedQueryCost"), purse.get("currentlyAvailable"), purse.get("restoreRate")
+    if not (isinstance(price, int | float) and isinstance(left, int | float) and isinstance(rate, int | float)):
         return None
-    return 401 if codes[0] in _NOT_KNOWN else 403
+    return (price - left) / rate if rate > 0 and price > left else None
 
 
 def faults_of(errors: Any) -> list[Fault]:
@@ -174,9 +167,20 @@ def _fault(error: Any) -> Fault:
 
 
 def _code(error: dict[str, Any]) -> str:
-    """The kind of an error, wherever a server says it."""
-    beside = error.get("extensions")
-    extensions = beside if is_object(beside) else {}
-    places = (extensions.get("code"), extensions.get("classification"), error.get("type"), error.get("code"))
-    code = next((place for place in places if isinstance(place, str) and place), "")
-    return code.upper().replace("-", "_")
+    """The kind of an error, wherever a server says it and however it spells it."""
+    beside = _object(error.get("extensions"))
+    places = (
+        beside.get("code"),
+        beside.get("classification"),
+        _object(beside.get("exception")).get("code"),
+        beside.get("category"),
+        error.get("type"),
+        error.get("errorType"),
+        error.get("code"),
+    )
+    code = next((str(place) for place in places if place and isinstance(place, str | int)), "")
+    return _HUMP.sub("_", code).upper().replace("-", "_")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if is_object(value) else {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolpost.sources.graphql.arguments import Inputs, left_out_when_null
-from toolpost.sources.graphql.kinds import composite_of, sent_type, type_of
+from toolpost.sources.graphql.arguments import Inputs, is_large, left_out_when_null, needs_file
+from toolpost.sources.graphql.kinds import composite_of, fields_of, sent_type, type_of
 from toolpost.sources.graphql.outputs import object_schema, output_schema
 from toolpost.sources.graphql.selections import Selector, rendered
 from toolpost.sources.graphql.texts import LONGEST, shortened
@@ -27,6 +27,7 @@ _MUTATION_SUFFIX = "_mutation"
 _MOST = 5_000
 _MOST_NAMED = 5
 _LONGEST_SELECTION = 400
+_LONGEST_OTHERS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class Operation:
     description: str
     deprecated: bool
     input_schema: JsonSchema
+    model_schema: JsonSchema | None
     output_schema: JsonSchema
     null_left_out: frozenset[str]
     selection_argument: str | None
@@ -67,6 +69,15 @@ class Operations(NamedTuple):
     problems: list[str]
 
 
+class _Root(NamedTuple):
+    """A field of a root, and the name of its tool."""
+
+    kind: Kind
+    tool_name: str
+    name: str
+    field: GraphQLField
+
+
 class _Asked(NamedTuple):
     """What is asked of a type: as GraphQL, what that gives, and what a caller reads of it."""
 
@@ -75,8 +86,8 @@ class _Asked(NamedTuple):
     about: JsonSchema
 
     @classmethod
-    def of(cls, kind: Composite, selection: Selection, text: str) -> _Asked:
-        return cls(text, object_schema(selection), _about_selection(kind, text))
+    def of(cls, selection: Selection, text: str) -> _Asked:
+        return cls(text, object_schema(selection), _about_selection(selection, text))
 
 
 class Planner:
@@ -94,22 +105,30 @@ class Planner:
         found = Operations([], [])
         known: set[str] = set()
         beyond = 0
-        for kind, tool_name, name, field in _roots(self._schema):
-            known.add(tool_name)
-            if not includes(tool_name):
+        for root in _roots(self._schema):
+            known.add(root.tool_name)
+            if not includes(root.tool_name):
                 continue
             check()
             if len(found.operations) == _MOST:
                 beyond += 1
-                continue
-            try:
-                found.operations.append(self._operation(kind, tool_name, name, field))
-            except SelectionError as error:
-                found.problems.append(f"{kind} {name!r} was left out: its selection cannot be used: {error}")
+            else:
+                self._add(found, root)
         if beyond:
             found.problems.append(f"{beyond:,} operations beyond {_MOST:,} were left out; choose with tool_filter")
         found.problems.extend(self._also_told(known))
         return found
+
+    def _add(self, found: Operations, root: _Root) -> None:
+        """Plan one operation, or tell why it is left out."""
+        left_out = f"{root.kind} {root.name!r} was left out"
+        if needs_file(root.field):
+            found.problems.append(f"{left_out}: it takes a file, which cannot be sent")
+            return
+        try:
+            found.operations.append(self._operation(root))
+        except SelectionError as error:
+            found.problems.append(f"{left_out}: its selection cannot be used: {error}")
 
     def selected(self, operation: Operation, text: str) -> Operation:
         """The operation with a selection of one call; SelectionError says why it cannot have it."""
@@ -118,7 +137,8 @@ class Planner:
             raise SelectionError("the result has no fields to choose from")
         return replace(operation, selection=self._written(text, kind, operation).text)
 
-    def _operation(self, kind: Kind, tool_name: str, name: str, field: GraphQLField) -> Operation:
+    def _operation(self, root: _Root) -> Operation:
+        kind, tool_name, name, field = root
         result = composite_of(type_of(field))
         may_choose = result is not None and SELECTION not in field.args
         plain = Operation(
@@ -130,27 +150,36 @@ class Planner:
             description=_described(kind, name, field),
             deprecated=field.deprecation_reason is not None,
             input_schema=self._inputs.schema(field),
+            model_schema=None,
             output_schema=output_schema(type_of(field), None),
             null_left_out=left_out_when_null(field),
             selection_argument=SELECTION if may_choose else None,
             result=type_of(field),
         )
-        return plain if result is None else self._with_selection(plain, result)
+        return self._shown(plain if result is None else self._with_selection(plain, result), field)
 
     def _with_selection(self, plain: Operation, kind: Composite) -> Operation:
         given = self._selections.get(plain.tool_name)
-        asked = self._default(kind) if given is None else _Asked.of(kind, *self._written(given, kind, plain))
+        asked = self._default(kind) if given is None else _Asked.of(*self._written(given, kind, plain))
         gives = output_schema(plain.result, asked.gives)
         takes = plain.input_schema
         if plain.selection_argument is not None:
-            takes = _taking(takes, plain.selection_argument, asked.about)
+            takes = {**takes, "properties": {**takes["properties"], plain.selection_argument: asked.about}}
         return replace(plain, selection=asked.text, input_schema=takes, output_schema=gives)
+
+    def _shown(self, operation: Operation, field: GraphQLField) -> Operation:
+        """The operation with a shorter view for models where its schema is long."""
+        takes = operation.input_schema
+        if not is_large(takes):
+            return operation
+        beside = {name: inner for name, inner in takes["properties"].items() if name not in field.args}
+        return replace(operation, model_schema=self._inputs.view(field, beside))
 
     def _default(self, kind: Composite) -> _Asked:
         known = self._defaults.get(kind.name)
         if known is None:
             selection = self._selector.select(kind)
-            known = self._defaults[kind.name] = _Asked.of(kind, selection, rendered(selection))
+            known = self._defaults[kind.name] = _Asked.of(selection, rendered(selection))
         return known
 
     def _written(self, text: str, kind: Composite, operation: Operation) -> Written:
@@ -167,19 +196,19 @@ class Planner:
             yield f"{told}: a tool gives one answer, not a stream of them"
 
 
-def _roots(schema: GraphQLSchema) -> Iterator[tuple[Kind, str, str, GraphQLField]]:
+def _roots(schema: GraphQLSchema) -> Iterator[_Root]:
     """Every query and mutation with the name of its tool; a mutation gives way to a query of its name."""
     queries: Mapping[str, Any] = {} if schema.query_type is None else schema.query_type.fields
     mutations: Mapping[str, Any] = {} if schema.mutation_type is None else schema.mutation_type.fields
     taken = {*queries, *mutations}
     for name, field in queries.items():
-        yield "query", name, name, field
+        yield _Root("query", name, name, field)
     for name, field in mutations.items():
         tool_name = name
         while tool_name in queries or (tool_name != name and tool_name in taken):
             tool_name += _MUTATION_SUFFIX
         taken.add(tool_name)
-        yield "mutation", tool_name, name, field
+        yield _Root("mutation", tool_name, name, field)
 
 
 def _variables(field: GraphQLField) -> str:
@@ -197,11 +226,11 @@ def _described(kind: Kind, name: str, field: GraphQLField) -> str:
     return shortened(said if reason is None else f"Deprecated: {reason}\n\n{said}", LONGEST)
 
 
-def _taking(schema: JsonSchema, name: str, argument: JsonSchema) -> JsonSchema:
-    return {**schema, "properties": {**schema["properties"], name: argument}}
-
-
-def _about_selection(kind: Composite, text: str) -> JsonSchema:
+def _about_selection(selection: Selection, text: str) -> JsonSchema:
+    kind = selection.type
     default = shortened(" ".join(text.split()), _LONGEST_SELECTION)
     about = f"GraphQL selection of the fields of {kind.name} to give, such as {{ id name }}. By default: {default}"
-    return {"type": ["string", "null"], "description": about}
+    asked = {picked.name for picked in selection.fields.values()}
+    others = [name for name, inner in fields_of(kind).items() if not inner.deprecation_reason and name not in asked]
+    also = shortened(", ".join(others), _LONGEST_OTHERS)
+    return {"type": ["string", "null"], "description": f"{about} Others: {also}" if also else about}

@@ -22,8 +22,11 @@ TYPENAME = "__typename"
 MOST_FIELDS = 300
 _MOST_LOOKS = 10_000  # at fields that could be objects to open: a type may have any number that have no room
 _MOST_FRAGMENTS = 20
-_PAGING = ("first", "last")
-_SAY_MOST = ("id", "name", "title", "url")  # first, so that they are there when there is no room for all
+_PAGING = ("first", "last", "limit", "take", "pageSize", "perPage")
+# First, so that they are there when there is no room for all.
+_SAY_MOST = ("id", "name", "title", "url")
+_OPEN_FIRST = ("pageInfo", "userErrors", "errors")
+_CONNECTION = frozenset({"edges", "nodes", "pageInfo"})
 
 
 class Picked(NamedTuple):
@@ -207,6 +210,9 @@ def _parts(kind: Composite) -> _Parts:
         else:
             found.nested.append(_Part(name, own, str(own).replace(parted.name, "{}"), parted))
     found.leaves.sort(key=lambda part: part.name not in _SAY_MOST)
+    found.nested.sort(key=lambda part: part.name not in _OPEN_FIRST)
+    if {part.name for part in found.nested} >= _CONNECTION:  # its edges only hold its nodes again
+        return found._replace(nested=[part for part in found.nested if part.name != "edges"])
     return found
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import NO_CREDENTIAL
-from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError, ToolOutputError, ToolRateLimitError
+from toolpost.contracts.errors import (
+    ConfigError,
+    ToolAuthError,
+    ToolClientError,
+    ToolError,
+    ToolRateLimitError,
+    ToolSchemaError,
+    ToolServerError,
+)
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.graphql.answers import failure, output_of
 from toolpost.sources.graphql.endpoint import Endpoint, Question
+from toolpost.sources.graphql.pages import going_on
 from toolpost.sources.graphql.spec import tool_spec
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
@@ -26,6 +36,10 @@ if TYPE_CHECKING:
     from toolpost.sources.graphql.reader import Reader
 
 _ANSWER_BYTES = 64 * 1024 * 1024
+_REMEDY = (
+    "Check the address and the credential of the source; if the server does not allow introspection, write its schema"
+    " into graphql.schema_file (SDL or introspection JSON)."
+)
 
 
 class FieldTool:
@@ -83,9 +97,18 @@ class GraphqlSource:
         return [FieldTool(tool_spec(one, source=self.name), one, self) for one in reader.operations]
 
     async def _introspect(self, reader: Reader) -> dict[str, Any]:
-        """What the server says of itself; one that does not know the newest questions is asked simpler ones."""
-        subject = f"introspection of {self.name!r}"
-        refused: ToolError | None = None
+        """What the server says of itself; an error says what to do where it says nothing."""
+        try:
+            return await self._told(reader, f"introspection of {self.name!r}")
+        except (ToolAuthError, ToolClientError, ToolServerError, ToolSchemaError) as refused:
+            if refused.status_code != HTTPStatus.UNAUTHORIZED:  # which says itself what to do
+                refused.message = f"{refused.message.rstrip('.')}. {_REMEDY}"
+                refused.args = (refused.message,)
+            raise
+
+    async def _told(self, reader: Reader, subject: str) -> dict[str, Any]:
+        """Ask for the schema; a server that does not know the newest questions is asked simpler ones."""
+        refused: ToolError = ToolSchemaError(f"{subject} gave no schema")
         for query in reader.introspection:
             question = Question(subject, query, "IntrospectionQuery", {})
             answer = await self._endpoint.ask_slowly(question, self._credential)
@@ -95,10 +118,8 @@ class GraphqlSource:
                 break
             refused = failure(answer, subject)
             if isinstance(refused, ToolAuthError | ToolRateLimitError):
-                raise refused
-        message = f"{subject} gave no schema" if refused is None else refused.message.rstrip(".")
-        remedy = "If the server does not allow introspection, write its schema into graphql.schema_file"
-        raise ToolOutputError(f"{message}. {remedy} (SDL or introspection JSON).") from refused
+                break
+        raise refused
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput:
         """Run one call."""
@@ -120,7 +141,7 @@ class GraphqlSource:
         subject = f"{operation.kind} {operation.name!r}"
         question = Question(subject, operation.query, operation.name, given)
         answer = await self._endpoint.ask(question, self._credential if credential is None else credential)
-        return output_of(operation, answer, subject)
+        return going_on(output_of(operation, answer, subject), operation.input_schema, given)
 
     async def close(self) -> None:
         """Close every connection; safe to call twice."""

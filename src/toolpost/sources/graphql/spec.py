@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from toolpost.catalog.names import canonical_name
@@ -10,22 +11,24 @@ from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
 if TYPE_CHECKING:
     from toolpost.sources.graphql.operations import Operation
 
-_DESTROYS = ("delete", "remove")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_DESTROYS = frozenset({"delete", "destroy", "remove"})
 
 
 def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
     """The record of the tool that sends an operation."""
     reads = operation.kind == "query"
-    destructive = None if not operation.name.lower().startswith(_DESTROYS) else True
+    destroys = not _DESTROYS.isdisjoint(map(str.lower, _WORD.findall(operation.name)))
     return ToolSpec(
         name=canonical_name(source, operation.tool_name),
         description=operation.description,
         category=ToolCategory.NETWORK,
         input_schema=operation.input_schema,
+        model_schema=operation.model_schema,
         output_schema=operation.output_schema,
         side_effects="read" if reads else "external",
         replay="idempotent" if reads else "unsafe",
-        safety=SafetyProfile(network=True, destructive=False if reads else destructive, open_world=True),
+        safety=SafetyProfile(network=True, destructive=False if reads else destroys or None, open_world=True),
         tags=("graphql", source),
         source=source,
         deprecated=operation.deprecated,
