@@ -178,3 +178,18 @@ def test_what_authenticates_a_source_is_not_in_its_repr() -> None:
     config = source(auth_type="bearer", auth_config={"token": "s3cret-token"})
 
     assert "s3cret-token" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"idempotency_header": "no header"},
+        {"webhook": {"signature": {"secret": "s", "header": "X-Größe"}}},
+        {"webhook": {"signature": {"secret": "s", "timestamp_header": ""}}},
+        {"webhook": {"tools": {"t": {"idempotency_header": "a:b"}}}},
+    ],
+    ids=["source", "signature", "timestamp", "tool"],
+)
+def test_a_name_that_no_header_can_have_is_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"header\n  String should match pattern"):
+        source(**options)

@@ -119,6 +119,13 @@ async def test_a_server_that_closes_idle_connections_costs_no_request() -> None:
         assert site.connections == 3
 
 
+@pytest.mark.parametrize(("kept", "connections"), [("timeout=1", 2), ("timeout=60, max=9", 1), ("yes", 1)])
+async def test_a_connection_that_its_server_is_about_to_close_is_not_used_again(kept: str, connections: int) -> None:
+    async with Site(reply(200, b"fine", keep_alive=kept)) as site, client_for(site) as client:
+        assert [await got(client, site, "POST") for _ in range(2)] == [(200, b"fine")] * 2
+        assert site.connections == connections
+
+
 async def test_connections_that_nobody_uses_are_closed_after_a_while() -> None:
     async with Site(reply(200, b"ok")) as site, client_for(site, keep_alive_s=0.05) as client:
         await asyncio.gather(*(got(client, site) for _ in range(5)))

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from toolpost.contracts.options import (
+    HEADER_NAME,
     CliOptions,
     ConfigModel,
     GraphqlOptions,
@@ -146,7 +147,7 @@ class ExternalToolConfig(ConfigModel):
     cwd: str | None = None
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     idempotency_header: str | None = Field(
-        default=None, pattern=r"^[A-Za-z0-9-]+$", description="Carries a key by which the other side knows a repeat"
+        default=None, pattern=HEADER_NAME, description="Carries a key by which the other side knows a repeat"
     )
     enabled: bool = True
     required: bool = False

@@ -9,6 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from toolpost.contracts.spec import ReplayClass, SideEffects
 
+HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+
 
 class ConfigModel(BaseModel):
     """What all configuration has in common: snake_case or camelCase keys, nothing unknown."""
@@ -88,7 +90,9 @@ class WebhookTool(DeclaredTool):
     url: str = Field(default="", description="A path below the connection, or a whole URL; empty is the connection")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     idempotency_header: str | None = Field(
-        default=None, description="Where a key is sent that stays the same however often a call is tried"
+        default=None,
+        pattern=HEADER_NAME,
+        description="Where a key is sent that stays the same however often a call is tried",
     )
 
 
@@ -96,11 +100,11 @@ class WebhookSignature(ConfigModel):
     """How a body is signed: an HMAC of it in a header."""
 
     secret: str = Field(min_length=1, repr=False)
-    header: str = "X-Signature-256"
+    header: str = Field(default="X-Signature-256", pattern=HEADER_NAME)
     algorithm: Literal["sha256", "sha512", "sha1"] = "sha256"
     encoding: Literal["hex", "base64"] = "hex"
     prefix: str = ""
-    timestamp_header: str | None = None
+    timestamp_header: str | None = Field(default=None, pattern=HEADER_NAME)
 
 
 class WebhookOptions(ConfigModel):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import select
 import sys
 from contextlib import aclosing
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 GOODBYE_S = 1.0  # how long a peer may take to let go of a connection that is over
 _WRITTEN_AT_ONCE = 256 * 1024
+_TIMEOUT = re.compile(r"\btimeout\s*=\s*(\d{1,9})", re.IGNORECASE)
+_ON_ITS_WAY_S = 1.0  # a request that meets the server's own goodbye is lost, and nobody knows whether it was read
 
 
 class Owner(Protocol):
@@ -45,6 +49,7 @@ class Http1Connection(asyncio.Protocol):
         self.key = key
         self.loop = loop
         self.idle_since = 0.0
+        self.keep_s = math.inf
         self.given_up = False
         self.gone: asyncio.Future[None] = loop.create_future()
         self._owner = owner
@@ -98,7 +103,9 @@ class Http1Connection(asyncio.Protocol):
     # What an exchange asks for.
 
     def done(self, *, reusable: bool) -> None:
-        self._exchange = None
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None and (told := exchange.headers.get("keep-alive")) is not None:
+            self.keep_s = _kept_for(told)
         if reusable and not self.given_up:
             self._owner.freed(self)
         else:
@@ -155,6 +162,12 @@ class Http1Connection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if self._pipe is not None and not self._pipe.is_closing():
             self._pipe.write(data)
+
+
+def _kept_for(told: str) -> float:
+    """How long a connection may wait, by the server's Keep-Alive; Node closes one after 5 s and says so."""
+    found = _TIMEOUT.search(told)
+    return math.inf if found is None else float(found[1]) - _ON_ITS_WAY_S
 
 
 class _BodyWriter:

@@ -116,7 +116,8 @@ class Http1Transport:
         kept = self._idle.get(key)
         while kept:
             connection = kept.pop()
-            young = connection.loop.time() - connection.idle_since < self._keep_alive_s
+            keep_s = min(self._keep_alive_s, connection.keep_s)
+            young = connection.loop.time() - connection.idle_since < keep_s
             if young and connection.is_quiet:
                 return connection
             connection.abort()

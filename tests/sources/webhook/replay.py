@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,8 +34,10 @@ class Exchange(NamedTuple):
 
     def line(self) -> str:
         """The exchange as JSON in one line; an answer that is JSON stays readable."""
-        is_json = "json" in self.headers.get("content-type", "") and self.answer
-        answer = json.loads(self.answer) if is_json else self.answer
+        answer: Any = self.answer
+        if "json" in self.headers.get("content-type", ""):
+            with suppress(ValueError):  # nothing at all, or one line after the other
+                answer = json.loads(self.answer)
         told = {**self.asked._asdict(), "status": self.status, "headers": self.headers, "answer": answer}
         return json.dumps(told)
 

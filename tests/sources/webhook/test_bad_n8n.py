@@ -97,6 +97,35 @@ async def test_no_webhook_with_a_url_of_its_own_is_sent_the_key(kind: str, given
         assert KEY not in str(site.last.headers)
 
 
+@pytest.mark.parametrize(
+    ("given", "header", "value"),
+    [
+        ({"auth_type": "basic", "auth_config": {"username": "u", "password": "p"}}, "authorization", "Basic dTpw"),
+        ({"auth_config": {"api_key": "sesame", "header": "X-Hook"}}, "x-hook", "sesame"),
+    ],
+    ids=["basic", "a header of its own"],
+)
+async def test_a_login_that_is_no_key_of_the_api_goes_to_the_webhooks(given: Any, header: str, value: str) -> None:
+    site = Site(by_path(workflows=listing(workflow()), flow=said(200, {"ok": True})))
+    async with site:
+        async with box_of(site, headers={"X-N8N-API-KEY": KEY}, **given) as box:
+            outcome = await box.call("n8n.flow", {})
+        asked, called = site.requests
+    assert outcome.content == {"ok": True}
+    assert asked.all("x-n8n-api-key") == [KEY]
+    assert (called.all("x-n8n-api-key"), called.all(header)) == ([], [value])
+
+
+async def test_without_a_key_of_the_api_another_login_still_opens_webhooks() -> None:
+    given = {"auth_config": {"api_key": "sesame", "header": "X-Hook"}}
+    async with Site(said(200, {"ok": True})) as site:
+        async with box_of(site, webhook={"tools": {"mine": {"url": "webhook/mine"}}}, **given) as box:
+            outcome = await box.call("n8n.mine", {})
+        [called] = site.requests
+    assert outcome.content == {"ok": True}
+    assert called.all("x-hook") == ["sesame"]
+
+
 async def test_the_query_of_a_connection_is_not_in_the_way_of_looking() -> None:
     async with Site(by_path(settings=said(404, {}))) as site:
         async with n8n_box(N8n(f"{site.url}?token=t0ken-of-ada", KEY)):
@@ -191,8 +220,14 @@ async def test_a_tool_that_the_operator_wrote_goes_before_a_workflow_of_its_name
         ),
         (workflow("X", "x", nodes=[sticky('{"properties": {"a": {"pattern": "("}}}')]), "tool 'x' is left out: Schema"),
         (workflow("X", "a\ud800b"), "workflow 'X' is left out: 'utf-8' codec can't encode"),
+        (
+            workflow(
+                "X", "x", parameters={"responseMode": "onReceived"}, nodes=[sticky('```json output\n{"a": 1}\n```')]
+            ),
+            "tool 'x': it promises an output, but its Webhook node answers at once; set its Respond to",
+        ),
     ],
-    ids=["path", "nodes", "note", "long note", "list", "schema", "pattern", "no bytes"],
+    ids=["path", "nodes", "note", "long note", "list", "schema", "pattern", "no bytes", "at once"],
 )
 async def test_what_is_wrong_with_a_workflow_is_told(one: Any, told: str) -> None:
     _, problems = await found_in(one)
@@ -200,8 +235,9 @@ async def test_what_is_wrong_with_a_workflow_is_told(one: Any, told: str) -> Non
 
 
 async def test_a_configured_tool_that_fits_no_workflow_is_told() -> None:
-    _, problems = await found_in(workflow("Flow"), webhook={"tools": {"flwo": {"description": "x"}}})
-    assert "webhook.tools.flwo fits no active workflow; there are: flow" in problems
+    others = [workflow(f"A {number}", f"a-{number}") for number in range(9)]
+    _, problems = await found_in(*others, workflow("Flow"), webhook={"tools": {"flwo": {"description": "x"}}})
+    assert "webhook.tools.flwo fits no active workflow; the nearest are: flow, " in problems
 
 
 async def test_names_that_would_clash_are_told_apart_by_path_and_then_by_more() -> None:
@@ -220,6 +256,11 @@ async def test_a_very_long_name_is_cut_and_stays_unique() -> None:
     found, _ = await found_in(workflow("x" * 5000, "a"), workflow("\u0000\u202e", "b"), workflow("", "c"))
     assert len(found) == 3
     assert all(len(name) <= 64 for name in found)
+
+
+async def test_a_name_keeps_its_letters_as_far_as_they_have_a_plain_form() -> None:
+    found, _ = await found_in(workflow("Größe der Straße", "a"))
+    assert found == {"n8n.grosse_der_strasse"}
 
 
 async def test_the_published_version_counts_and_not_the_draft() -> None:
@@ -302,6 +343,37 @@ async def test_a_stack_trace_is_told_to_nobody(answer: bytes, code: str, kind: s
     assert outcome.error.error_code == code
     assert "answered " in str(outcome.error)
     assert ".js" not in json.dumps(outcome.error.to_dict())
+
+
+PIECE, STOP = '{"type":"item","content":"%s"}', '{"type":"error","content":null}'
+
+
+@pytest.mark.parametrize(
+    ("body", "content"),
+    [
+        (f"{PIECE % 'so '}\n{STOP}\n{PIECE % 'good'}\n", "so good"),
+        (f"{PIECE % '[1,'}\n\n{PIECE % '2]'}\n", [1, 2]),
+        ('{"type":"begin"}\n{"type":"item","content":null}\n{"type":"end"}\n', None),
+        ('{"type":"item"}\n{"type":"other"}\n', [{"type": "item"}, {"type": "other"}]),
+        ("plain words", "plain words"),
+    ],
+    ids=["goes on after an error", "JSON in pieces", "nothing", "no stream", "words"],
+)
+async def test_the_pieces_of_a_stream_are_put_together(body: str, content: Any) -> None:
+    kind = "text/plain" if body == "plain words" else "application/json"
+    answer = said(200, body.encode(), **{"content-type": kind})
+    site = Site(by_path(workflows=listing(workflow(parameters={"responseMode": "streaming"})), flow=answer))
+    async with site, box_of(site) as box:
+        outcome = await box.call("n8n.flow", {})
+    assert outcome.content == content
+
+
+async def test_what_a_workflow_itself_did_not_find_is_not_taken_for_a_missing_webhook() -> None:
+    site = Site(by_path(workflows=listing(workflow()), flow=said(404, {"message": "Ann is not registered for this"})))
+    async with site, box_of(site) as box:
+        outcome = await box.call("n8n.flow", {})
+    assert outcome.error.error_code == "client_error"
+    assert "answered 404 Not Found: Ann is not registered for this" in str(outcome.error)
 
 
 async def test_a_workflow_that_never_answers_is_given_up() -> None:

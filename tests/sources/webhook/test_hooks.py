@@ -1,9 +1,6 @@
 """Webhooks that an operator wrote down, through the front door."""
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import json
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -174,31 +171,7 @@ async def test_a_redirect_is_not_followed(method: str) -> None:
     assert "which was not followed" in str(outcome.error)
 
 
-# ---------------------------------------------------------------- signatures and keys
-
-
-@pytest.mark.parametrize(
-    ("options", "algorithm", "prefix"),
-    [({}, hashlib.sha256, ""), ({"algorithm": "sha512", "prefix": "sha512="}, hashlib.sha512, "sha512=")],
-)
-async def test_the_signature_is_of_the_bytes_that_are_sent(
-    options: dict[str, Any], algorithm: Any, prefix: str
-) -> None:
-    signature = {"secret": "s3cret-words", "header": "X-Sig", **options}
-    async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook={"signature": signature}) as box:
-            await box.call("hooks.call", {"name": "Zoë", "n": 1.5})
-        sent = site.last
-    assert sent.all("x-sig") == [prefix + hmac.new(b"s3cret-words", sent.body, algorithm).hexdigest()]
-
-
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_what_has_no_body_is_not_signed_but_left_out(method: str) -> None:
-    tools = {"gone": {"url": "gone", "method": method}, "stays": {"url": "stays"}}
-    async with plain_box("http://127.0.0.1:9", webhook={"signature": {"secret": "s3cret"}, "tools": tools}) as box:
-        assert names(box, "hooks") == {"hooks.stays"}
-        [problem] = box.problems
-    assert f"tool 'gone' is left out: a {method} has no body" in problem
+# ---------------------------------------------------------------- keys
 
 
 async def test_a_variable_in_a_url_is_filled_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,17 +193,6 @@ async def test_a_variable_in_a_url_is_filled_and_never_told(monkeypatch: pytest.
         assert site.last.path == "/base-of-ada/t0ken-of-ada"
     assert "no such hook: /services/[redacted]" in str(outcome.error)
     assert "-of-ada" not in str(other.error)
-
-
-async def test_a_timestamp_is_signed_with_the_body() -> None:
-    signature = {"secret": "s3cret-words", "encoding": "base64", "timestamp_header": "X-Time", "prefix": "v1,"}
-    async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook={"signature": signature}) as box:
-            await box.call("hooks.call", {"a": 1})
-        sent = site.last
-    [stamp] = sent.all("x-time")
-    digest = hmac.new(b"s3cret-words", f"{stamp}.".encode() + sent.body, hashlib.sha256).digest()
-    assert sent.all("x-signature-256") == [f"v1,{base64.b64encode(digest).decode()}"]
 
 
 async def test_a_key_makes_repeating_safe_and_stays_the_same() -> None:
@@ -299,10 +261,39 @@ async def test_an_answer_other_than_promised_is_a_failure(answer: bytes, told: s
     assert told in str(outcome.error)
 
 
+async def test_what_is_accepted_is_no_result_where_one_is_promised() -> None:
+    site, options = Site(said(202, b"", location="/jobs/7")), tools(output_schema=GREETING)
+    async with site, plain_box(site.url, webhook=options) as box:
+        outcome = await box.call("hooks.mine", {})
+    assert "answered 202 with an empty body where a result was promised" in str(outcome.error)
+    assert "How it stands is told at /jobs/7" in str(outcome.error)
+
+
 async def test_an_empty_answer_is_no_result_where_none_is_promised() -> None:
-    async with Site(said(202, b"")) as site, plain_box(site.url) as box:
+    async with Site(said(204, b"")) as site, plain_box(site.url) as box:
         outcome = await box.call("hooks.call", {})
     assert (outcome.status, outcome.content, outcome.text) == ("completed", None, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "content", "told"),
+    [
+        (said(202, b"", location="/jobs/7"), None, "may not be done yet. How it stands is told at /jobs/7"),
+        (
+            said(202, {"job": 7}, location="/jobs/7"),
+            {"job": 7},
+            "may not be done yet. How it stands is told at /jobs/7",
+        ),
+        (said(202, b""), None, "It was accepted and may not be done yet."),
+        (said(201, b"", location="/things/7"), None, "It was created at /things/7"),
+    ],
+    ids=["empty", "with a body", "without an address", "created"],
+)
+async def test_what_goes_on_elsewhere_is_told(answer: bytes, content: Any, told: str) -> None:
+    async with Site(answer) as site, plain_box(site.url) as box:
+        outcome = await box.call("hooks.call", {})
+    assert (outcome.status, outcome.content) == ("completed", content)
+    assert outcome.text.endswith(told)
 
 
 async def test_a_status_is_a_failure_and_the_time_to_wait_is_kept() -> None:

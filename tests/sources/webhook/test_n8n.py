@@ -33,6 +33,10 @@ ALL = {
     "ignore_all_rules_script_evil_script_red",
     "workflow_wf00000000000016",
     "broken_note",
+    "streams",
+    "streams_and_fails",
+    "many_ways_many_ways_get",
+    "many_ways_many_ways_post",
 }
 
 
@@ -135,6 +139,7 @@ async def test_a_workflow_that_fails_is_a_failure_that_says_where_to_look(n8n: N
     [
         ("webhook/asleep-tool", "POST", "Activate it in n8n"),
         ("webhook/echo-tool", "GET", "does not take GET: n8n says"),
+        ("webhook-test/echo-tool", "POST", "Call the production URL: /webhook/ in place of /webhook-test/"),
     ],
 )
 async def test_a_webhook_that_is_not_registered_says_what_to_do(n8n: N8n, url: str, method: str, told: str) -> None:
@@ -153,6 +158,21 @@ async def test_a_login_of_a_webhook_comes_from_the_headers_of_the_source(n8n: N8
     assert refused.error.error_code == "auth_required"
     assert "asks for headerAuth: write that header into the source's headers" in str(refused.error)
     assert let_in.content == {"in": "yes"}
+
+
+async def test_a_stream_is_one_answer_and_one_that_breaks_off_is_a_failure(n8n: N8n) -> None:
+    async with n8n_box(n8n) as box:
+        whole = await box.call("n8n.streams", {})
+        broken = await box.call("n8n.streams_and_fails", {})
+    assert whole.content == "It is fine."
+    assert broken.error.error_code == "workflow_failed"
+
+
+async def test_each_method_of_a_webhook_is_a_tool(n8n: N8n) -> None:
+    async with n8n_box(n8n) as box:
+        read = await box.call("n8n.many_ways_many_ways_get", {})
+        written = await box.call("n8n.many_ways_many_ways_post", {})
+    assert (read.content, written.content) == ({"way": "reading"}, {"way": "writing"})
 
 
 async def test_a_page_is_text_where_nothing_else_is_promised(n8n: N8n) -> None:
@@ -215,7 +235,7 @@ async def test_workflows_are_listed_page_by_page(n8n: N8n) -> None:
         in_pages = await api.active_workflows(page=9)
         at_once = await api.active_workflows()
     assert [one["id"] for one in in_pages] == [one["id"] for one in at_once]
-    assert len(at_once) == 19
+    assert len(at_once) == 22
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.sources.webhook.n8n_failures import n8n_failure
+from toolpost.sources.webhook.streams import put_together
 from toolpost.sources.webhook.traces import without_traces
 from toolpost.web.contents import UnreadableError, content_of, decoded
 from toolpost.web.encoding import compact_json
@@ -37,21 +38,34 @@ def output_of(name: str, hook: Hook, reply: Reply, *, promised: bool, secrets: S
             raise n8n_failure(subject, hook, reply, secrets=secrets)
         body = without_traces(reply.body)
         raise failure_of(subject, reply.status, reply.headers, body, remedy=_REMEDY, secrets=secrets)
+    if hook.mode == "streaming":
+        reply = put_together(subject, reply)
     if not reply.body.strip():
-        return _empty(subject, hook, reply.status, promised=promised)
+        return _empty(subject, hook, reply, promised=promised, secrets=secrets)
     content = _content(subject, reply, promised=promised, secrets=secrets)
     if isinstance(content.value, bytes):
         return ToolOutput(content.value, media_type=content.media_type)
-    note = " ".join(part for part in (content.note, _WENT_ON if reply.cut else "") if part)
-    return ToolOutput(content.value, _beside(content, note), content.media_type)
+    notes = (content.note, _WENT_ON if reply.cut else "", _whereabouts(reply, secrets))
+    return ToolOutput(content.value, _beside(content, " ".join(filter(None, notes))), content.media_type)
 
 
-def _empty(subject: str, hook: Hook, status: int, *, promised: bool) -> ToolOutput:
+def _empty(subject: str, hook: Hook, reply: Reply, *, promised: bool, secrets: Sequence[str]) -> ToolOutput:
     may_have_failed = hook.is_n8n and hook.mode in ("responseNode", "")
+    why = " ".join(filter(None, (_MAY_HAVE_FAILED if may_have_failed else "", _whereabouts(reply, secrets))))
     if promised:
-        why = f" {_MAY_HAVE_FAILED}" if may_have_failed else ""
-        raise ToolOutputError(f"{subject} answered {status} with an empty body where a result was promised.{why}")
-    return ToolOutput(None, f"The answer is empty. {_MAY_HAVE_FAILED}" if may_have_failed else None)
+        what = f"{subject} answered {reply.status} with an empty body where a result was promised"
+        raise ToolOutputError(f"{what}. {why}".rstrip())
+    return ToolOutput(None, f"The answer is empty. {why}" if why else None)
+
+
+def _whereabouts(reply: Reply, secrets: Sequence[str]) -> str:
+    """What RFC 9110, sections 15.3.2 and 15.3.3, means by 201 and 202: something is, or will be, elsewhere."""
+    location = reply.headers.get("location")
+    where = presentable(location, secrets) if location else ""
+    if reply.status == 202:
+        told = "It was accepted and may not be done yet."
+        return f"{told} How it stands is told at {where}" if where else told
+    return f"It was created at {where}" if where and reply.status == 201 else ""
 
 
 def _content(subject: str, reply: Reply, *, promised: bool, secrets: Sequence[str]) -> Content:

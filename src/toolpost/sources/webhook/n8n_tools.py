@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -15,7 +16,7 @@ from toolpost.sources.webhook.naming import Named, names_of
 from toolpost.sources.webhook.notes import read_note
 from toolpost.sources.webhook.plain import keyed
 from toolpost.sources.webhook.samples import schema_of
-from toolpost.sources.webhook.triggers import Triggers
+from toolpost.sources.webhook.triggers import AT_ONCE, Triggers
 from toolpost.web.failures import presentable
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 KIND = "n8n"
 _LONGEST_WORDS = 2000
+_MOST_NEAR = 5
+_RESPOND = "set its Respond to 'When Last Node Finishes', or calls will fail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,8 @@ class Workshop:
         told = _told(trigger)
         problems += [f"tool {name!r}: {problem}" for problem in told.problems]
         tool = keyed(_described(trigger, written, told))
+        if tool.output_schema is not None and trigger.mode == AT_ONCE:
+            problems.append(f"tool {name!r}: it promises an output, but its Webhook node answers at once; {_RESPOND}")
         address, query = address_of(self.base, f"webhook/{trigger.path}")
         extra = {"method": trigger.method, "workflow_id": trigger.workflow_id, "workflow": trigger.workflow}
         spec = declared_spec(self.source, name, tool=tool, kind=KIND, extra=extra)
@@ -79,8 +84,8 @@ class Workshop:
     def _unmatched(self, names: set[str]) -> Iterator[str]:
         for name in self.tools:
             if name not in names:
-                known = ", ".join(sorted(names)[:20]) or "none"
-                yield f"webhook.tools.{name} fits no active workflow; there are: {known}"
+                near = ", ".join(get_close_matches(name, sorted(names), n=_MOST_NEAR, cutoff=0.0)) or "none"
+                yield f"webhook.tools.{name} fits no active workflow; the nearest are: {near}"
 
 
 # What values of the wrong kind lead to, and texts that have no bytes.
@@ -139,7 +144,7 @@ def _described(trigger: Trigger, written: WebhookTool | None, told: _Told) -> We
 def _words(trigger: Trigger, words: str) -> str:
     clean = "".join(char if char.isprintable() or char == "\n" else " " for char in words)[:_LONGEST_WORDS]
     told = clean or f"Run the n8n workflow {trigger.workflow!r}."
-    if trigger.mode == "onReceived":
+    if trigger.mode == AT_ONCE:
         told = f"{told}\n\nIt answers at once, before the workflow is done, and not with its result."
     return told
 

@@ -28,7 +28,7 @@ class Named(NamedTuple):
 
 def slug(text: str) -> str:
     """Small letters, digits and underscores; letters lose their accents, and what has no such form is left out."""
-    plain = unicodedata.normalize("NFKD", text[:_LONGEST]).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", text[:_LONGEST].casefold()).encode("ascii", "ignore").decode().lower()
     return _OTHERS.sub("_", plain).strip("_")
 
 

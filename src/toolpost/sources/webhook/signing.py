@@ -12,14 +12,20 @@ if TYPE_CHECKING:
     from toolpost.web.encoding import Pair
 
 
+_STAMP = "{timestamp}"
+
+
 def signature_headers(signature: WebhookSignature, body: bytes, *, now: float) -> tuple[Pair, ...]:
-    """The header of the signature; with a timestamp, that is signed too, so that nobody can send the body again."""
+    """The header of the signature; with a timestamp, that is signed too, so that nobody can send the body again.
+
+    The timestamp stands in a header of its own, or in the prefix where that says `{timestamp}`, as Stripe has it.
+    """
     stamp = str(int(now))
-    dated = signature.timestamp_header is not None
+    dated = signature.timestamp_header is not None or _STAMP in signature.prefix
     signed = f"{stamp}.".encode() + body if dated else body
     digest = hmac.new(signature.secret.encode(), signed, getattr(hashlib, signature.algorithm)).digest()
     told = digest.hex() if signature.encoding == "hex" else base64.b64encode(digest).decode()
-    headers: list[Pair] = [(signature.header, signature.prefix + told)]
+    headers: list[Pair] = [(signature.header, signature.prefix.replace(_STAMP, stamp) + told)]
     if signature.timestamp_header is not None:
         headers.append((signature.timestamp_header, stamp))
     return tuple(headers)

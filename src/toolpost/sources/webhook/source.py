@@ -114,7 +114,8 @@ class WebhookSource:
         try:
             return await self._api(()).is_n8n()
         except (ToolConnectionError, ToolTimeoutError) as error:
-            error.message = f"{error.message}. With webhook.kind: plain nobody looks what is there before a call"
+            advice = "With webhook.kind: plain nobody looks what is there before a call"
+            error.message = f"{error.message.rstrip('.')}. {advice}"
             error.args = (error.message,)
             raise
 
@@ -129,7 +130,7 @@ class WebhookSource:
         written = {name: tool for name, tool in config.webhook.tools.items() if tool.url}
         plain = [*declared_hooks(self.name, base, written, is_n8n=True)]
         headers = self._api_headers()
-        if config.auth_type is not AuthType.API_KEY and not any(_is_api_key(name) for name, _ in headers):
+        if not any(_is_api_key(name) for name, _ in headers):
             return self._without_api(plain)
         told = {name: tool for name, tool in config.webhook.tools.items() if not tool.url}
         workflows = await self._api(headers).active_workflows()
@@ -150,7 +151,7 @@ class WebhookSource:
     def _api_headers(self) -> list[Pair]:
         """What n8n's API is sent; a key that is given without a header goes by the name that n8n wants."""
         presented = self._credential.headers
-        if self.config.auth_type is AuthType.API_KEY and "header" not in self.config.auth_config:
+        if _holds_api_key(self.config):
             presented = {API_KEY_HEADER: str(self.config.auth_config["api_key"])}
         return [*self.config.headers.items(), *presented.items()]
 
@@ -173,7 +174,7 @@ class WebhookSource:
         presented = NOTHING
         if origin_of(hook.address) in self._own:
             planned = planned.with_headers(_without_api_key(self.config.headers))
-            presented = _presented(hook, self._credential if credential is None else credential)
+            presented = _presented(self.config, hook, self._credential if credential is None else credential)
         send = self._send if hook.timeout_s is None else sender(self._client, timeout_s=hook.timeout_s)
         reply = await send(planned.presenting(presented))
         secrets = (*presented.secrets, *self._secrets())
@@ -189,8 +190,15 @@ class WebhookSource:
         await self._client.close()
 
 
-def _presented(hook: Hook, credential: Credential) -> Presentation:
-    return NOTHING if hook.is_n8n else Presentation(headers=_without_api_key(credential.headers))
+def _presented(config: ExternalToolConfig, hook: Hook, credential: Credential) -> Presentation:
+    if hook.is_n8n and _holds_api_key(config):
+        return NOTHING
+    return Presentation(headers=_without_api_key(credential.headers))
+
+
+def _holds_api_key(config: ExternalToolConfig) -> bool:
+    """Whether the credential of an n8n is the key of its API; any other login is for its webhooks, too."""
+    return config.auth_type is AuthType.API_KEY and _is_api_key(str(config.auth_config.get("header", API_KEY_HEADER)))
 
 
 def _without_api_key(headers: Mapping[str, str]) -> tuple[Pair, ...]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WEBHOOK = "n8n-nodes-base.webhook"
+AT_ONCE = "onReceived"
 _MCP = "@n8n/n8n-nodes-langchain.mcpTrigger"
 _STICKY = "n8n-nodes-base.stickyNote"
 _OTHERS = {
@@ -33,7 +34,7 @@ class Trigger:
     method: str
     path: str
     slots: tuple[str, ...] = ()
-    mode: str = "onReceived"
+    mode: str = AT_ONCE
     login: str = ""
     notes: tuple[str, ...] = ()
     sample: Any = None
@@ -66,12 +67,12 @@ class Triggers:
     def _webhook(self, workflow: dict[str, Any], name: str, node: dict[str, Any], notes: tuple[str, ...]) -> None:
         given = node.get("parameters")
         parameters = given if is_object(given) else {}
-        method, path = _method(parameters), _path(workflow, node, parameters)
-        if method is None or path is None:
+        methods, path = _methods(parameters), _path(workflow, node, parameters)
+        if not methods or path is None:
             told = "its path or method is worked out by n8n" if path is None else "its method cannot be called"
             self.problems.append(f"workflow {name!r} has a webhook that is left out: {told}")
             return
-        self.found.append(
+        self.found += [
             Trigger(
                 workflow=name,
                 workflow_id=presentable(str(workflow.get("id") or ""), ()),
@@ -79,12 +80,13 @@ class Triggers:
                 method=method,
                 path=path,
                 slots=tuple(step[1:] for step in path.split("/") if step.startswith(":") and step[1:]),
-                mode=str(parameters.get("responseMode") or "onReceived"),
+                mode=str(parameters.get("responseMode") or AT_ONCE),
                 login=_login(parameters),
                 notes=notes,
                 sample=_sample(workflow, node, method),
             )
-        )
+            for method in methods
+        ]
 
 
 def _live(workflow: dict[str, Any]) -> dict[str, Any]:
@@ -105,11 +107,15 @@ def _stranger(workflow: str, node: dict[str, Any]) -> Iterator[str]:
         yield f"workflow {workflow!r} is an MCP server: connect it as a source of its own, transport mcp, at {where}"
 
 
-def _method(parameters: dict[str, Any]) -> str | None:
-    """The method; of a node that takes several, the first of our liking."""
-    given = parameters.get("httpMethod", "GET")
+def _methods(parameters: dict[str, Any]) -> list[str]:
+    """The methods; of several, each leads another way through the workflow.
+
+    A default is not written down.
+    """
+    several = parameters.get("multipleMethods") is True
+    given = parameters.get("httpMethod", ["GET", "POST"] if several else "GET")
     offered = given if is_array(given) else [given]
-    return next((method for method in _METHODS if method in offered), None)
+    return [method for method in _METHODS if method in offered]
 
 
 def _path(workflow: dict[str, Any], node: dict[str, Any], parameters: dict[str, Any]) -> str | None:
