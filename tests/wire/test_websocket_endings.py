@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -123,6 +124,52 @@ async def test_whoever_listens_gets_every_message_at_once_and_then_hears_of_the_
         with pytest.raises(ToolConnectionError, match="code 1000"):
             await websocket.listen(heard.append)
     assert heard == ["1", "2", b"3"]
+
+
+@pytest.mark.parametrize(
+    "frames", [b"\x81\x00", b"\x89\x00\x81\x00", b"\x01\x00\x80\x00"], ids=["messages", "pings", "fragments"]
+)
+async def test_however_many_frames_come_at_once_others_have_their_turn_between_them(frames: bytes) -> None:
+    turn, heard = 0, Counter[int]()
+
+    async def work() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async with talking() as (peer, websocket):
+        working = asyncio.create_task(work())
+        peer.writer.write(frames * 10_000 + BYE)
+        with pytest.raises(ToolConnectionError, match="code 1000"):
+            await websocket.listen(lambda _: heard.update([turn]))
+        working.cancel()
+    assert heard.total() == 10_000
+    assert max(heard.values()) < 1000
+
+
+async def test_a_message_that_is_too_late_for_a_connection_is_not_sent_and_tells_why() -> None:
+    async with talking(b"\x88\x06\x0f\xa1gone") as (_, websocket):
+        with pytest.raises(ToolConnectionError, match="code 4001: gone") as posted:
+            websocket.post("x")
+        with pytest.raises(ToolConnectionError, match="code 4001: gone") as sent:
+            await websocket.send("x")
+    assert (posted.value.sent, sent.value.sent) == (False, False)
+
+
+async def test_an_answer_to_the_handshake_that_is_no_http_does_not_tell_the_url() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"220 mail.example ready\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(ToolConnectionError, match=r"handshake failed \(.*220 mail") as failed:
+            await connect_websocket(f"{url}/hidden/path?word=hush", policy=NetworkPolicy().for_source(url))
+    assert "hidden" not in str(failed.value)
+    assert "hush" not in str(failed.value)
 
 
 async def test_a_ping_is_answered_while_nobody_reads() -> None:

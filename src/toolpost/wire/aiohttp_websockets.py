@@ -13,7 +13,15 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from aiohttp import BaseConnector, ClientConnectionError, ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import (
+    BaseConnector,
+    ClientConnectionError,
+    ClientError,
+    ClientResponseError,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+)
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
@@ -39,7 +47,6 @@ if TYPE_CHECKING:
 
 _LONGEST_FIELD = 64 * 1024
 _REASON_BYTES = 2048
-_REASON = 300
 _NO_LIMIT = ClientTimeout(total=None)  # whoever connects has a limit for all of it
 _GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 # Only what the server sends is worth compressing: our messages are short.
@@ -249,5 +256,7 @@ def _no_agreement(opening: Opening, reason: str) -> ToolClientError:
 
 
 def _no_handshake(failed: Exception, opening: Opening) -> ToolConnectionError:
-    reason = str(failed)[:_REASON] or type(failed).__name__
+    # What aiohttp says of an answer tells all of the URL, whose path or query may hold a key.
+    told = failed.message if isinstance(failed, ClientResponseError) else str(failed)
+    reason = one_line(told) or type(failed).__name__
     return ToolConnectionError(f"{opening.subject}: the WebSocket handshake failed ({reason})", sent=False)

@@ -100,7 +100,7 @@ class Connection:
     def post(self, message: str) -> bool:
         """Send a short text without waiting; False when it has to be waited for."""
         if self._ending is not None or self._transport.is_closing():
-            raise _unsent(self._opening)
+            raise _unsent(self._opening, self._ending)
         return self._outbox.put(TEXT, message.encode())
 
     async def send(self, message: str | bytes) -> None:
@@ -109,7 +109,7 @@ class Connection:
         All waiting is done before anything is written, each sender by itself: who gives up has sent nothing.
         """
         if self.closed:
-            raise _unsent(self._opening)
+            raise _unsent(self._opening, self._ending)
         opcode, data = (TEXT, message.encode()) if isinstance(message, str) else (BINARY, message)
         if self._outbox.put(opcode, data):
             return
@@ -117,7 +117,7 @@ class Connection:
             await asyncio.sleep(0)  # whoever sends without end lets others in
             await self._outbox.room.wait()
             if self.closed:
-                raise _unsent(self._opening)
+                raise _unsent(self._opening, self._ending)
             self._outbox.write(opcode, data)
 
     async def receive(self) -> str | bytes:
@@ -195,7 +195,8 @@ class Connection:
 
 def one_line(text: str) -> str:
     """The beginning of what a server says, as an error may tell it."""
-    return " ".join(_UNPRINTABLE.sub(" ", text).split())[:_REASON]
+    line = " ".join(_UNPRINTABLE.sub(" ", text).split())
+    return line if len(line) <= _REASON else f"{line[:_REASON]}…"  # which tells that it was cut, perhaps in a secret
 
 
 def _farewell(code: int, reason: str) -> str:
@@ -203,8 +204,8 @@ def _farewell(code: int, reason: str) -> str:
     return f"{told}: {one_line(reason)}" if reason else told
 
 
-def _unsent(opening: Opening) -> ToolConnectionError:
-    return ToolConnectionError(f"{opening.subject}: the connection is closed", sent=False)
+def _unsent(opening: Opening, ending: Ending | None) -> ToolConnectionError:
+    return ToolConnectionError(_closed(opening, ending), sent=False)
 
 
 def _failure(opening: Opening, ending: Ending | None) -> ToolError:
@@ -212,5 +213,9 @@ def _failure(opening: Opening, ending: Ending | None) -> ToolError:
         limit = f"larger than {opening.max_message_bytes:,} bytes"
         message = f"{opening.subject}: a message is {limit}; ask for less or raise max_message_bytes"
         return ToolClientError(message, code="response_too_large")
+    return ToolConnectionError(_closed(opening, ending), sent=True)
+
+
+def _closed(opening: Opening, ending: Ending | None) -> str:
     reason = "" if ending is None else f" ({ending.reason})"
-    return ToolConnectionError(f"{opening.subject}: the connection is closed{reason}", sent=True)
+    return f"{opening.subject}: the connection is closed{reason}"

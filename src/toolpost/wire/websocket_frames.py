@@ -21,6 +21,7 @@ _RESERVED = 0x70
 _OPCODE = 0x0F
 _CONTROL = 0x08
 _LONGEST_CONTROL = 125
+_TURN = range(512)  # frames: as many as take a few milliseconds, whoever takes them
 _WHOLE_TEXT = WHOLE | TEXT
 _FLUSHED = b"\x00\x00\xff\xff"  # RFC 7692 §7.2.1: what every compressed message ends with, and nobody sends
 _FINISHED = (_FLUSHED, b"\x00" + _FLUSHED)  # RFC 7692 §7.2.3.4: what may stand behind a final block
@@ -39,7 +40,7 @@ class Frames:
     """Hands out messages as soon as they are whole, and the control frames between them.
 
     `limit` is for a message, after decompression. While `held` is set, by whoever takes a message or a control
-    frame, the rest waits; it is gone on with by feeding.
+    frame, the rest waits, and so does what is too much for one turn; it is gone on with by feeding.
     """
 
     __slots__ = (
@@ -69,12 +70,12 @@ class Frames:
         self._rest = bytearray()
         self._wanted = 0
 
-    def feed(self, data: bytes) -> None:
-        """Take more bytes; a WrongFrameError is the end of all reading."""
+    def feed(self, data: bytes) -> bool:
+        """Take more bytes, and tell whether they were too much for one turn; a WrongFrameError ends all reading."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._wanted:
-                return
+                return False
             data = bytes(self._rest)
             self._rest.clear()
         try:
@@ -83,12 +84,15 @@ class Frames:
             raise WrongFrameError(INVALID_DATA, f"a text that is not UTF-8 ({wrong.reason})") from None
         if at < len(data):
             self._rest += data[at:]
+        return not self._wanted
 
     def _read(self, data: bytes) -> int:
         """Hand out what is whole; gives where the rest begins, and notes how much there has to be of it."""
         at, end = 0, len(data)
         take, short, self._wanted = self.take, self._short, 2
-        while end - at > 1 and not self.held:
+        for _ in _TURN:
+            if end - at < 2 or self.held:
+                break
             size = data[at + 1]
             if data[at] == _WHOLE_TEXT and size <= short and not self._kind:
                 start = at + 2
@@ -100,6 +104,8 @@ class Frames:
             elif (after := self._any(data, at)) == at:
                 break
             at = after
+        else:
+            self._wanted = 0
         return at
 
     def _any(self, data: bytes, at: int) -> int:

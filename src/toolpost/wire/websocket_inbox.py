@@ -46,11 +46,13 @@ class Inbox:
         return self._frames.held
 
     def feed(self, data: bytes) -> None:
-        """Take more bytes."""
+        """Take more bytes; however many frames a server sends at once, others have their turn between them."""
         if self._over:
             return
         try:
-            self._frames.feed(data)
+            if self._frames.feed(data):
+                self._transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._read_on)
         except WrongFrameError as wrong:
             self._refuse(wrong)
 
@@ -100,6 +102,10 @@ class Inbox:
     def _go_on(self) -> None:
         if not self._over and self._frames.held:
             self._frames.held = False
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._over and not self._frames.held:
             self._transport.resume_reading()
             self.feed(b"")
 

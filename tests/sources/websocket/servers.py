@@ -68,3 +68,24 @@ def source(url: str, tools: dict[str, Any], **options: Any) -> ExternalToolConfi
 
 def toolbox(one: ExternalToolConfig, **more: Any) -> Any:
     return Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[one], **more))
+
+
+def shared(url: str, tools: dict[str, Any] | None = None, **options: Any) -> Any:
+    return source(url, tools or {"ask": tool()}, **{"mode": "multiplexed", "max_concurrency": 100, **options})
+
+
+class Held:
+    """A server that answers when it is told to; `asked` gives its connection with each message."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[tuple[ServerConnection, dict[str, Any]]] = asyncio.Queue()
+        self.connections: list[ServerConnection] = []
+
+    async def __call__(self, connection: ServerConnection) -> None:
+        self.connections.append(connection)
+        async for message in connection:
+            await self.asked.put((connection, json.loads(message)))
+
+    async def next(self) -> tuple[ServerConnection, dict[str, Any]]:
+        async with asyncio.timeout(5):
+            return await self.asked.get()

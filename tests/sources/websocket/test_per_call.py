@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection
@@ -12,10 +13,11 @@ from websockets.http11 import Request, Response
 
 from tests.sources.websocket.servers import echo, said, serving, soon, source, tool, toolbox
 from tests.wire.stubs import Dialled, StubResolver
+from tests.wire.test_websocket_endings import Peer
 from toolpost import Completed, Failed
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import ToolTimeoutError
+from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
 from toolpost.sources.websocket.source import WebSocketSource
 
@@ -194,6 +196,44 @@ async def test_a_refused_handshake_is_told_without_the_credential(status: int, c
     assert (outcome.error.error_code, outcome.error.status_code) == (code, status)
     assert f"handshake with {status}" in str(outcome.error)
     assert "t0ken-of-ada" not in str(outcome.error)
+
+
+TOKEN = "t0ken-of-ada-which-is-long"
+
+
+async def repeat(connection: ServerConnection) -> None:
+    assert connection.request is not None
+    await connection.recv()
+    await connection.send("x" * 65 + connection.request.headers["Authorization"])
+
+
+def refuse(connection: ServerConnection, request: Request) -> Response:
+    return connection.respond(403, "x" * 280 + request.headers["Authorization"])
+
+
+@pytest.mark.parametrize("refused", [None, refuse], ids=["answer", "handshake"])
+async def test_a_token_that_is_cut_where_a_long_text_is_cut_is_not_told(refused: Any) -> None:
+    options = {"auth_type": AuthType.BEARER, "auth_config": {"token": TOKEN}}
+    async with (
+        serving(repeat, process_request=refused) as url,
+        toolbox(source(url, {"a": tool()}, **options)) as box,
+    ):
+        outcome = await box.call("api.a", {})
+    assert isinstance(outcome, Failed)
+    assert "xxx[redacted]…" in str(outcome.error)
+
+
+@pytest.mark.parametrize("mode", ["per_call", "multiplexed"])
+async def test_a_server_that_closes_before_anything_is_sent_is_told_with_its_reason(mode: str) -> None:
+    peer = Peer(b"\x88\x09" + (4401).to_bytes(2, "big") + b"too old", "Connection: Upgrade\r\n")
+    async with await asyncio.start_server(peer, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with toolbox(source(url, {"pay": tool(side_effects="external")}, mode=mode)) as box:
+            outcome = await box.call("api.pay", {})
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, ToolConnectionError)
+    assert not outcome.error.sent
+    assert "code 4401: too old" in str(outcome.error)
 
 
 @pytest.mark.req("NSSRF-02")

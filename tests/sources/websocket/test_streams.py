@@ -122,6 +122,19 @@ async def test_a_stream_has_its_own_connection_and_drops_what_is_for_others() ->
     assert outcome.content == [{"n": 1}]
 
 
+async def test_a_stream_that_does_not_end_tells_of_answers_that_came_without_its_id() -> None:
+    async def push(connection: ServerConnection) -> None:
+        asked = json.loads(await connection.recv())
+        await connection.send(json.dumps({"id": asked["id"], "subscribed": True}))
+        for number in range(3):
+            await connection.send(json.dumps({"method": "tick", "params": number}))
+        await connection.close(1011)
+
+    outcome = await streamed(push, mode="multiplexed")
+    assert isinstance(outcome, Failed)
+    assert "1 answer had come before, and 3 without its id, which were dropped" in str(outcome.error)
+
+
 async def test_a_stream_is_limited_in_size_as_a_whole() -> None:
     tools = {"watch": tool(stream=True, max_messages=ENDLESS)}
     async with serving(ticks()) as url, toolbox(source(url, tools, max_message_bytes=1024)) as box:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
@@ -20,14 +20,27 @@ if TYPE_CHECKING:
 _Waiting: TypeAlias = "tuple[asyncio.Future[Any], float]"  # for an answer, and until when
 
 _NEVER = float("inf")
+_LOOK = 400  # of what came for nobody
 _log = logging.getLogger("toolpost.sources.websocket")
+
+
+class _Stray(NamedTuple):
+    """What came for nobody, and the last call that had begun by then."""
+
+    what: str
+    number: int
+    head: str | bytes | None
+
+    def told(self) -> str:
+        """What a call may be told of it."""
+        return self.what if self.head is None else f"{self.what}: {excerpt(self.head)}"
 
 
 class Link:
     """A connection with one reader, and the calls that wait for what it reads.
 
     An answer goes to the call whose id it brings, once. What comes for nobody is dropped: too late, twice,
-    or never asked for. One timer watches over all calls.
+    or never asked for; calls whose time is over are told of it. One timer watches over all calls.
     """
 
     def __init__(self, name: str, socket: WebSocket, correlation: Correlation) -> None:
@@ -37,8 +50,9 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int | None, _Waiting] = {}
         self._given_out = 0
-        self._stray = ""
-        self._ended = False
+        self._is_owed = False  # an answer for which nobody waits any more
+        self._stray: _Stray | None = None
+        self._ended: ToolError | None = None
         self._retired: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = _NEVER
@@ -47,7 +61,7 @@ class Link:
     @property
     def closed(self) -> bool:
         """Whether the next call needs another connection."""
-        return self._ended or self._socket.closed
+        return self._ended is not None or self._socket.closed
 
     @property
     def busy(self) -> bool:
@@ -60,8 +74,8 @@ class Link:
         until = loop.time() + timeout_s
         self._given_out = number = self._given_out + 1
         text = build(arguments, number)
-        if self._ended:
-            raise ToolConnectionError(f"the connection of source {self._name!r} is closed", sent=False)
+        if self._ended is not None:
+            raise ToolConnectionError(self._ended.message, sent=False)
         answer: asyncio.Future[Any] = loop.create_future()
         self._waiting[number] = answer, until
         if until < self._armed_for:
@@ -72,6 +86,7 @@ class Link:
             told = await answer
         except BaseException:
             self._waiting.pop(number, None)
+            self._is_owed = True
             raise
         finally:
             if self._retired is not None and not self._waiting:
@@ -118,7 +133,7 @@ class Link:
         try:
             answer = json_value(message)
         except ToolOutputError:
-            self._drop(f"{excerpt(message)}, which is not JSON")
+            self._drop("a message that is not JSON", message)
             return
         number = self._taken(answer)
         waiting = self._waiting.pop(number, None)
@@ -126,22 +141,24 @@ class Link:
             if not waiting[0].done():
                 waiting[0].set_result(answer)
         elif number is None:
-            self._drop("a message that answers no call")
+            self._drop("a message that answers no call", message)
         elif not 0 < number <= self._given_out:
-            self._drop(f"an answer with the id {number}, which no call has")
+            self._drop(f"an answer with the id {number}, which no call has", message)
 
-    def _drop(self, what: str) -> None:
-        self._stray = what
+    def _drop(self, what: str, message: str | bytes) -> None:
+        """Only a call that waits alone is shown how it begins, since it may be the answer to another's; no log is."""
+        is_alone = len(self._waiting) == 1 and not self._is_owed
+        self._stray = _Stray(what, self._given_out, message[:_LOOK] if is_alone else None)
         _log.info("source %r: dropped %s", self._name, what)
 
     def _end(self, ended: ToolError) -> None:
         """Fail every call under way, each with an error of its own: what was sent may have had its effect."""
-        self._ended = True
+        self._ended = self._ended or ended
         if self._timer is not None:
             self._timer.cancel()
         waiting, self._waiting = self._waiting, {}
-        if isinstance(ended, ToolClientError) and len(waiting) > 1:
-            reason = f"{ended.message}. It was for one of {len(waiting)} calls on one connection, which all failed"
+        if isinstance(ended, ToolClientError) and (len(waiting) > 1 or self._is_owed):
+            reason = f"{ended.message}. It is not known for which call it was, so that all on its connection failed"
             ended = ToolConnectionError(reason)
         for answer, _ in waiting.values():
             _settle(answer, copy.copy(ended))
@@ -157,13 +174,16 @@ class Link:
         now = self._loop.time()
         self._timer, self._armed_for = None, _NEVER
         for number in [number for number, (_, until) in self._waiting.items() if until <= now]:
-            _settle(self._waiting.pop(number)[0], self._late())
+            _settle(self._waiting.pop(number)[0], self._late(number))
+            self._is_owed = True
         if self._waiting:
             self._arm(min(until for _, until in self._waiting.values()))
 
-    def _late(self) -> ToolTimeoutError:
-        strays = f"; the server also sent {self._stray}" if self._stray else ""
-        return ToolTimeoutError(f"source {self._name!r} did not answer in time{strays}")
+    def _late(self, number: int | None) -> ToolTimeoutError:
+        stray = self._stray
+        if stray is None or number is None or number > stray.number:
+            return ToolTimeoutError(f"source {self._name!r} did not answer in time")
+        return ToolTimeoutError(f"source {self._name!r} did not answer in time; it sent {stray.told()}")
 
 
 def _settle(answer: asyncio.Future[Any], told: Any) -> None:

@@ -42,8 +42,13 @@ def json_value(message: str | bytes) -> Any:
 
 def excerpt(message: str | bytes) -> str:
     """How a message begins, as an error may show it."""
-    shown = message if isinstance(message, str) else message[: 4 * _SHOWN].decode(errors="replace")
-    return repr(presentable(shown[:_SHOWN], ()))
+    head = message[: 4 * _SHOWN]
+    return repr(beginning(presentable(head if isinstance(head, str) else head.decode(errors="replace"), ()), _SHOWN))
+
+
+def beginning(text: str, longest: int) -> str:
+    """A text that is not too long; one that was cut says so, since a secret may have been cut with it."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def sendable_text(text: str) -> str:

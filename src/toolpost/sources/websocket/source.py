@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -127,9 +128,11 @@ class WebSocketSource:
     async def _run_first(
         self, links: Links, plan: Plan, arguments: dict[str, Any], credential: Credential, within_s: float
     ) -> ToolOutput:
-        """Run a call for which there is no connection yet."""
+        """Run a call for which there is no connection yet; what is left of its time is for the answer."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_s
         link = await links.opened(credential)
-        return await link.ask(plan.build, arguments, within_s)
+        return await link.ask(plan.build, arguments, until - loop.time())
 
     async def _run_alone(
         self,

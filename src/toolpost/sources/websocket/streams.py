@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError
 from toolpost.sources.websocket.answers import result_of
 from toolpost.sources.websocket.correlation import path_of, value_at
-from toolpost.sources.websocket.messages import json_text, listed
+from toolpost.sources.websocket.messages import beginning, json_text, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +48,7 @@ class Stream:
         self._decode = decode
         self._tell = tell
         self._size = 0
+        self._dropped = 0
         self.answers: list[Any] = []
 
     async def collect(self) -> list[Any]:
@@ -66,14 +67,16 @@ class Stream:
 
     @property
     def came(self) -> str:
-        """How many answers there are."""
+        """How many answers there are, and how much came besides."""
         count = len(self.answers)
-        return f"{count} answer{'' if count == 1 else 's'} had come before"
+        dropped = f", and {self._dropped} without its id, which were dropped" if self._dropped else ""
+        return f"{count} answer{'' if count == 1 else 's'} had come before{dropped}"
 
     async def _took_last(self) -> bool:
         message = await self._socket.receive()
         answer = self._decode(message)
         if answer is NOBODYS:
+            self._dropped += 1
             return False
         self._size += len(message)
         if self._size > self._limits.size:
@@ -81,6 +84,6 @@ class Stream:
             raise ToolClientError(text, code="response_too_large")
         value = listed(result_of(answer))
         self.answers.append(value)
-        self._tell((value if isinstance(value, str) else json_text(value))[:_TOLD])
+        self._tell(beginning(value if isinstance(value, str) else json_text(value), _TOLD))
         ended = self._limits.last is not None and value_at(answer, self._limits.last) is True
         return ended or len(self.answers) >= self._limits.messages
