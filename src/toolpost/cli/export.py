@@ -36,6 +36,8 @@ def export_tools(
     """Print the tools as a manual; by itself each is called through this program, under its policy."""
     if not utcp:
         raise typer.BadParameter("say in which format: --utcp", param_hint="--utcp")
+    if address is not None and not _is_base(address):
+        raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
     written = _written(config)
     said = "" if user == default_user() else user  # whoever calls is the person at their own machine
 
@@ -48,6 +50,11 @@ def export_tools(
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
+
+
+def _is_base(address: str) -> bool:
+    """Whether addresses below it can be made of it."""
+    return address.startswith(("http://", "https://")) and not any(mark in address for mark in "?# ")
 
 
 def _written(config: Path | None) -> str | None:

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.sources.utcp.serving import App, in_file, manual, names, source, tool, toolbox
+from tests.wire.site import Received, Site, reply
 from toolpost import ConfigError, ExternalToolConfig
 from toolpost.sources.utcp.source import UtcpSource
 
@@ -62,6 +63,21 @@ async def test_so_does_one_that_a_clients_configuration_names(app: App, tmp_path
         outcome = await box.call("m.say", {"q": "x"})
 
     assert outcome.content["headers"]["x-api-key"] == "k-123"
+
+
+async def test_a_document_behind_the_auth_of_its_template_is_told(tmp_path: Path) -> None:
+    api = json.dumps({"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {}}).encode()
+
+    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(200 if received.all("x-key") else 401, api, content_type="application/json"))
+
+    async with Site(answer) as site:
+        auth = {"auth_type": "api_key", "api_key": "k-123", "var_name": "X-Key"}
+        template = {"name": "api", "call_template_type": "http", "url": f"{site.url}/api.json", "auth": auth}
+        async with toolbox(source(in_file(tmp_path, {"manual_call_templates": [template]}))) as box:
+            [state] = box.report
+
+    assert "write them as headers of the source" in str(state.error)
 
 
 async def test_auth_that_is_more_than_headers_is_told(app: App, tmp_path: Path) -> None:

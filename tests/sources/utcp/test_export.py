@@ -129,6 +129,15 @@ def test_the_command_wants_to_know_the_format(config: Path) -> None:
     assert "--utcp" in done.stderr
 
 
+@pytest.mark.parametrize("address", ["example.org", "ftp://example.org", "https://example.org/?key=1"])
+def test_the_command_takes_only_an_address_that_others_can_be_below(config: Path, address: str) -> None:
+    command = [TOOLPOST, "tools", "export", "--utcp", "--config", str(config), "--address", address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--address" in done.stderr
+
+
 async def test_a_catalog_of_everything_is_a_manual_that_loads(config: Path) -> None:
     async with Toolbox(settings=Settings(data_dir=None)) as box:
         manual = exported_manual(box.registry.specs(), by_command((TOOLPOST,)))

@@ -1,5 +1,6 @@
 """HTTP call templates: what a call becomes on the wire, what an answer becomes, and who is let in."""
 
+import asyncio
 import base64
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.sources.utcp.app import PICTURE
 from tests.sources.utcp.serving import App, manual, source, tool, toolbox
+from tests.wire.site import Received, Site, reply
 from toolpost import (
     Completed,
     ToolAuthError,
@@ -48,6 +50,12 @@ async def test_the_path_is_encoded_and_the_rest_is_the_query(app: App) -> None:
         "many": ["x", "y&z"],
         "deep": ['{"k":[1]}'],
     }
+
+
+async def test_a_place_may_have_any_name(app: App) -> None:
+    outcome = await called(app.http("/echo/{a place}?q={its q}"), {"a place": "x y", "its q": "z"})
+
+    assert (outcome.content["path"], outcome.content["query"]) == ("/echo/x%20y", {"q": ["z"]})
 
 
 @pytest.mark.parametrize("arguments", [{}, {"id": None}])
@@ -185,6 +193,25 @@ async def test_a_client_gets_its_token_and_a_new_one_when_that_is_refused(app: A
     assert first.content == again.content
     assert isinstance(after, Completed)
     assert after.content != first.content
+
+
+async def test_a_secret_that_is_only_taken_in_a_header_is_not_offered_again_in_the_body() -> None:
+    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+        if received.path != "/token":
+            writer.write(reply(401 if received.all("authorization") == ["Bearer 2"] else 200))
+        elif received.all("authorization"):
+            writer.write(reply(body=b'{"access_token": "%d"}' % len(site.requests), content_type="application/json"))
+        else:
+            writer.write(reply(401, b'{"error": "invalid_client"}', content_type="application/json"))
+
+    async with Site(answer) as site:
+        auth = {"auth_type": "oauth2", "token_url": f"{site.url}/token", "client_id": "me", "client_secret": "secret"}
+        template = {"call_template_type": "http", "url": f"{site.url}/t", "auth": auth}
+        async with toolbox(source(manual(tool("t", template)))) as box:
+            outcomes = [await box.call("m.t", {}) for _ in range(2)]
+
+    assert [outcome.status for outcome in outcomes] == ["completed", "completed"]
+    assert [request.path for request in site.requests] == ["/token", "/token", "/t", "/token", "/t", "/t"]
 
 
 async def test_a_client_that_is_refused_is_told_without_its_secret(app: App) -> None:

@@ -23,9 +23,11 @@ async def called(template: dict[str, Any], arguments: dict[str, Any], outputs: A
 
 
 async def test_arguments_are_the_message_and_its_answer_is_the_result(app: App) -> None:
-    outcome = await called(app.websocket(response_format="json", protocol="chat"), {"x": 1, "none": None})
+    template = app.websocket(response_format="json", protocol="chat", header_fields=["X-Left-Out"])
 
-    assert outcome.content == {"said": '{"x":1}', "authorization": None, "protocol": "chat"}
+    outcome = await called(template, {"x": 1, "none": None, "X-Left-Out": None})
+
+    assert outcome.content == {"said": '{"x":1,"none":null}', "authorization": None, "protocol": "chat"}
 
 
 @pytest.mark.parametrize(
@@ -147,13 +149,19 @@ async def test_nobody_who_answers_is_told_in_time(app: App, template: Any) -> No
 
 
 async def test_a_field_that_cannot_be_right_is_told_by_name(app: App) -> None:
-    tools = [tool("a", tcp(app, framing_strategy="fixed_length")), tool("b", tcp(app, port=0)), tool("ok", tcp(app))]
+    wrong: list[dict[str, Any]] = [
+        {"framing_strategy": "fixed_length"},
+        {"port": 0},
+        {"response_byte_format": "klingon"},
+    ]
+    tools = [tool("ok", tcp(app)), *(tool(f"t{at}", tcp(app, **fields)) for at, fields in enumerate(wrong))]
     async with toolbox(source(manual(*tools))) as box:
         told = " ".join(box.problems)
         found = box.registry.has("m.ok")
 
     assert "fixed_message_length" in told
     assert "port" in told
+    assert "'klingon' is not an encoding" in told
     assert found
 
 
@@ -168,6 +176,28 @@ async def test_a_query_is_sent_as_it_is_with_the_arguments_as_variables(app: App
     outcome = await called(graphql(app, query=QUERY), {"name": "Ann"})
 
     assert outcome.content == {"hello": "hello Ann", "query": QUERY}
+
+
+async def test_a_variable_of_a_query_may_be_null() -> None:
+    async with Site(reply(body=b'{"data": {"ok": true}}', content_type="application/json")) as site:
+        template = {
+            "call_template_type": "graphql",
+            "url": site.url,
+            "query": "mutation($due: Date) { set(due: $due) }",
+        }
+        await called(template, {"due": None})
+
+    assert json.loads(site.last.body)["variables"] == {"due": None}
+
+
+async def test_a_key_joins_the_query_that_the_address_has(app: App) -> None:
+    auth = {"auth_type": "api_key", "api_key": "k", "var_name": "key", "location": "query"}
+    async with Site(reply(body=b'{"data": {"ok": true}}', content_type="application/json")) as site:
+        for scheme, kind in (("http", "graphql"), ("ws", "websocket")):
+            url = f"{scheme}{site.url.removeprefix('http')}/at?v=1"
+            await called({"call_template_type": kind, "url": url, "query": "{ ok }", "auth": auth}, {})
+
+    assert [request.path for request in site.requests] == ["/at?v=1&key=k"] * 2
 
 
 async def test_a_query_is_made_of_the_tools_name_where_none_is_given(app: App) -> None:
@@ -284,6 +314,14 @@ async def test_an_answer_that_is_cut_says_so(app: App) -> None:
 
     assert outcome.content == "got a"
     assert "The answer goes on; it is cut at 5 bytes." in outcome.text
+
+
+async def test_a_cut_through_a_character_leaves_a_text(app: App) -> None:
+    template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": app.tcp, "request_data_format": "text"}
+
+    outcome = await called({**template, "max_response_size": 6}, {"x": "a\N{EURO SIGN}"}, TEXT)
+
+    assert outcome.content == "got a"
 
 
 async def test_nor_are_bytes_cut_in_silence(app: App) -> None:

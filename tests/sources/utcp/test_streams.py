@@ -6,6 +6,7 @@ import pytest
 
 from tests.sources.utcp.app import PICTURE
 from tests.sources.utcp.serving import App, manual, source, tool, toolbox
+from tests.wire.site import Site, reply
 from toolpost import EventCode, ToolOutputError
 
 
@@ -48,6 +49,14 @@ async def test_a_stream_that_goes_on_gives_what_came_in_its_time(app: App) -> No
 
     assert outcome.content == [{"n": 0}, "the\nend"]
     assert "went on" in outcome.text
+    assert "went on" in outcome.meta["note"]
+
+
+async def test_events_are_asked_for_whatever_else_the_manual_accepts() -> None:
+    async with Site(reply(body=b"data: 1\n\n", content_type="text/event-stream")) as site:
+        await called({"call_template_type": "sse", "url": site.url, "headers": {"accept": "*/*"}}, {})
+
+    assert site.last.all("accept") == ["text/event-stream"]
 
 
 async def test_something_else_than_events_is_told(app: App) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,11 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.web.encoding import UnsendableError, sendable_header
 from toolpost.web.presentation import NOTHING, Presentation
-from toolpost.web.tokens import ClientGrant
+from toolpost.web.tokens import ClientGrant, ClientTokens
 
 if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
-    from toolpost.web.tokens import ClientTokens, Token
+    from toolpost.web.sending import Send
+    from toolpost.web.tokens import Token
 
 
 class _Object(BaseModel):
@@ -51,8 +53,33 @@ class OAuth2Auth(_Object):
 AuthObject = Annotated[ApiKeyAuth | BasicAuth | OAuth2Auth, Field(discriminator="auth_type")]
 
 
+class TemplateTokens:
+    """The tokens that templates ask for; it remembers of which clients the secret is only taken in a header."""
+
+    def __init__(self, send: Send) -> None:
+        self._tokens = ClientTokens(send)
+        self._by_header: set[OAuth2Auth] = set()
+
+    async def token(self, auth: OAuth2Auth) -> Token:
+        """A token; the secret goes in the body, and where that is refused in a header, as the format's client does."""
+        if auth not in self._by_header:
+            with suppress(ToolAuthError):
+                return await self._tokens.token(_grant(auth, "post"))
+        token = await self._tokens.token(_grant(auth, "basic"))
+        self._by_header.add(auth)
+        return token
+
+    def forget(self, value: str) -> None:
+        """Do not use this token again."""
+        self._tokens.forget(value)
+
+    async def close(self) -> None:
+        """Stop asking."""
+        await self._tokens.close()
+
+
 async def present(
-    auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, credential: Credential, tokens: ClientTokens
+    auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, credential: Credential, tokens: TemplateTokens
 ) -> Presentation:
     """What goes with a call: what its template asks for, and the source's own credential, which comes before that."""
     if auth is None and not credential.headers:
@@ -78,7 +105,7 @@ def static_headers(auth: ApiKeyAuth | BasicAuth | OAuth2Auth) -> dict[str, str] 
             return None
 
 
-async def _asked(auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, tokens: ClientTokens) -> Presentation:
+async def _asked(auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, tokens: TemplateTokens) -> Presentation:
     match auth:
         case None:
             return NOTHING
@@ -87,7 +114,7 @@ async def _asked(auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, tokens: Clien
         case BasicAuth():
             return Presentation(headers=(("Authorization", _basic(auth)),))
         case OAuth2Auth():
-            token = await _token(auth, tokens)
+            token = await tokens.token(auth)
             return Presentation(headers=(("Authorization", f"{token.kind} {token.value}"),), tokens=(token.value,))
 
 
@@ -108,14 +135,6 @@ def _placed(auth: ApiKeyAuth) -> Presentation:
 
 def _basic(auth: BasicAuth) -> str:
     return f"Basic {base64.b64encode(f'{auth.username}:{auth.password}'.encode()).decode()}"
-
-
-async def _token(auth: OAuth2Auth, tokens: ClientTokens) -> Token:
-    """A token; the secret goes in the body, and where that is refused in a header, as the format's own client does."""
-    try:
-        return await tokens.token(_grant(auth, "post"))
-    except ToolAuthError:
-        return await tokens.token(_grant(auth, "basic"))
 
 
 def _grant(auth: OAuth2Auth, method: Literal["basic", "post"]) -> ClientGrant:

@@ -17,16 +17,22 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
 
+_GUARDED = (
+    "an API's document is fetched without the auth and headers of its call template; if it needs them, write them as "
+    "headers of the source, or save the document to a file"
+)
+
 
 class Delegate(NamedTuple):
     """A source to make, under the same name; `only` are the tools of it that the manual means, None for all.
 
-    `secrets` are the values of variables, which no error may tell.
+    `secrets` are the values of variables, which no error may tell; `remedy` is what an error tells beside itself.
     """
 
     config: ExternalToolConfig
     only: frozenset[str] | None = None
     secrets: tuple[str, ...] = ()
+    remedy: str = ""
 
     def __repr__(self) -> str:
         return f"Delegate({self.config.transport.value})"
@@ -52,7 +58,8 @@ def api_delegate(
         "headers": headers,
         "base_url": base_url,
     }
-    return Delegate(config.model_copy(update=update)), problems
+    is_guarded = "url" in given and bool(given.get("auth") or given.get("headers"))
+    return Delegate(config.model_copy(update=update), remedy=_GUARDED if is_guarded else ""), problems
 
 
 def graphql_delegate(config: ExternalToolConfig, template: Mapping[str, Any]) -> Delegate:

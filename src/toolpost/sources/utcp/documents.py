@@ -51,7 +51,7 @@ def document_of(raw: str | bytes, shown: str) -> Document:
         raise ConfigError(f"{shown} is not a UTCP manual: it holds {what}, not keys and values")
     kind = _kind(data, shown)
     if kind != "openapi":  # whoever reads those has limits of its own
-        _weigh(data, shown)
+        _weigh(data, shown, most=max(_MOST_PARTS, len(text)))
     return Document(kind, data, text)
 
 
@@ -105,14 +105,15 @@ def _parsed(body: str, shown: str) -> Any:
         raise ConfigError(f"{shown} cannot be read: {told[:300]}") from None
 
 
-def _weigh(data: Any, shown: str) -> None:
+def _weigh(data: dict[str, Any], shown: str, *, most: int) -> None:
     """Refuse what is small as YAML and endless as data: names that stand for one another."""
-    open_parts: list[tuple[Any, int]] = [(data, 0)]
+    open_parts: list[tuple[dict[str, Any] | list[Any], int]] = [(data, 0)]
     seen = 0
     while open_parts:
         part, depth = open_parts.pop()
-        children = list(part.values()) if is_object(part) else part if is_array(part) else ()
-        seen += len(children)
-        if seen > _MOST_PARTS or depth > _DEEPEST:
-            raise ConfigError(f"{shown} is too large or nested too deeply")
-        open_parts.extend((child, depth + 1) for child in children)
+        seen += len(part)
+        if seen > most or depth > _DEEPEST:
+            told = "is nested too deeply, or repeats itself by name too often"
+            raise ConfigError(f"{shown} {told}; write it out as plain JSON")
+        children = part.values() if is_object(part) else part
+        open_parts += [(child, depth + 1) for child in children if is_object(child) or is_array(child)]

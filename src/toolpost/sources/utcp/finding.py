@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +25,7 @@ from toolpost.sources.utcp.variables import Filled, Variables
 from toolpost.sources.utcp.wires import Asked, addresses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -36,6 +38,7 @@ _BY_REQUEST = frozenset({"http", "sse", "streamable_http"})
 _BY_QUESTION = frozenset({"websocket", "tcp", "udp"})
 _API_KINDS = _BY_REQUEST | {"file", "text"}
 _QUESTION = {"type": "utcp"}
+_AT_ONCE = 8  # manuals that are looked for together: one that keeps silent must not hold up all others
 
 
 class Found(NamedTuple):
@@ -187,6 +190,9 @@ class Finder:
             case "client" | "template" if place.remote is not None:
                 msg = f"{place.shown} is not a UTCP manual but a client's configuration"
                 raise ConfigError(f"{msg}, which is only taken from this machine; save it to a file")
+            case "client" | "template" if place.as_written is not None:
+                msg = f"{place.shown} is a client's configuration, and another one leads to it"
+                raise ConfigError(f"{msg}; write its manual_call_templates into that one")
             case "template":
                 return await self._by_client({"manual_call_templates": [document.data]}, place)
             case "client":
@@ -222,17 +228,18 @@ class Finder:
     async def _by_client(self, data: Mapping[str, Any], place: _Place) -> Found:
         """All manuals that a client's configuration names; one that fails is told of, unless none is left."""
         given = await client_config(data, place.folder, place.shown)
-        found: list[Found] = []
-        failures: list[ToolError] = []
-        for number, template in enumerate(given.templates):
-            name = manual_name(str(template.get("name") or f"{self._name}_{number}"))
-            try:
-                found.append(await self._by_client_template(template, name, place._replace(variables=given.variables)))
-            except ToolError as error:
-                failures.append(error)
+        named, told = _by_name(given.templates, self._name)
+        place = place._replace(variables=given.variables)
+        finds = {name: partial(self._by_client_template, template, name, place) for name, template in named.items()}
+        few = asyncio.Semaphore(_AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(_tried(find, few)) for name, find in finds.items()}
+        tried = {name: task.result() for name, task in tasks.items()}
+        found = [one for one in tried.values() if isinstance(one, Found)]
+        failures = {name: one for name, one in tried.items() if isinstance(one, ToolError)}
         if not found:
-            raise failures[0]
-        told = [f"a manual is left out: {failure}" for failure in failures]
+            raise next(iter(failures.values()))
+        told += [f"manual {name!r} is left out: {failure}" for name, failure in failures.items()]
         return Found(
             manuals=told_apart([manual for one in found for manual in one.manuals]),
             delegates=[delegate for one in found for delegate in one.delegates],
@@ -259,9 +266,29 @@ class Finder:
         return (config.utcp.variables, *more, config.env, config.auth_config)
 
 
-def told_without(error: ToolError, secrets: Iterable[str]) -> ToolError:
-    """The same error, which tells no secret."""
-    error.message = Redactor(secrets).text(error.message)
+def _by_name(templates: Iterable[dict[str, Any]], source: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The templates by the names of their manuals, by which their variables are found, too; and what is wrong there."""
+    named: dict[str, dict[str, Any]] = {}
+    told: list[str] = []
+    for number, template in enumerate(templates):
+        name = manual_name(str(template.get("name") or f"{source}_{number}"))
+        if name in named:
+            told.append(f"manual {name!r} is there twice; the second is left out, give it another name")
+        named.setdefault(name, template)
+    return named, told
+
+
+async def _tried(find: Callable[[], Awaitable[Found]], few: asyncio.Semaphore) -> Found | ToolError:
+    try:
+        async with few:
+            return await find()
+    except ToolError as error:
+        return error
+
+
+def told_without(error: ToolError, secrets: Iterable[str], *, remedy: str = "") -> ToolError:
+    """The same error, which tells no secret, and what may help."""
+    error.message = "; ".join(filter(None, [Redactor(secrets).text(error.message), remedy]))
     error.args = (error.message,)
     return error
 

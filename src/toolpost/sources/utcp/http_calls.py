@@ -10,11 +10,10 @@ from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import NO_META
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.auth_objects import present
-from toolpost.sources.utcp.http_requests import headers_of
+from toolpost.sources.utcp.http_requests import bare_request, headers_of
 from toolpost.web.contents import UnreadableError, content_of, decoded
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of, phrase_of, presentable
-from toolpost.web.planned import PlannedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from toolpost.sources.utcp.http_requests import RequestPlan
     from toolpost.sources.utcp.templates import GraphqlTemplate, WebTemplate
     from toolpost.sources.utcp.wires import Asked, Prepared, Wires
+    from toolpost.web.planned import PlannedRequest
     from toolpost.web.presentation import Presentation
     from toolpost.web.sending import Reply
 
@@ -30,6 +30,7 @@ _NO_BODY = frozenset({204, 205})
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
 _MOST_ERRORS = 3
+CUT = "The stream went on; this is what came until then."
 REMEDY = "Check the credential of the source and the variables of its manual."
 
 
@@ -42,18 +43,14 @@ async def call_http(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutpu
 async def call_graphql(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
     """Call a graphql template: a POST of the query with the arguments as its variables."""
     template = cast("GraphqlTemplate", prepared.template)
-    variables = {name: value for name, value in asked.arguments.items() if value is not None}
+    variables = dict(asked.arguments)
     headers = headers_of(template, variables)
     query = template.query or _query(template, prepared.full_name, variables)
     sent: dict[str, Any] = {"query": query, "variables": variables}
     if template.operation_name:
         sent["operationName"] = template.operation_name
-    planned = PlannedRequest(
-        method="POST",
-        address=template.url,
-        headers=(*headers, ("Content-Type", "application/json"), ("Accept", "application/json")),
-        body=compact_json(sent).encode(),
-    )
+    accepted = (*headers, ("Content-Type", "application/json"), ("Accept", "application/json"))
+    planned = bare_request("POST", template.url, accepted, compact_json(sent).encode())
     reply, presented = await exchange(planned, prepared, asked, wires)
     secrets = (*presented.secrets, *prepared.secrets, *wires.header_secrets)
     return _graphql_output(prepared, output_of(prepared, reply, secrets).content, secrets)
@@ -98,7 +95,7 @@ def output_of(prepared: Prepared, reply: Reply, secrets: Sequence[str]) -> ToolO
     output = _new_output((content.value, None, content.media_type, NO_META))
     if content.note:
         output = output.noted(content.note)
-    return output.noted("The stream went on; this is what came until then.") if reply.cut else output
+    return output.noted(CUT) if reply.cut else output
 
 
 def _promised(prepared: Prepared) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from toolpost.web.media_types import media_type
 from toolpost.web.multipart import FormPart, multipart_body
 from toolpost.web.planned import PlannedRequest
 from toolpost.web.presentation import NOTHING
-from toolpost.web.targets import target_of
+from toolpost.web.targets import pairs_of, target_of
 from toolpost.wire.guard import split_url
 
 if TYPE_CHECKING:
@@ -75,11 +75,17 @@ class RequestPlan:
         return target
 
 
+def bare_request(method: str, url: str, headers: Sequence[Pair], body: bytes | None = None) -> PlannedRequest:
+    """A request to an address that has no places for arguments."""
+    address, _, query = url.partition("#")[0].partition("?")
+    return PlannedRequest(method=method, address=address, query=pairs_of(query), headers=tuple(headers), body=body)
+
+
 def headers_of(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
-    """The template's headers and those that are arguments, which are taken out of the rest."""
-    fields = [name for name in template.header_fields if name in rest]
-    given = [(name, _sendable(name, rest.pop(name))) for name in fields]
-    taken = {name.lower() for name in fields}
+    """The template's headers and those that are arguments, which are taken out of the rest; null is none."""
+    fields = {name: rest.pop(name) for name in template.header_fields if name in rest}
+    given = [(name, _sendable(name, value)) for name, value in fields.items() if value is not None]
+    taken = {name.lower() for name, _ in given}
     return [*(pair for pair in template.headers.items() if pair[0].lower() not in taken), *given]
 
 

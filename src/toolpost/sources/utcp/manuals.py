@@ -142,12 +142,24 @@ def told_apart(manuals: Sequence[Manual]) -> list[Manual]:
 
     All of them are, so that no newcomer takes over a name that calls already go to.
     """
-    times = Counter(_key(tool.name) for manual in manuals for tool in manual.tools)
-    return [replace(manual, tools=tuple(_longer(tool, manual, times) for tool in manual.tools)) for manual in manuals]
+    for longer in (_with_manual, _with_manual_and_digest):
+        times = Counter(_key(tool.name) for manual in manuals for tool in manual.tools)
+        twice = {name for name, count in times.items() if count > 1}
+        manuals = [
+            replace(
+                manual, tools=tuple(longer(one, manual) if _key(one.name) in twice else one for one in manual.tools)
+            )
+            for manual in manuals
+        ]
+    return [*manuals]
 
 
-def _longer(tool: ManualTool, manual: Manual, times: Mapping[str, int]) -> ManualTool:
-    return tool if times[_key(tool.name)] == 1 else replace(tool, name=f"{manual.name}_{tool.name}")
+def _with_manual(tool: ManualTool, manual: Manual) -> ManualTool:
+    return replace(tool, name=f"{manual.name}_{tool.name}")
+
+
+def _with_manual_and_digest(tool: ManualTool, manual: Manual) -> ManualTool:
+    return replace(tool, name=f"{manual.name}_{_with_digest(tool.full_name, manual.name)}")
 
 
 def _key(name: str) -> str:

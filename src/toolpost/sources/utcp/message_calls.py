@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError, ToolTimeoutError
 from toolpost.sources.utcp.auth_objects import present
 from toolpost.sources.utcp.event_streams import json_or_text
-from toolpost.sources.utcp.http_requests import headers_of
+from toolpost.sources.utcp.http_requests import bare_request, headers_of
 from toolpost.sources.utcp.messages import message_of, words_of
 from toolpost.sources.utcp.wires import SHARE_OF_TIME
 from toolpost.web.contents import parsed_json
 from toolpost.web.media_types import OCTETS
-from toolpost.web.planned import PlannedRequest
 from toolpost.wire.sockets import Framing, exchange_datagrams, exchange_stream
 from toolpost.wire.websockets import connect_websocket
 
 if TYPE_CHECKING:
     from toolpost.sources.utcp.templates import SocketTemplate, TcpTemplate, UdpTemplate, WebSocketTemplate
     from toolpost.sources.utcp.wires import Asked, Prepared, Wires
+    from toolpost.web.planned import PlannedRequest
 
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -32,8 +33,7 @@ async def call_websocket(prepared: Prepared, asked: Asked, wires: Wires) -> Tool
     headers = headers_of(template, rest)
     message = message_of(template.message, rest)
     presented = await present(template.auth, asked.credential, wires.tokens)
-    planned = PlannedRequest(method="GET", address=template.url, headers=tuple(headers)).with_headers(wires.headers)
-    planned = planned.presenting(presented)
+    planned = bare_request("GET", template.url, headers).with_headers(wires.headers).presenting(presented)
     try:
         async with asyncio.timeout(prepared.timeout_s):
             answer = await _answer(planned, message, template, prepared, wires)
@@ -74,7 +74,7 @@ async def call_tcp(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput
         policy=wires.client.policy,
         timeout_s=prepared.timeout_s * SHARE_OF_TIME,
     )
-    output = _socket_output(received.data, template, prepared)
+    output = _socket_output(received.data, template, prepared, is_cut=bool(received.note))
     if isinstance(output.content, bytes) and received.note:
         return output._replace(meta={"note": received.note})
     return output.noted(received.note)
@@ -91,7 +91,7 @@ async def call_udp(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput
         policy=wires.client.policy,
         timeout_s=prepared.timeout_s,
     )
-    return _socket_output(b"".join(answers), template, prepared)
+    return _socket_output(b"".join(answers), template, prepared, is_cut=False)
 
 
 def framing_of(template: TcpTemplate) -> Framing:
@@ -132,12 +132,12 @@ def _websocket_output(answer: str | bytes, template: WebSocketTemplate, prepared
     return ToolOutput(content)
 
 
-def _socket_output(answer: bytes, template: SocketTemplate, prepared: Prepared) -> ToolOutput:
+def _socket_output(answer: bytes, template: SocketTemplate, prepared: Prepared, *, is_cut: bool) -> ToolOutput:
+    """The answer as text, where it is one; the cut may have gone through its last character."""
     if template.response_byte_format is None:
         return ToolOutput(answer, media_type=OCTETS)
+    decoder = codecs.getincrementaldecoder(template.response_byte_format)()
     try:
-        return ToolOutput(fitted(answer.decode(template.response_byte_format), prepared))
-    except LookupError:
-        raise ToolOutputError(f"{template.response_byte_format!r} is not an encoding that is known here") from None
+        return ToolOutput(fitted(decoder.decode(answer, final=not is_cut), prepared))
     except UnicodeDecodeError:
         return ToolOutput(answer, media_type=OCTETS)

@@ -21,7 +21,7 @@ def message_of(template: Any, arguments: Mapping[str, Any]) -> str:
     In a template that is JSON written as text, a value cannot end the quotes that it stands in.
     """
     if template is None:
-        return _json({name: value for name, value in arguments.items() if value is not None})
+        return _json(dict(arguments))
     if isinstance(template, str):
         return _filled(template, arguments, escaped=template.lstrip()[:1] in ("{", "["))
     return _json(_inside(template, arguments))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.context import ToolContext
 from toolpost.schema.jsontypes import is_object
+from toolpost.sources.utcp.auth_objects import TemplateTokens
 from toolpost.sources.utcp.http_requests import RequestPlan
 from toolpost.sources.utcp.stream_calls import opened
 from toolpost.sources.utcp.wires import MAX_BYTES, Asked, Prepared, Wires, addresses_of, origin_of
 from toolpost.web.sending import sender
-from toolpost.web.tokens import ClientTokens
 from toolpost.wire.client import HttpClient
 from toolpost.wire.commands import Commands
+from toolpost.wire.guard import split_url
 from toolpost.wire.http import default_transport
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Reach:
 
     def own(self, urls: Iterable[str], folder: Path | None = None) -> Wires:
         """For what an operator wrote down: each of these hosts may be reached."""
-        return self._wires(HttpClient(self._network.for_source(*urls), transport=self._shared()), None, folder)
+        return self._wires(HttpClient(self._reaching(urls), transport=self._shared()), None, folder)
 
     def remote(self, url: str, written: str, variables: Iterable[Mapping[str, Any]]) -> RemoteWires:
         """For what a manual from this URL says: public addresses, its own host, and what the operator wrote.
@@ -66,7 +67,7 @@ class Reach:
         beside = [address for values in (self._config.auth_config, *variables) for address in _addresses(values)]
         operators = [written, *([self._config.base_url] if self._config.base_url else []), *beside]
         origins = frozenset(origin for url in operators if (origin := origin_of(url)))
-        policy = self._network.for_source(*operators)
+        policy = self._reaching(operators)
         known = self._wires(HttpClient(policy, transport=self._shared()), origins, None)
         bound = HttpClient(policy.for_document(url), transport=self._shared())
         return RemoteWires(known, self._wires(bound, origins, None), origins)
@@ -91,6 +92,10 @@ class Reach:
             await self._transport.close()
             self._transport = None
 
+    def _reaching(self, urls: Iterable[str]) -> NetworkPolicy:
+        """By their origins: what comes after may have places for arguments, and is nothing to judge a host by."""
+        return self._network.for_source(*{split_url(url)[0] for url in urls})
+
     def _shared(self) -> HttpTransport:
         if self._transport is None:
             self._transport = default_transport(self._network.proxy)
@@ -104,7 +109,7 @@ class Reach:
             source=config.name,
             client=client,
             send=send,
-            tokens=ClientTokens(send),
+            tokens=TemplateTokens(send),
             commands=self._commands,
             timeout_s=config.timeout_s,
             headers=tuple(config.headers.items()),

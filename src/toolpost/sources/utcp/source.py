@@ -205,7 +205,7 @@ class UtcpSource:
             self._made.append(inner)
             tools = [tool for tool in await inner.discover() if _is_meant(tool, delegate.only)]
         except ToolError as error:
-            error = told_without(error, delegate.secrets)
+            error = told_without(error, delegate.secrets, remedy=delegate.remedy)
             self._failed.append(error)
             self._left_out.append(f"a part of it, by {delegate.config.transport.value}, is left out: {error}")
             return []

@@ -1,6 +1,6 @@
 """Calls whose answers come bit by bit: sse and streamable_http templates; each bit is progress, all are the result.
 
-A stream that does not end gives what came until its time or its room was up.
+A stream of events or lines that does not end gives what came until its time or its room was up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError
 from toolpost.sources.utcp.auth_objects import present
 from toolpost.sources.utcp.event_streams import Events, Lines, json_or_text
-from toolpost.sources.utcp.http_calls import REMEDY, planned_of
+from toolpost.sources.utcp.http_calls import CUT, REMEDY, planned_of
 from toolpost.sources.utcp.wires import MAX_BYTES, SHARE_OF_TIME
 from toolpost.web.contents import decoded
 from toolpost.web.encoding import compact_json
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from toolpost.wire.responses import Response
 
 _LONGEST_PROGRESS = 200
-_CUT = "The stream went on; this is what came until then."
 
 
 async def call_sse(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
     """Call an sse template: the data of all events, those of one type where the template names it."""
     template = cast("SseTemplate", prepared.template)
-    planned = planned_of(prepared, asked)
-    planned = planned._replace(headers=(*planned.headers, ("Accept", "text/event-stream")))
+    planned = planned_of(prepared, asked).with_headers((("Accept", "text/event-stream"),))
     async with await opened(planned, prepared, asked, wires) as response:
         if response.media_type != "text/event-stream":
             got = response.media_type or "a body that does not say what it is"
@@ -89,7 +87,7 @@ async def _collected(response: Response, take: Callable[[bytes], list[Any]], tel
     except (ToolTimeoutError, ToolClientError):
         if not found:
             raise
-        return ToolOutput(found, f"{compact_json(found)}\n\n{_CUT}")
+        return ToolOutput(found).noted(CUT)
     return ToolOutput(found)
 
 

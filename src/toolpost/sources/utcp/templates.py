@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.sources.utcp.auth_objects import AuthObject
@@ -24,6 +24,16 @@ def _named(value: Any) -> Any:
 
 def _listed(value: Any) -> Any:
     return [] if value is None else value
+
+
+def _known_encoding(name: str | None) -> str | None:
+    """Checked before anything is sent: an answer that nobody can read would be lost."""
+    try:
+        b"x".decode("utf-8" if name is None else name, "replace")
+    except LookupError:
+        msg = f"{name!r} is not an encoding that is known here"
+        raise ValueError(msg) from None
+    return name
 
 
 Pairs = Annotated[dict[str, str], BeforeValidator(_named)]
@@ -127,7 +137,7 @@ class SocketTemplate(CallTemplate):
     port: int = Field(ge=1, le=65535)
     request_data_format: Literal["json", "text"] = "json"
     request_data_template: str | None = None
-    response_byte_format: str | None = "utf-8"
+    response_byte_format: Annotated[str | None, AfterValidator(_known_encoding)] = "utf-8"
     timeout: float = Field(default=30_000, gt=0, allow_inf_nan=False)
 
 

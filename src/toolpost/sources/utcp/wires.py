@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import JsonSchema
+    from toolpost.sources.utcp.auth_objects import TemplateTokens
     from toolpost.sources.utcp.http_requests import RequestPlan
     from toolpost.sources.utcp.templates import CallTemplate
     from toolpost.web.encoding import Pair
     from toolpost.web.sending import Send
-    from toolpost.web.tokens import ClientTokens
     from toolpost.wire.client import HttpClient
     from toolpost.wire.commands import Commands
 
@@ -44,7 +44,7 @@ class Wires:
     source: str
     client: HttpClient
     send: Send
-    tokens: ClientTokens
+    tokens: TemplateTokens
     commands: Commands
     timeout_s: float
     headers: tuple[Pair, ...] = field(default=(), repr=False)
