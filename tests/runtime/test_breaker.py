@@ -104,3 +104,12 @@ def test_a_probe_that_is_answered_at_all_shows_that_the_source_lives(breaker: Ci
     breaker.admit("api.get")
     fail(breaker, 1, ToolAuthError("who are you"))
     assert breaker.state == "closed"
+
+
+def test_a_connection_that_broke_under_many_calls_is_one_failure(breaker: CircuitBreaker) -> None:
+    for incident in (object(), object()):
+        for _ in range(9):
+            error = ToolConnectionError("lost")
+            error.incident = incident
+            breaker.failed(error)
+    assert (breaker.failures, breaker.state) == (2, "closed")

@@ -290,11 +290,13 @@ class ToolConnectionError(ToolNodeError):
     """No connection could be made, or it broke.
 
     `sent` says whether any of the call may have reached the other side; only a
-    call that was certainly not sent may be repeated when it has effects.
+    call that was certainly not sent may be repeated when it has effects. Where many
+    calls share one connection, all that fail with it name the same `incident`.
     """
 
     category = ErrorCategory.NETWORK
     error_code = "connection_failed"
+    incident: object | None = None
 
     def __init__(self, message: str, *, sent: bool = True, **facts: Any) -> None:
         super().__init__(message, **facts)

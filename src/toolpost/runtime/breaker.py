@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
-from toolpost.contracts.errors import ErrorCategory, ToolCircuitOpenError
+from toolpost.contracts.errors import ErrorCategory, ToolCircuitOpenError, ToolConnectionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +19,23 @@ _COUNTED = frozenset({ErrorCategory.RETRYABLE_SERVER, ErrorCategory.NETWORK})
 class CircuitBreaker:
     """Opens after `threshold` consecutive failures that speak of the source's health.
 
-    401, 403 and 429 do not: they speak of one caller. After `cooldown_s` one call is
+    401, 403 and 429 do not: they speak of one caller. A connection that broke under many
+    calls is one failure. After `cooldown_s` one call is
     let through as a probe; its end closes or reopens the breaker. While `failures` is
     0 neither `admit` nor `succeeded` has anything to do.
     """
 
-    __slots__ = ("_clock", "_opened_at", "_probing", "_tell", "cooldown_s", "failures", "name", "threshold")
+    __slots__ = (
+        "_clock",
+        "_incident",
+        "_opened_at",
+        "_probing",
+        "_tell",
+        "cooldown_s",
+        "failures",
+        "name",
+        "threshold",
+    )
 
     def __init__(
         self,
@@ -41,6 +52,7 @@ class CircuitBreaker:
         self._clock = clock
         self._tell = tell
         self.failures = 0
+        self._incident: object | None = None
         self._opened_at: float | None = None
         self._probing = False
 
@@ -76,6 +88,10 @@ class CircuitBreaker:
             if self._probing:  # the source answered, so it lives
                 self.succeeded()
             return
+        incident = error.incident if isinstance(error, ToolConnectionError) else None
+        if incident is not None and incident is self._incident:
+            return
+        self._incident = incident
         self.failures += 1
         if self._probing or self.failures >= self.threshold:
             newly = self._opened_at is None

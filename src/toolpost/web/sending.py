@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Reply"]]
 _new_request = maker(Request)
+_SHARE_OF_TIME = 0.9  # what came is told before the call is given up
 _ENDS = {"events": b"\n\n", "lines": b"\n"}
 
 
@@ -50,7 +51,7 @@ def sender(client: HttpClient, *, timeout_s: float | None = None, max_bytes: int
 async def _streamed(response: Response, end: bytes) -> Reply:
     body = bytearray()
     try:
-        async for piece in response.stream():
+        async for piece in response.stream(share_of_time=_SHARE_OF_TIME):
             body += piece
     except (ToolTimeoutError, ToolClientError):
         whole, found, _ = bytes(body).replace(b"\r\n", b"\n").rpartition(end)

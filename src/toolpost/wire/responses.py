@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from email.message import Message
 from typing import TYPE_CHECKING, Self
 
@@ -63,8 +64,10 @@ class Response:
             self._content = await self._body().read()
         return self._content
 
-    def stream(self) -> AsyncGenerator[bytes]:
-        """The body piece by piece, within the limit; for one reader, once."""
+    def stream(self, *, share_of_time: float = 1.0) -> AsyncGenerator[bytes]:
+        """The body piece by piece, within the limit and a share of the time that is left; for one reader, once."""
+        now = asyncio.get_running_loop().time()
+        self._deadline = now + (self._deadline - now) * share_of_time
         return self._body().stream()
 
     async def close(self) -> None:

@@ -52,6 +52,14 @@ async def test_a_stream_that_goes_on_gives_what_came_in_its_time(app: App) -> No
     assert "went on" in outcome.meta["note"]
 
 
+async def test_a_plain_tool_whose_answer_is_a_stream_gives_what_came_too(app: App) -> None:
+    async with toolbox(source(manual(tool("t", app.http("/events"))), timeout_s=1.0)) as box:
+        outcome = await box.call("m.t", {"count": 1, "endless": 1})
+
+    assert [event["data"] for event in outcome.content] == [{"n": 0}, "the\nend"]
+    assert "went on" in outcome.meta["note"]
+
+
 async def test_events_are_asked_for_whatever_else_the_manual_accepts() -> None:
     async with Site(reply(body=b"data: 1\n\n", content_type="text/event-stream")) as site:
         await called({"call_template_type": "sse", "url": site.url, "headers": {"accept": "*/*"}}, {})

@@ -125,6 +125,20 @@ async def test_a_broken_connection_fails_the_calls_under_way_and_the_next_call_c
         assert outcome.error.sent
 
 
+async def test_a_connection_that_breaks_under_many_reads_is_one_failure_and_all_are_asked_again() -> None:
+    held = Held()
+    async with serving(held) as url, toolbox(shared(url, tries=3)) as box:
+        calls = [asyncio.create_task(box.call("api.ask", {"n": number})) for number in range(8)]
+        asked = [await held.next() for _ in calls]
+        asked[0][0].transport.abort()
+        for _ in calls:
+            connection, message = await held.next()
+            await connection.send(json.dumps({"id": message["id"], "n": message["n"]}))
+        outcomes = await asyncio.gather(*calls)
+    assert [outcome.content for outcome in outcomes] == [{"n": number} for number in range(8)]
+    assert len(held.connections) == 2
+
+
 async def test_a_connection_that_was_closed_between_calls_costs_no_call() -> None:
     held = Held()
     tools = {"pay": tool(side_effects="external")}

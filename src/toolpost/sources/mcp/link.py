@@ -38,6 +38,7 @@ class Link:
         self.died = asyncio.Event()
         self.turns = Turns()
         self._quiet = asyncio.Event()
+        self._incident = object()  # its end, which is one failure for however many calls
         self.busy = 0
         self.session: RawSession = cast("RawSession", None)
 
@@ -104,6 +105,7 @@ class Link:
             if self._only_says_so(fault):
                 return ToolClientError(fault.message, cause=fault)
             self.died.set()
+            fault.incident = self._incident
         if self._speaks_of_session(fault) and await self._forgotten():
             self.died.set()
             return ToolConnectionError(f"the server forgot the session: {fault.message}", sent=False, cause=fault)

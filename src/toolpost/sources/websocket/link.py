@@ -160,6 +160,8 @@ class Link:
         if isinstance(ended, ToolClientError) and (len(waiting) > 1 or self._is_owed):
             reason = f"{ended.message}. It is not known for which call it was, so that all on its connection failed"
             ended = ToolConnectionError(reason)
+        if isinstance(ended, ToolConnectionError):
+            ended.incident = ended.incident or object()
         for answer, _ in waiting.values():
             _settle(answer, copy.copy(ended))
 
