@@ -102,7 +102,8 @@ class Person:
         desk = self._box.desk
         question = (await desk.get(pending_id, by=USER)).question
         _say(f"asked: {question.prompt}")
-        await self._box.accounts.finish(await _visit(str(question.payload["auth_url"])))
+        brought = await _visit(str(question.payload["auth_url"]))
+        await self._box.accounts.finish(brought, person=Principal.parse(USER))
         async with asyncio.timeout(PATIENCE_S):
             while (ended := (await desk.get(pending_id, by=USER)).outcome) is None:  # noqa: ASYNC110 - it is kept, not told
                 await asyncio.sleep(0.01)

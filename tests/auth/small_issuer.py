@@ -23,6 +23,7 @@ class SmallIssuer(Site):
     def __init__(self) -> None:
         super().__init__(answer=self._answer)
         self.forms: list[dict[str, str]] = []
+        self.ended: list[str] = []
         self.shown: list[str] = []
         self.good: set[str] = set()
         self.registered = 0
@@ -43,6 +44,9 @@ class SmallIssuer(Site):
             case "/device":
                 codes = {"device_code": "canary-device", "user_code": "ABCD-EFGH", "expires_in": 60, "interval": 0.01}
                 told = _json({**codes, "verification_uri": f"{self.url}/enter"})
+            case "/revoke":
+                self.ended.append(dict(parse_qsl(received.body.decode()))["token"])
+                told = reply(200)
             case "/token":
                 told = await self._token(dict(parse_qsl(received.body.decode())))
             case _:

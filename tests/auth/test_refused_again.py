@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, source, toolbox
+import pytest
+
+from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, oauth_error, source, toolbox
 from tests.wire.site import reply
-from toolpost import Paused
+from toolpost import Completed, Failed, Paused
 
 
 async def test_a_token_that_is_refused_right_after_it_was_renewed_leads_to_a_question_and_then_to_an_error(
@@ -36,3 +38,41 @@ async def test_where_to_sign_in_is_shown_to_the_one_who_must_and_to_nobody_else(
     assert mine.question.payload == asked.question.payload
     assert sorted(theirs.question.payload) == sorted(got.question.payload)
     assert "auth_url" not in theirs.question.payload
+
+
+async def test_an_issuer_that_takes_no_requests_for_a_while_costs_nobody_their_account(tmp_path: Path) -> None:
+    async with (
+        SmallIssuer() as issuer,
+        toolbox(tmp_path / "data", source("notes", issuer, tmp_path, **issuer.endpoints())) as box,
+    ):
+        await connect(box, "notes")
+        issuer.good.clear()
+        issuer.says = reply(503)
+        failed = await box.call("notes.read", {}, user=ANN)
+        issuer.says = None
+        done = await box.call("notes.read", {}, user=ANN)
+    assert isinstance(failed, Failed)
+    assert "takes no requests now (503). Try again later." in str(failed.error)
+    assert isinstance(done, Completed)
+
+
+@pytest.mark.parametrize("code", ["invalid_grant", "interaction_required"])
+@pytest.mark.parametrize("status", [200, 400])
+async def test_a_person_whose_grant_has_ended_is_asked_once_more_and_the_call_goes_on(
+    tmp_path: Path, code: str, status: int
+) -> None:
+    async with (
+        SmallIssuer() as issuer,
+        toolbox(tmp_path / "data", source("notes", issuer, tmp_path, **issuer.endpoints())) as box,
+    ):
+        await connect(box, "notes")
+        issuer.good.clear()
+        issuer.says = oauth_error(code, status)
+        asked = await box.call("notes.read", {}, user=ANN)
+        assert isinstance(asked, Paused)
+        issuer.says = None
+        await connect(box, "notes")
+        await box.router.background.finish(patience_s=20)
+        action = await box.desk.get(asked.pending_id, by=ANN)
+    assert action.outcome is not None
+    assert (action.outcome["status"], issuer.renewals) == ("completed", 1)

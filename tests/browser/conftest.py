@@ -13,8 +13,8 @@ from playwright.async_api import Browser, async_playwright
 
 from tests import parts
 from tests.auth.oauth.provider import provider
-from tests.browser.visitor import BROWSER_CLIENT, SITE, Program, Visitor
-from tests.toolbox.signing_in import NotesApi, address, notes_source, served, toolbox
+from tests.browser.visitor import BROWSER_CLIENT, SITE, Visitor
+from tests.toolbox.signing_in import NotesApi, Program, address, notes_source, served, toolbox
 from toolpost.toolbox.callback_app import callback_app
 
 # Pages of others ask for fonts from elsewhere; nothing leaves this machine.

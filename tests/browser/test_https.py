@@ -1,18 +1,15 @@
 """Over https, with a neighbour under the same domain who would like to be taken for the program."""
 
-import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-import uvicorn
 from fastapi import FastAPI, Response
 
 from tests.browser.conftest import Newcomer
-from tests.browser.visitor import ANN, Program, Visitor, heading
-from tests.toolbox.signing_in import NotesApi, notes_source, outcome_of, toolbox
+from tests.browser.visitor import Visitor, heading
+from tests.toolbox.signing_in import ANN, NotesApi, Program, notes_source, outcome_of, served, toolbox
 from tests.wire.certificates import Authority
 from toolpost.toolbox.callback_app import callback_app
 
@@ -21,20 +18,10 @@ HOST, NEIGHBOUR, DOMAIN = "app.tools.localhost", "evil.tools.localhost", "tools.
 PLANTED = "p" * 43
 
 
-@asynccontextmanager
-async def served_safely(app: FastAPI, listening: socket.socket, folder: Path) -> AsyncIterator[None]:
+def served_safely(app: FastAPI, listening: socket.socket, folder: Path) -> AbstractAsyncContextManager[None]:
     Authority(folder).server(HOST)
     key = folder / f"{HOST}.pem"
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, ssl_certfile=key, ssl_keyfile=key))
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    try:
-        async with asyncio.timeout(20):
-            while not server.started:
-                await asyncio.sleep(0.01)
-        yield
-    finally:
-        server.should_exit = True
-        await serving
+    return served(app, listening, ssl_certfile=key, ssl_keyfile=key)
 
 
 def planting() -> FastAPI:

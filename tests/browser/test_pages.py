@@ -7,7 +7,8 @@ import pytest
 from playwright.async_api import Page
 
 from tests.browser.conftest import Newcomer, Opening
-from tests.browser.visitor import Program, Visitor, button, picture, press, spoken
+from tests.browser.visitor import Visitor, button, picture, press, spoken
+from tests.toolbox.signing_in import Program
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,8 +6,8 @@ import pytest
 from playwright.async_api import Page, Route
 
 from tests.browser.conftest import Newcomer, Opening
-from tests.browser.visitor import ANN, Program, Visitor, button, heading, press
-from tests.toolbox.signing_in import outcome_of
+from tests.browser.visitor import Visitor, button, heading, press
+from tests.toolbox.signing_in import ANN, Program, outcome_of
 from toolpost import Principal
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.browser.conftest import Newcomer, Opening
-from tests.browser.visitor import ANN, Program, Visitor, button, heading, past_addresses, press, secrets_in_page
-from tests.toolbox.signing_in import NOTE, outcome_of
+from tests.browser.visitor import Visitor, button, heading, past_addresses, press, secrets_in_page
+from tests.toolbox.signing_in import ANN, NOTE, Program, outcome_of
 from toolpost import Paused
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

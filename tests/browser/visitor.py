@@ -1,38 +1,21 @@
-"""A person in front of a real browser, and the program that they reach with it."""
+"""A person in front of a real browser."""
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Locator, Page, Request
 
 from tests.auth.oauth.provider import Browser as Feet
 from tests.parts import ROOT
-from tests.toolbox.signing_in import CLIENT, NotesApi
-from toolpost import Paused, Toolbox
+from tests.toolbox.signing_in import CLIENT
 
-ANN = "acme:ann"
 # The service is at 127.0.0.1: to a browser that is another site, as it is in life.
 SITE = "localhost"
 BROWSER_CLIENT = {**CLIENT, "redirect_uris": [f"http://{SITE}/oauth/callback", "http://127.0.0.1/callback"]}
 BUTTON = "Continue to sign-in"
 MOST_STEPS = 6
 PICTURES = ROOT / "docs" / "images"
-
-
-class Program(NamedTuple):
-    """A host with a Toolbox and its callback."""
-
-    box: Toolbox
-    api: NotesApi
-    url: str
-
-    async def asks(self, *, user: str = ANN) -> tuple[str, str]:
-        """A call that waits, and the link for its person."""
-        outcome = await self.box.call("notes.read_note", {"id": 7}, user=user)
-        assert isinstance(outcome, Paused)
-        return outcome.pending_id, outcome.question.payload["auth_url"]
 
 
 class Visitor:

@@ -93,30 +93,32 @@ class Reader:
         return done.returncode, done.stdout
 
     def _compare(self, shown: str, actual: str, place: str) -> None:
-        wanted = shown.strip()
-        names: dict[str, str] = {}
-        found = re.fullmatch(self._pattern(wanted, names), actual.strip(), re.DOTALL)
-        if wanted and found is None:
-            raise PageError(f"{place}\n--- the page shows\n{wanted}\n--- it printed\n{actual}")
-        if found is not None:
-            self._ids.update({shown_id: found[group] for shown_id, group in names.items()})
+        """`...` is anything or nothing, and the width of a column may differ.
 
-    def _pattern(self, shown: str, names: dict[str, str]) -> str:
-        """`...` is anything, an id is the one it was before, or any at its first appearance."""
-        parts = [self._part(part, names) for part in re.split(rf"(\.\.\.|{_ID})", shown)]
-        return "".join(parts)
+        Each piece counts at the first place where it stands, so that nothing is tried twice.
+        """
+        if not shown.strip():
+            return
+        pieces, text, at = _plain(shown).split("..."), _plain(actual), 0
+        for number, piece in enumerate(pieces, 1):
+            start, end = r"\A" if number == 1 else "", r"\Z" if number == len(pieces) else ""
+            found = re.compile(f"{start}{self._pattern(piece)}{end}").search(text, at)
+            if found is None:
+                raise PageError(f"{place}\n--- the page shows\n{shown.strip()}\n--- it printed\n{actual}")
+            at = found.end()
+            self._ids.update(found.groupdict())
 
-    def _part(self, part: str, names: dict[str, str]) -> str:
-        if part == "...":
-            return ".*?"
-        if not re.fullmatch(_ID, part):
-            return r"\s+".join(map(re.escape, re.split(r"\s+", part)))  # the width of a column may differ
-        if part in self._ids:
-            return re.escape(self._ids[part])
-        if part in names:
-            return f"(?P={names[part]})"
-        names[part] = f"id{len(names)}"
-        return f"(?P<{names[part]}>{_ID})"
+    def _pattern(self, piece: str) -> str:
+        """An id is the one that it was before; a new one gives its name to what stands in its place."""
+        rest = piece.removeprefix(" ")  # its space may be the one that the piece before ended with
+        pattern, new = "(?<= )" if rest != piece else "", set[str]()
+        for part in re.split(f"({_ID})", rest):
+            if not re.fullmatch(_ID, part) or part in self._ids:
+                pattern += re.escape(self._ids.get(part, part))
+                continue
+            pattern += f"(?P={part})" if part in new else f"(?P<{part}>{_ID})"
+            new.add(part)
+        return pattern
 
     def _configure(self, block: Block) -> None:
         """A piece of toolpost.yaml holds when the settings take it."""
@@ -125,6 +127,10 @@ class Reader:
         environ = dict.fromkeys(_VARIABLE.findall(block.text), "from-the-environment")
         load_settings(file, environ=environ)
         file.unlink()
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def environment() -> dict[str, str]:

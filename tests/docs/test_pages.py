@@ -55,6 +55,13 @@ def test_a_page_that_does_not_hold_is_noticed(tmp_path: Path, language: str, tex
         Reader(tmp_path).follow(Block("page.md", 1, language, text))
 
 
+def test_a_page_with_much_left_out_is_soon_found_to_be_wrong(tmp_path: Path) -> None:
+    shown = "1 ..." + " a ..." * 30 + " b"
+
+    with pytest.raises(PageError, match="it printed"):
+        Reader(tmp_path).follow(Block("page.md", 1, "console", f"$ seq -s ' a ' 3000\n{shown}\n"))
+
+
 def test_an_id_that_was_shown_stands_for_the_real_one_from_then_on(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
 

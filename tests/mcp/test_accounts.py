@@ -88,7 +88,7 @@ async def consented(box: Toolbox, outcome: Outcome, *, login: str = "alice") -> 
     paused = asked(outcome)
     pending = await box.desk.get(paused.pending_id, by=USER)
     url = str(paused.question.payload["auth_url"])
-    await box.accounts.finish(await Browser(REDIRECT, login=login).visit(url))
+    await box.accounts.finish(await Browser(REDIRECT, login=login).visit(url), person=pending.asked_by)
     async with asyncio.timeout(60):
         while (ended := (await box.desk.get(pending.id, by=USER)).outcome) is None:
             await asyncio.sleep(0.01)
@@ -271,6 +271,6 @@ async def test_a_person_who_says_no_is_told_so_and_the_call_waits_on(server: str
         paused = asked(await box.call("web.whoami", user=USER))
         answer = await Browser(REDIRECT, says_yes=False).visit(str(paused.question.payload["auth_url"]))
         with pytest.raises(ToolAuthError, match="declined"):
-            await box.accounts.finish(answer)
+            await box.accounts.finish(answer, person=Principal.parse(USER))
         denied = await box.deny(paused.pending_id, by=USER)
     assert isinstance(denied, Failed)

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode, urljoin
 
 import httpx2
@@ -18,7 +18,7 @@ from joserfc.errors import JoseError
 
 from tests.auth.oauth.provider import Browser
 from tests.wire.site import Received, Site, reply
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from toolpost import ExternalToolConfig, Paused, Settings, Toolbox
 from toolpost.toolbox.settings import AccountSettings
 
 CLIENT: dict[str, Any] = {
@@ -28,6 +28,7 @@ CLIENT: dict[str, Any] = {
     "redirect_uris": ["http://127.0.0.1/oauth/callback", "http://127.0.0.1/callback"],
     "grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
 }
+ANN = "acme:ann"
 NOTE = {"id": 7, "text": "remember the milk"}
 
 
@@ -107,6 +108,20 @@ def toolbox(source: dict[str, Any], public_url: str | None, folder: Path | None 
     return Toolbox(settings=settings)
 
 
+class Program(NamedTuple):
+    """A Toolbox that people reach with browsers."""
+
+    box: Toolbox
+    api: NotesApi
+    url: str
+
+    async def asks(self, *, user: str = ANN) -> tuple[str, str]:
+        """A call that waits, and the link for its person."""
+        outcome = await self.box.call("notes.read_note", {"id": 7}, user=user)
+        assert isinstance(outcome, Paused)
+        return outcome.pending_id, outcome.question.payload["auth_url"]
+
+
 @contextmanager
 def address() -> Iterator[tuple[str, socket.socket]]:
     """An address before anybody answers there."""
@@ -115,9 +130,9 @@ def address() -> Iterator[tuple[str, socket.socket]]:
 
 
 @asynccontextmanager
-async def served(app: Any, place: socket.socket) -> AsyncIterator[None]:
+async def served(app: Any, place: socket.socket, **how: Any) -> AsyncIterator[None]:
     """An ASGI app behind a real server, with the access log that it writes by itself."""
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_config=None))
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_config=None, **how))
     serving = asyncio.create_task(server.serve(sockets=[place]))
     try:
         async with asyncio.timeout(60):

@@ -6,37 +6,34 @@ import re
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.auth.oauth.provider import provider
-from tests.toolbox.signing_in import CLIENT, NOTE, NotesApi, Person, address, notes_source, outcome_of, served, toolbox
-from toolpost import Completed, Failed, Paused, Principal, Toolbox, ToolPermissionError
+from tests.auth.oauth.provider import Browser, provider
+from tests.toolbox.signing_in import (
+    ANN,
+    CLIENT,
+    NOTE,
+    NotesApi,
+    Person,
+    Program,
+    address,
+    notes_source,
+    outcome_of,
+    served,
+    toolbox,
+)
+from toolpost import Completed, Failed, Paused, Principal, ToolAuthError, Toolbox, ToolPermissionError
 from toolpost.auth.consents import Connected
 from toolpost.auth.oauth.authorization import browser_binding
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.settings import AccountSettings
-
-ANN = "acme:ann"
-
-
-class Here(NamedTuple):
-    """A program that people reach with browsers."""
-
-    box: Toolbox
-    api: NotesApi
-    url: str
-
-    async def link(self, *, user: str = ANN) -> tuple[str, str]:
-        """What a call waits for, and where its person is sent."""
-        outcome = await self.box.call("notes.read_note", {"id": 7}, user=user)
-        assert isinstance(outcome, Paused)
-        return outcome.pending_id, outcome.question.payload["auth_url"]
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +56,11 @@ async def api(issuer: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Not
 
 
 @pytest.fixture
-async def here(api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path) -> AsyncIterator[Here]:
+async def here(api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path) -> AsyncIterator[Program]:
     url, listening = place
     source, data = notes_source(api, tmp_path), tmp_path / "data"
     async with toolbox(source, url, data) as box, served(callback_app(box), listening):
-        yield Here(box, api, url)
+        yield Program(box, api, url)
 
 
 @pytest.fixture
@@ -73,7 +70,7 @@ async def ann() -> AsyncIterator[Person]:
 
 
 @pytest.mark.req("OAUTH-05", "OAUTH-19", "MET-03")
-async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Here, ann: Person) -> None:
+async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Program, ann: Person) -> None:
     began = time.monotonic()
     asked = await here.box.call("notes.read_note", {"id": 7}, user=ANN)
     assert isinstance(asked, Paused)
@@ -96,8 +93,8 @@ async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Her
 
 
 @pytest.mark.req("OAUTH-29", "MET-05", "MET-06", "MET-07", "MET-08")
-async def test_the_next_call_asks_nobody_and_all_of_it_is_counted(here: Here, ann: Person) -> None:
-    pending_id, link = await here.link()
+async def test_the_next_call_asks_nobody_and_all_of_it_is_counted(here: Program, ann: Person) -> None:
+    pending_id, link = await here.asks()
     await ann.connects(link)
     await outcome_of(here.box, pending_id, by=ANN)
 
@@ -114,8 +111,8 @@ async def test_the_next_call_asks_nobody_and_all_of_it_is_counted(here: Here, an
 
 
 @pytest.mark.req("OAUTH-24")
-async def test_an_account_is_its_users_own_whatever_others_of_the_tenant_do(here: Here, ann: Person) -> None:
-    pending_id, link = await here.link()
+async def test_an_account_is_its_users_own_whatever_others_of_the_tenant_do(here: Program, ann: Person) -> None:
+    pending_id, link = await here.asks()
     with pytest.raises(ToolPermissionError):
         await here.box.answer(pending_id, "connected", by="acme:bob")
     await ann.connects(link)
@@ -125,8 +122,8 @@ async def test_an_account_is_its_users_own_whatever_others_of_the_tenant_do(here
         assert isinstance(await here.box.call("notes.read_note", {"id": 7}, user=other), Paused)
 
 
-async def test_a_call_that_needs_more_waits_for_a_grant_that_has_it(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_a_call_that_needs_more_waits_for_a_grant_that_has_it(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
     await ann.connects(link)
     asked = await here.box.call("notes.delete_note", {"id": 7}, user=ANN)
     assert isinstance(asked, Paused)
@@ -140,8 +137,8 @@ async def test_a_call_that_needs_more_waits_for_a_grant_that_has_it(here: Here, 
     assert (await outcome_of(here.box, asked.pending_id, by=ANN))["status"] == "completed"
 
 
-async def test_the_first_page_says_who_asks_for_what_and_holds_nothing_foreign(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_the_first_page_says_who_asks_for_what_and_holds_nothing_foreign(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
 
     page = await ann.opens(link)
 
@@ -155,8 +152,8 @@ async def test_the_first_page_says_who_asks_for_what_and_holds_nothing_foreign(h
     assert (page.headers["x-frame-options"], page.headers["x-content-type-options"]) == ("DENY", "nosniff")
 
 
-async def test_the_button_gives_the_browser_a_cookie_and_sends_it_to_the_service(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_the_button_gives_the_browser_a_cookie_and_sends_it_to_the_service(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
 
     sent = await ann.presses(await ann.opens(link))
 
@@ -171,8 +168,8 @@ async def test_the_button_gives_the_browser_a_cookie_and_sends_it_to_the_service
 
 
 @pytest.mark.req("OAUTH-25")
-async def test_another_browser_cannot_finish_what_this_one_began(here: Here, ann: Person) -> None:
-    pending_id, link = await here.link()
+async def test_another_browser_cannot_finish_what_this_one_began(here: Program, ann: Person) -> None:
+    pending_id, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
     back = await ann.walks(sent, f"{here.url}/oauth/callback")
 
@@ -188,8 +185,8 @@ async def test_another_browser_cannot_finish_what_this_one_began(here: Here, ann
 
 
 @pytest.mark.req("OAUTH-25")
-async def test_a_callback_counts_once_and_only_with_its_own_state(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_a_callback_counts_once_and_only_with_its_own_state(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
     back = await ann.walks(sent, f"{here.url}/oauth/callback")
 
@@ -201,8 +198,8 @@ async def test_a_callback_counts_once_and_only_with_its_own_state(here: Here, an
     assert "It may have been finished before" in replayed.text
 
 
-async def test_an_answer_of_another_issuer_is_not_used(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_an_answer_of_another_issuer_is_not_used(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
     back = await ann.walks(sent, f"{here.url}/oauth/callback")
 
@@ -213,8 +210,8 @@ async def test_an_answer_of_another_issuer_is_not_used(here: Here, ann: Person) 
     assert (await ann.opens(back)).status_code == 200
 
 
-async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(here: Here) -> None:
-    pending_id, link = await here.link()
+async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(here: Program) -> None:
+    pending_id, link = await here.asks()
     async with Person(says_yes=False) as ann:
         declined = await ann.connects(link)
         waiting = await here.box.desk.get(pending_id, by=ANN)
@@ -227,8 +224,8 @@ async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(here: H
     assert here.box.accounts.counts.snapshot()["callbacks"] == {"oauth_denied": 1, "success": 1}
 
 
-async def test_two_tabs_of_one_browser_may_both_be_finished(here: Here, ann: Person) -> None:
-    pending_id, link = await here.link()
+async def test_two_tabs_of_one_browser_may_both_be_finished(here: Program, ann: Person) -> None:
+    pending_id, link = await here.asks()
     tabs = [await ann.opens(link), await ann.opens(link)]
     sent = [await ann.presses(tab) for tab in tabs]
     backs = [await ann.walks(one, f"{here.url}/oauth/callback") for one in sent]
@@ -240,8 +237,8 @@ async def test_two_tabs_of_one_browser_may_both_be_finished(here: Here, ann: Per
     assert here.api.readers == ["alice"]
 
 
-async def test_a_link_that_was_used_is_used_up(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_a_link_that_was_used_is_used_up(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
     page = await ann.opens(link)
     await ann.connects(link)
 
@@ -249,9 +246,9 @@ async def test_a_link_that_was_used_is_used_up(here: Here, ann: Person) -> None:
     assert (await ann.presses(page)).status_code == 410
 
 
-async def test_what_a_forgotten_person_was_invited_to_or_began_is_over(here: Here, ann: Person) -> None:
-    _, link = await here.link()
-    _, of_bob = await here.link(user="acme:bob")
+async def test_what_a_forgotten_person_was_invited_to_or_began_is_over(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
+    _, of_bob = await here.asks(user="acme:bob")
     sent = await ann.presses(await ann.opens(link))
     back = await ann.walks(sent, f"{here.url}/oauth/callback")
 
@@ -267,7 +264,7 @@ async def test_who_takes_longer_than_the_operator_allows_is_too_late(
     url, listening = place
     source = notes_source(api, tmp_path)
     async with toolbox(source, url, sign_in_ttl="1ms") as box, served(callback_app(box), listening):
-        _, link = await Here(box, api, url).link()
+        _, link = await Program(box, api, url).asks()
         late = await ann.connects(link)
 
     assert AccountSettings().sign_in_ttl == 600
@@ -275,23 +272,23 @@ async def test_who_takes_longer_than_the_operator_allows_is_too_late(
     assert "too old" in late.text
 
 
-async def test_another_site_cannot_press_the_button(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_another_site_cannot_press_the_button(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
     page = await ann.opens(link)
     form = {"ticket": link.partition("ticket=")[2], "check": "0" * 64}
 
     async with httpx2.AsyncClient(trust_env=False, timeout=60) as bare:
         without_cookie = await bare.post(f"{here.url}/oauth/start", data=form)
     guessed = await ann.presses(page, check="0" * 64)
-    _, another = await here.link()
+    _, another = await here.asks()
     crossed = await ann.presses(page, ticket=another.partition("ticket=")[2])
 
     assert [one.status_code for one in (without_cookie, guessed, crossed)] == [403, 403, 403]
     assert (await ann.presses(page)).status_code == 303
 
 
-async def test_nothing_that_a_browser_brings_is_shown_as_it_is(here: Here, ann: Person) -> None:
-    _, link = await here.link()
+async def test_nothing_that_a_browser_brings_is_shown_as_it_is(here: Program, ann: Person) -> None:
+    _, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
     state = parse_qs(urlsplit(sent.headers["location"]).query)["state"][0]
     nasty = "<script>alert(1)</script>"
@@ -324,7 +321,7 @@ async def test_nothing_that_a_browser_brings_is_shown_as_it_is(here: Here, ann: 
         ("POST", "/oauth/start", 415),
     ],
 )
-async def test_what_is_not_served_is_refused_plainly(here: Here, method: str, path: str, status: int) -> None:
+async def test_what_is_not_served_is_refused_plainly(here: Program, method: str, path: str, status: int) -> None:
     async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
         answer = await web.request(method, f"{here.url}{path}")
 
@@ -332,7 +329,7 @@ async def test_what_is_not_served_is_refused_plainly(here: Here, method: str, pa
     assert ("allow" in answer.headers) is (status == 405)
 
 
-async def test_a_form_that_is_too_long_is_not_read(here: Here) -> None:
+async def test_a_form_that_is_too_long_is_not_read(here: Program) -> None:
     async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
         answer = await web.post(f"{here.url}/oauth/start", data={"ticket": "x" * 20_000})
 
@@ -341,12 +338,12 @@ async def test_a_form_that_is_too_long_is_not_read(here: Here) -> None:
 
 @pytest.mark.req("OAUTH-31")
 async def test_neither_ticket_nor_state_nor_code_is_logged(
-    here: Here, ann: Person, caplog: pytest.LogCaptureFixture
+    here: Program, ann: Person, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     logging.getLogger("httpcore2").setLevel(logging.WARNING)  # the browser's own
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    pending_id, link = await here.link()
+    pending_id, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
     back = await ann.walks(sent, f"{here.url}/oauth/callback")
     await ann.opens(back)
@@ -369,7 +366,7 @@ async def test_a_host_that_knows_who_is_logged_in_lets_only_them_use_a_link(
         toolbox(notes_source(api, tmp_path), url) as box,
         served(callback_app(box, identify=identify), listening),
     ):
-        _, link = await Here(box, api, url).link()
+        _, link = await Program(box, api, url).asks()
         async with Person() as ann, Person() as bob:
             nobody = await ann.opens(link)
             bob.web.headers["x-user"] = "acme:bob"
@@ -386,6 +383,48 @@ async def test_a_host_that_knows_who_is_logged_in_lets_only_them_use_a_link(
     assert link.partition("ticket=")[2] not in wrong.text
 
 
+async def test_a_host_that_knows_who_is_logged_in_lets_nobody_else_finish_what_they_began(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
+) -> None:
+    url, listening = place
+    logged_in = [ANN]
+    app_of = partial(callback_app, identify=lambda _: logged_in[0])
+    async with toolbox(notes_source(api, tmp_path), url) as box, served(app_of(box), listening):
+        pending_id, link = await Program(box, api, url).asks()
+        back = await ann.walks(await ann.presses(await ann.opens(link)), f"{url}/oauth/callback")
+        refused: list[httpx2.Response] = []
+        for logged_in[0] in ("acme:bob", "other:ann", ""):
+            refused.append(await ann.opens(back))
+        waiting = await box.desk.get(pending_id, by=ANN)
+        logged_in[0] = ANN
+        right = await ann.opens(back)
+
+    assert [(page.status_code, "for somebody else" in page.text) for page in refused] == [(403, True)] * 3
+    assert (waiting.status, right.status_code) == ("open", 200)
+
+
+async def test_a_link_straight_to_the_service_connects_nobody_who_does_not_say_who_they_are(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
+) -> None:
+    url, listening = place
+    callback = f"{url}/oauth/callback"
+    source = notes_source(api, tmp_path)
+    async with toolbox(source, None, redirect_uri=callback) as box, served(callback_app(box), listening):
+        pending_id, link = await Program(box, api, url).asks()
+        assert link.startswith(api.issuer)
+        brought = await Browser(callback).visit(link)
+        page = await ann.opens(f"{callback}?{urlencode(brought)}")
+        with pytest.raises(ToolAuthError, match="for another user"):
+            await box.accounts.finish(brought, person=Principal("acme", "bob"))
+        with pytest.raises(ToolAuthError, match=r"Write accounts\.public_url"):
+            await box.accounts.finish(brought)
+        await box.accounts.finish(brought, person=Principal("acme", "ann"))
+        outcome = await outcome_of(box, pending_id, by=ANN)
+
+    assert (page.status_code, "accounts.public_url" in page.text) == (500, True)
+    assert outcome["status"] == "completed"
+
+
 @pytest.mark.req("OAUTH-20", "OAUTH-35", "FUT-14")
 @pytest.mark.parametrize("mounted", ["/oauth", "/tools", "/tools/oauth"])
 async def test_it_works_wherever_a_host_mounts_it(
@@ -397,7 +436,7 @@ async def test_it_works_wherever_a_host_mounts_it(
         host = FastAPI()
         host.mount(mounted, callback_app(box))
         async with served(host, listening):
-            pending_id, link = await Here(box, api, url).link()
+            pending_id, link = await Program(box, api, url).asks()
             page = await ann.opens(link)
             last = await ann.connects(link)
             outcome = await outcome_of(box, pending_id, by=ANN)
@@ -413,7 +452,7 @@ async def test_a_sign_in_may_end_in_another_process_than_the_one_that_asked(
     url, listening = place
     source, data = notes_source(api, tmp_path), tmp_path / "data"
     async with toolbox(source, url, data) as first:
-        pending_id, link = await Here(first, api, url).link()
+        pending_id, link = await Program(first, api, url).asks()
     async with toolbox(source, url, data) as second, served(callback_app(second), listening):
         await ann.connects(link)
         outcome = await outcome_of(second, pending_id, by=ANN)
@@ -424,9 +463,9 @@ async def test_a_sign_in_may_end_in_another_process_than_the_one_that_asked(
 
 
 @pytest.mark.req("MISC-06", "OAUTH-18", "OAUTH-20")
-async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on(here: Here, ann: Person) -> None:
-    early, _ = await here.link()
-    pending_id, link = await here.link()
+async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on(here: Program, ann: Person) -> None:
+    early, _ = await here.asks()
+    pending_id, link = await here.asks()
     not_yet = await here.box.answer(early, by=ANN)
     sent = await ann.presses(await ann.opens(link))
     back = await ann.walks(sent, f"{here.url}/oauth/callback")
@@ -442,7 +481,7 @@ async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on
 
 async def test_over_https_the_cookie_is_for_https_alone(api: NotesApi, tmp_path: Path) -> None:
     async with toolbox(notes_source(api, tmp_path), "https://tools.example") as box:
-        _, link = await Here(box, api, "").link()
+        _, link = await Program(box, api, "").asks()
         transport = httpx2.ASGITransport(callback_app(box))
         async with httpx2.AsyncClient(transport=transport) as web:
             page = await web.get(link)
@@ -457,7 +496,7 @@ async def test_a_service_that_cannot_be_reached_is_told_without_details(
     url, listening = place
     source = notes_source(api, tmp_path, issuer="http://127.0.0.1:9", client_secret=None)
     async with toolbox(source, url) as box, served(callback_app(box), listening):
-        _, link = await Here(box, api, url).link()
+        _, link = await Program(box, api, url).asks()
         failed = await ann.presses(await ann.opens(link))
 
     assert failed.status_code == 502

@@ -85,10 +85,11 @@ class Accounts:
     async def disconnect(self, service: Service, person: Principal) -> bool | None:
         """Forget a person's account and tell its issuer; whether that was heard, None when there was no account."""
         heard: list[bool] = []
-        for binding, account in await self._held(service, person):
-            await self.rows.remove(account.key)
-            over = account.tokens is None and account.status == "revoked"
-            heard.append(over or await self._revoke(service, binding, account.tokens))
+        for binding in await self._bindings(service, anew=True):
+            account = await self._taken_out(binding.account_of(person))
+            if account is not None:
+                over = account.tokens is None and account.status == "revoked"
+                heard.append(over or await self._revoke(service, binding, account.tokens))
         return all(heard) if heard else None
 
     async def has_moved(self, service: Service, person: Principal, demand: Demand) -> bool:
@@ -128,6 +129,13 @@ class Accounts:
         ]
         return [(binding, account) for binding, account in found if account is not None]
 
+    async def _taken_out(self, key: TokenKey) -> Account[TokenSet] | None:
+        """An account that is kept no longer, as it stood at the last: tokens that were renewed just now count."""
+        while (account := await self._vault.standing(key)) is not None:
+            if await self.rows.remove(key, version=account.version or None):  # one that does not open has no version
+                return account
+        return None
+
     async def _revoke(self, service: Service, binding: Binding, tokens: TokenSet | None) -> bool:
         if tokens is None:
             return False
@@ -150,7 +158,7 @@ class Accounts:
             return Revoked("the issuer does not know this client any more")
         match renewal:
             case refreshing.Refreshed(tokens):
-                return Refreshed(tokens)
+                return Refreshed(tokens, partial(self._revoke, service, binding, tokens))
             case refreshing.Revoked(reason):
                 return Revoked(reason)
             case refreshing.Unknown(reason):

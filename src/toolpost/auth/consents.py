@@ -142,11 +142,19 @@ class Consents:
         return found
 
     async def begin(
-        self, service: Service, wish: Wish, *, redirect_uri: str = "", browser: str = "", ticket: str = ""
+        self,
+        service: Service,
+        wish: Wish,
+        *,
+        redirect_uri: str = "",
+        browser: str = "",
+        ticket: str = "",
+        shown: bool = False,
     ) -> Begun | Connected:
         """Begin a sign-in; where no person is needed it is finished at once.
 
         `browser` is the binding of the browser that begins, and the only one that can finish; that uses up `ticket`.
+        A URL that is `shown` may be passed on, so nobody can finish there without saying who they are.
         """
         uri = redirect_uri or self.redirect_uri
         if not uri and service.attended:
@@ -154,47 +162,42 @@ class Consents:
                 f"people cannot sign in to {service.display_name!r}: nothing says where their browsers come back to; "
                 "write accounts.public_url, or connect with: toolpost accounts connect"
             )
-        person = wish.person
-        caller = Caller(
-            redirect_uri=uri,
-            tenant=person.tenant,
-            user=person.user,
-            browser=browser,
-            provider=service.provider,
-            trace_id=wish.trace_id,
-        )
-        step = await self._step(service, wish, caller)
+        step = await self._step(service, wish, _caller(service, wish, uri, browser))
         if isinstance(step, Granted):
             resource = step.tokens.resource or ""
             binding = Binding(provider=service.provider, server=step.server, client=step.client, resource=resource)
-            await self._accounts.keep(service, person, binding=binding, tokens=step.tokens)
-            return Connected(person, service.provider, wish.trace_id)
+            await self._accounts.keep(service, wish.person, binding=binding, tokens=step.tokens)
+            return Connected(wish.person, service.provider, wish.trace_id)
         transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
         await self._purge()
         await self._accounts.bindings.keep_client(step.client)
-        body = {"transaction": json.loads(packed(transaction)), "ticket": _digest(ticket) if ticket else ""}
-        await self._rows.put(_transaction_key(transaction.state), body)
+        await self._rows.put(_transaction_key(transaction.state), _written(transaction, ticket, shown=shown))
         self._accounts.learn(_secrets_of(step.client))
         self._learn({transaction.state, transaction.verifier.reveal()}, until=transaction.expires)
         return Begun(step.url, transaction.state, transaction.scopes)
 
-    async def finish(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
+    async def finish(
+        self, parameters: Mapping[str, str], *, browser: str = "", person: Principal | None = None
+    ) -> Connected:
         """Take what a browser brought back; a ToolAuthError says what is wrong with it.
 
-        Only a callback that is right in everything uses the sign-in up, so that nobody can spoil another's. It is
-        then carried out whether or not the browser waits for it: a code serves once.
+        `person` is who is logged in there, where that is known; nobody else's sign-in is then finished. Only a
+        callback that is right in everything uses the sign-in up, so that nobody can spoil another's. It is then
+        carried out whether or not the browser waits for it: a code serves once.
         """
         key = _transaction_key(parameters.get("state", ""))
         row = await self._rows.get(key)
         if row is None or not row.body:
             raise ToolAuthError(_UNKNOWN_STATE, code="oauth_state")
         transaction = unpacked(Transaction, json.dumps(row.body["transaction"]).encode())
+        caller = transaction.caller
+        owner = Principal(caller.tenant, caller.user)
+        _refuse_others(owner, person, shown=bool(row.body.get("shown")))
         code = read_callback(transaction, parameters, browser=browser, clock=self._accounts.clock)
         if not await self._rows.remove(key, version=row.version):
             raise ToolAuthError(_UNKNOWN_STATE, code="oauth_state")  # somebody else was faster with the same one
-        caller = transaction.caller
         await self._redeemer.redeem(self.service(caller.provider), transaction, code, row)
-        return Connected(Principal(caller.tenant, caller.user), caller.provider, caller.trace_id)
+        return Connected(owner, caller.provider, caller.trace_id)
 
     async def invite(self, service: Service, wish: Wish) -> str:
         """A URL at which a browser can begin the sign-in, for as long as a question lasts."""
@@ -218,16 +221,7 @@ class Consents:
         if row is None or not row.body or float(row.body["expires"]) <= self._accounts.clock():
             message = "This link was used, or is too old. If the account is not connected, ask for the tool again."
             raise ToolAuthError(message, code="oauth_expired")
-        told: Mapping[str, Any] = row.body
-        return Ticket(
-            provider=told["provider"],
-            person=Principal(*told["person"]),
-            expires=float(told["expires"]),
-            demand=_demand(told["demand"]),
-            trace_id=told["trace_id"],
-            tool=told["tool"],
-            secret=secret,
-        )
+        return _ticket(row.body, secret)
 
     async def start(self, ticket: Ticket, *, browser: str) -> Begun | Connected:
         """Begin the sign-in of an invitation in the browser that came."""
@@ -235,8 +229,9 @@ class Consents:
         return await self.begin(self.service(ticket.provider), wish, browser=browser, ticket=ticket.secret)
 
     async def forget(self, person: Principal) -> None:
-        """Give up the sign-ins and invitations of a person."""
+        """Give up the sign-ins and invitations of a person; one whose code is being redeemed here is finished first."""
         await self._drop(lambda body: _person_in(body) == person)
+        await self._redeemer.settled(person)
 
     async def _step(self, service: Service, wish: Wish, caller: Caller) -> Granted | Consent:
         demand = self.settled(service, wish.demand)
@@ -280,6 +275,18 @@ class Consents:
         self._accounts.learn(passing(passed, until=until, now=self._accounts.clock()))
 
 
+def _refuse_others(owner: Principal, person: Principal | None, *, shown: bool) -> None:
+    """Who follows somebody else's link would lend them their account."""
+    if person is None and shown:
+        raise ToolAuthError(
+            "Nobody said who is at this browser, and the link may have been passed on. Write accounts.public_url, "
+            "where sign-ins begin in the browser that ends them, or say which person finishes.",
+            code="oauth_unbound",
+        )
+    if person is not None and person != owner:
+        raise ToolAuthError("The sign-in is for another user than the one who is logged in.", code="oauth_person")
+
+
 def _refuse_strangers(service: Service, other: Service) -> None:
     """Two sources of one name must be of one service."""
     if _issued_by(other) != _issued_by(service):
@@ -321,6 +328,35 @@ def coming_back(plan: SignIn, redirect_uri: str) -> SignIn:
 
 def _secrets_of(client: Client) -> set[str]:
     return revealed(secret for secret in (client.secret, client.private_key) if secret)
+
+
+def _caller(service: Service, wish: Wish, redirect_uri: str, browser: str) -> Caller:
+    return Caller(
+        redirect_uri=redirect_uri,
+        tenant=wish.person.tenant,
+        user=wish.person.user,
+        browser=browser,
+        provider=service.provider,
+        trace_id=wish.trace_id,
+    )
+
+
+def _written(transaction: Transaction, ticket: str, *, shown: bool) -> dict[str, Any]:
+    """A sign-in as it is kept, with the ticket that it uses up."""
+    used_up = _digest(ticket) if ticket else ""
+    return {"transaction": json.loads(packed(transaction)), "ticket": used_up, "shown": shown}
+
+
+def _ticket(told: Mapping[str, Any], secret: str) -> Ticket:
+    return Ticket(
+        provider=told["provider"],
+        person=Principal(*told["person"]),
+        expires=float(told["expires"]),
+        demand=_demand(told["demand"]),
+        trace_id=told["trace_id"],
+        tool=told["tool"],
+        secret=secret,
+    )
 
 
 def _demand(told: Mapping[str, Any]) -> Demand:

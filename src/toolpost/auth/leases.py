@@ -32,9 +32,10 @@ _log = logging.getLogger("toolpost.auth")
 
 
 class Refreshed(NamedTuple, Generic[T]):
-    """New tokens; the old refresh token may be dead."""
+    """New tokens; the old refresh token may be dead. `end` gives them back, should nobody want them any more."""
 
     tokens: T
+    end: Callable[[], Awaitable[object]] | None = None
 
 
 class Revoked(NamedTuple):
@@ -155,8 +156,8 @@ class Renewer(Generic[T]):
                 await asyncio.shield(rows.settle(key, version, holder=holder, status="doubtful"))
             raise
         match renewal:
-            case Refreshed(tokens):
-                return await self._settle(account, holder, tokens=tokens)
+            case Refreshed(tokens, end):
+                return await self._settle(account, holder, tokens=tokens, end=end)
             case Revoked():
                 return await self._settle(account, holder, status="revoked")
             case Unknown(reason):
@@ -181,14 +182,28 @@ class Renewer(Generic[T]):
             return Unknown(type(error).__name__)
 
     async def _settle(
-        self, account: Account[T], holder: str, *, tokens: T | None = None, status: TokenStatus = "live"
+        self,
+        account: Account[T],
+        holder: str,
+        *,
+        tokens: T | None = None,
+        end: Callable[[], Awaitable[object]] | None = None,
+        status: TokenStatus = "live",
     ) -> Current[T]:
-        """Write down what came of it; patiently, because new tokens that are not kept are lost."""
+        """Write down what came of it; patiently, because new tokens that are not kept are lost.
+
+        Only those of an account that is gone are ended: to end those of one that was connected anew in the meantime
+        would end its new ones too, at issuers that know one grant for each person.
+        """
         body = self._vault.body(tokens) if tokens else None
         rows, key, version = self._vault.rows, account.key, account.version
         row = await _patiently(lambda: rows.settle(key, version, holder=holder, body=body, status=status))
         row = row or await rows.get(key)  # The person connected anew, or was forgotten, meanwhile.
-        return self._adopted(row) if row else ConsentNeeded(key=key, reason="missing")
+        if row is not None:
+            return self._adopted(row)
+        if end is not None:
+            await end()
+        return ConsentNeeded(key=key, reason="missing")
 
     def _adopted(self, row: TokenRow) -> Current[T]:
         account = self._vault.opened(row)

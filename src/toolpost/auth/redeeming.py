@@ -25,14 +25,19 @@ class Redeemer:
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], Principal] = {}
 
     async def redeem(self, service: Service, transaction: Transaction, code: str, row: TokenRow) -> None:
         """Keep the tokens of a code; the ticket that led there is used up."""
         task = asyncio.ensure_future(self._redeem(service, transaction, code, row))
-        self._running.add(task)
+        self._running[task] = _person(transaction)
         task.add_done_callback(self._landed)
         await asyncio.shield(task)
+
+    async def settled(self, person: Principal) -> None:
+        """Wait for what is being redeemed for a person here; each has a deadline."""
+        if mine := [task for task, whose in self._running.items() if whose == person]:
+            await asyncio.wait(mine)
 
     async def _redeem(self, service: Service, transaction: Transaction, code: str, row: TokenRow) -> None:
         tokens = await self._tokens(service, transaction, code, row)
@@ -42,8 +47,7 @@ class Redeemer:
             client=transaction.client,
             resource=transaction.resource or "",
         )
-        person = Principal(transaction.caller.tenant, transaction.caller.user)
-        await self._accounts.keep(service, person, binding=binding, tokens=tokens)
+        await self._accounts.keep(service, _person(transaction), binding=binding, tokens=tokens)
         if ticket := row.body.get("ticket"):
             await self._accounts.rows.remove(program_key("ticket", ticket))
 
@@ -61,6 +65,10 @@ class Redeemer:
             raise
 
     def _landed(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        del self._running[task]
         if not task.cancelled():
             task.exception()  # The browser may be gone; then nobody else looks at it.
+
+
+def _person(transaction: Transaction) -> Principal:
+    return Principal(transaction.caller.tenant, transaction.caller.user)

@@ -19,7 +19,10 @@ from toolpost.web.media_types import media_type
 from toolpost.web.untrusted import from_outside, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolpost.builtin.web_access import Answer, Web
+    from toolpost.contracts.spec import JsonSchema
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 Url = Annotated[str, Field(min_length=1, max_length=8192, description="An http or https URL of a public address")]
@@ -51,21 +54,33 @@ class HttpAnswer(TypedDict):
 _ANSWER = schema_of(TypeAdapter(HttpAnswer), "serialization")
 
 
+def looking(
+    answer: JsonSchema, *, timeout_s: float, category: ToolCategory = ToolCategory.NETWORK
+) -> Callable[[Callable[..., Any]], FunctionTool]:
+    """What declares a tool that only looks at what is elsewhere."""
+    return tool(
+        side_effects="read",
+        network=True,
+        open_world=True,
+        category=category,
+        tags=TAGS,
+        timeout_s=timeout_s,
+        output_schema=answer,
+    )
+
+
+_sending = tool(
+    side_effects="external", category=ToolCategory.NETWORK, tags=TAGS, timeout_s=TIMEOUT_S, output_schema=_ANSWER
+)
+
+
 def http_tools(web: Web) -> list[FunctionTool]:
     """The tools of this module over one guarded client."""
     return [_http_get(web), _http_post(web), _http_request(web)]
 
 
 def _http_get(web: Web) -> FunctionTool:
-    @tool(
-        side_effects="read",
-        network=True,
-        open_world=True,
-        category=ToolCategory.NETWORK,
-        tags=TAGS,
-        timeout_s=TIMEOUT_S,
-        output_schema=_ANSWER,
-    )
+    @looking(_ANSWER, timeout_s=TIMEOUT_S)
     async def http_get(url: Url, *, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
         """Get what is at a URL. Any status is an answer; redirects are followed, at most three."""
         return _output("GET", await web.ask("GET", url, headers=headers))
@@ -74,13 +89,7 @@ def _http_get(web: Web) -> FunctionTool:
 
 
 def _http_post(web: Web) -> FunctionTool:
-    @tool(
-        side_effects="external",
-        category=ToolCategory.NETWORK,
-        tags=TAGS,
-        timeout_s=TIMEOUT_S,
-        output_schema=_ANSWER,
-    )
+    @_sending
     async def http_post(url: Url, *, body: Body = None, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
         """Post something to a URL, as JSON unless a Content-Type says otherwise. Any status is an answer."""
         return await _sent(web, "POST", url, body, headers)
@@ -89,13 +98,7 @@ def _http_post(web: Web) -> FunctionTool:
 
 
 def _http_request(web: Web) -> FunctionTool:
-    @tool(
-        side_effects="external",
-        category=ToolCategory.NETWORK,
-        tags=TAGS,
-        timeout_s=TIMEOUT_S,
-        output_schema=_ANSWER,
-    )
+    @_sending
     async def http_request(
         method: Annotated[Method, Field(description="The HTTP method")],
         url: Url,

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from toolpost.builtin.network import TAGS, Url
+from toolpost.builtin.network import Url, looking
 from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.generation import schema_of
 from toolpost.web.untrusted import citations, from_outside, one_line, visible
 
@@ -45,15 +44,7 @@ _PAGE = schema_of(TypeAdapter(FetchedPage), "serialization")
 def page_tools(chain: Chain[ScrapeProvider]) -> list[FunctionTool]:
     """The tool of this module over a chain of those who read pages."""
 
-    @tool(
-        side_effects="read",
-        network=True,
-        open_world=True,
-        category=ToolCategory.NETWORK,
-        tags=TAGS,
-        timeout_s=_TIMEOUT_S,
-        output_schema=_PAGE,
-    )
+    @looking(_PAGE, timeout_s=_TIMEOUT_S)
     async def web_fetch(
         url: Url,
         ctx: ToolContext,

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from toolpost.builtin.network import TAGS
+from toolpost.builtin.network import looking
 from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, SearchResult
 from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory
@@ -56,15 +56,7 @@ _RETRIEVED = schema_of(TypeAdapter(Retrieved), "serialization")
 def search_tools(chain: Chain[SearchProvider], *, max_results: int = 10) -> list[FunctionTool]:
     """web_search over a chain of those who search; `max_results` is how many are asked for unless a call says."""
 
-    @tool(
-        side_effects="read",
-        network=True,
-        open_world=True,
-        category=ToolCategory.NETWORK,
-        tags=TAGS,
-        timeout_s=_TIMEOUT_S,
-        output_schema=_FOUND,
-    )
+    @looking(_FOUND, timeout_s=_TIMEOUT_S)
     async def web_search(
         query: Query,
         ctx: ToolContext,
@@ -88,15 +80,7 @@ def search_tools(chain: Chain[SearchProvider], *, max_results: int = 10) -> list
 def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
     """Retrieve over a chain of stores."""
 
-    @tool(
-        side_effects="read",
-        network=True,
-        open_world=True,
-        category=ToolCategory.DATA,
-        tags=TAGS,
-        timeout_s=_TIMEOUT_S,
-        output_schema=_RETRIEVED,
-    )
+    @looking(_RETRIEVED, timeout_s=_TIMEOUT_S, category=ToolCategory.DATA)
     async def retrieve(
         query: Query,
         ctx: ToolContext,
@@ -132,17 +116,21 @@ def _cited(content: Any, sources: Sequence[tuple[str, str, str]], *, origin: str
 
 
 def _cleaned(result: SearchResult) -> SearchResult:
-    content = visible(result["content"]).text
-    short = content if len(content) <= _LONGEST_CONTENT else f"{content[:_LONGEST_CONTENT]}…"
     return SearchResult(
-        title=one_line(result["title"]), url=_shown_url(result["url"]), content=short, score=result["score"]
+        title=one_line(result["title"]),
+        url=_shown_url(result["url"]),
+        content=_short(result["content"], _LONGEST_CONTENT),
+        score=result["score"],
     )
 
 
 def _cleaned_chunk(chunk: RetrievedChunk) -> RetrievedChunk:
-    text = visible(chunk["text"]).text
-    short = text if len(text) <= _LONGEST_CHUNK else f"{text[:_LONGEST_CHUNK]}…"
-    return {**chunk, "text": short, "source": one_line(chunk["source"])}
+    return {**chunk, "text": _short(chunk["text"], _LONGEST_CHUNK), "source": one_line(chunk["source"])}
+
+
+def _short(text: str, most: int) -> str:
+    seen = visible(text).text
+    return seen if len(seen) <= most else f"{seen[:most]}…"
 
 
 def _shown_url(url: str) -> str:

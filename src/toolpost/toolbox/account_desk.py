@@ -91,12 +91,15 @@ class AccountDesk:
             self.consents.service(provider), Wish(person=person), redirect_uri=redirect_uri
         )
 
-    async def finish(self, parameters: Mapping[str, str], *, browser: str = "") -> Connected:
+    async def finish(
+        self, parameters: Mapping[str, str], *, browser: str = "", person: Principal | None = None
+    ) -> Connected:
         """Take what a browser brought back, and let the calls that waited for it go on.
 
-        This goes on when the browser leaves: the code serves once, and what it was redeemed for would be lost.
+        `person` is who is logged in there, where that is known: nobody else's sign-in is finished. This goes on when
+        the browser leaves: the code serves once, and what it was redeemed for would be lost.
         """
-        return await asyncio.shield(self._router.background.start(self._finish(parameters, browser)))
+        return await asyncio.shield(self._router.background.start(self._finish(parameters, browser, person)))
 
     async def welcome(self, connected: Connected) -> None:
         """Tell of a connected account, list what it opens, and let waiting calls go on."""
@@ -118,18 +121,18 @@ class AccountDesk:
 
     async def forget(self, person: Principal) -> dict[str, int]:
         """Remove all that is kept of a person, after telling every issuer."""
+        await self.consents.forget(person)
         for provider in self.consents.services:
             await self.disconnect(provider, person)
-        await self.consents.forget(person)
         return dict(await self._store.forget(person))
 
     async def close(self) -> None:
         """Wait for renewals and close every connection."""
         await self.accounts.close()
 
-    async def _finish(self, parameters: Mapping[str, str], browser: str) -> Connected:
+    async def _finish(self, parameters: Mapping[str, str], browser: str, person: Principal | None) -> Connected:
         try:
-            connected = await self.consents.finish(parameters, browser=browser)
+            connected = await self.consents.finish(parameters, browser=browser, person=person)
         except ToolError as error:
             error.conceal(self._router.teller.redactor.text)  # an issuer may repeat what it was sent
             self.counts.callback(error.error_code)

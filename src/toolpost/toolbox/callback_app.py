@@ -125,7 +125,8 @@ class CallbackApp:
         told = visit.fields.get("connected", "")
         if told and visit.held and _fits(visit, told):
             return self._connected(told)
-        connected = await self._desk.finish(visit.fields, browser=browser_binding(visit.held))
+        person = await self._person(visit)
+        connected = await self._desk.finish(visit.fields, browser=browser_binding(visit.held), person=person)
         if not visit.held:
             return self._connected(connected.provider)
         query = {"connected": connected.provider, "check": _check(visit.held, connected.provider)}
@@ -144,13 +145,20 @@ class CallbackApp:
 
     async def _ticket(self, visit: _Visit) -> Ticket:
         ticket = await self._desk.consents.ticket(visit.fields.get("ticket", ""))
-        if self._identify is None:
-            return ticket
-        found = self._identify(visit.scope)
-        who = await found if inspect.isawaitable(found) else found
-        if not who or not _is(who, ticket.person):
+        if await self._person(visit) not in {None, ticket.person}:
             raise ToolAuthError("The link is for another user than the one who is logged in.", code="oauth_person")
         return ticket
+
+    async def _person(self, visit: _Visit) -> Principal | None:
+        """Who is logged in at a host that can tell; None where it cannot."""
+        if self._identify is None:
+            return None
+        found = self._identify(visit.scope)
+        who = await found if inspect.isawaitable(found) else found
+        try:
+            return Principal.parse(who or "")
+        except ValueError:  # a host that puts together `tenant:user` may have neither
+            raise ToolAuthError("Nobody is logged in here whom an account could be for.", code="oauth_person") from None
 
     def _connected(self, provider: str) -> Page:
         return connected_page(self._desk.consents.service(provider).display_name)
@@ -187,13 +195,6 @@ class CallbackApp:
 def _whole_path(scope: Scope) -> str:
     """A path of which the end counts: servers, hosts and proxies differ in what of it they call its root."""
     return f"{str(scope.get('root_path', '')).rstrip('/')}{scope['path']}"
-
-
-def _is(who: str, person: Principal) -> bool:
-    try:
-        return Principal.parse(who) == person
-    except ValueError:  # a host that puts together `tenant:user` may have neither
-        return False
 
 
 def _check(held: str, shown: str) -> str:

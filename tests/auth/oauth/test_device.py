@@ -69,10 +69,15 @@ def test_a_server_that_wants_slower_polls_gets_them_from_then_on() -> None:
     assert polled(told({"error": "slow_down"}, 400), slower) == replace(GRANT, interval=15.0)
 
 
-@pytest.mark.parametrize("lost", [ToolConnectionError("gone"), ToolTimeoutError("late")])
-def test_a_poll_that_was_lost_is_made_again_later(lost: ToolError) -> None:
+@pytest.mark.parametrize(
+    "lost",
+    [ToolConnectionError("gone"), ToolTimeoutError("late"), told(b"", 503), told(b"<html>", 502), told(b"", 429)],
+    ids=["gone", "late", "closed", "broken", "too many"],
+)
+def test_a_poll_that_was_lost_is_made_again_later(lost: Reply | ToolError) -> None:
     assert polled(lost) == replace(GRANT, interval=10.0)
     assert polled(lost, replace(GRANT, interval=50.0)) == replace(GRANT, interval=60.0)
+    assert polled(lost, replace(GRANT, interval=65.0)) == replace(GRANT, interval=65.0)
 
 
 @pytest.mark.parametrize(

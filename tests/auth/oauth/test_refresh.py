@@ -51,11 +51,18 @@ def test_what_a_server_leaves_out_has_not_changed() -> None:
     assert (kept.scopes, kept.asked, kept.resource) == (("read",), ("read", "write"), MCP)
 
 
-@pytest.mark.parametrize("code", ["invalid_grant", "bad_refresh_token", "invalid_refresh_token"])
+@pytest.mark.parametrize("code", ["invalid_grant", "bad_refresh_token", "invalid_refresh_token", "login_required"])
 @pytest.mark.parametrize("status", [200, 400, 401])
 def test_a_dead_grant_is_an_outcome(code: str, status: int) -> None:
     answer = told({"error": code, "error_description": "refresh-1 was used"}, status)
     assert refreshed(answer) == Revoked("… was used")
+
+
+def test_a_client_that_is_blamed_for_a_dead_token_is_not_what_is_wrong() -> None:
+    blamed = {"error": "unauthorized_client", "error_description": "refresh_token is invalid"}
+    assert refreshed(told(blamed, 403)) == Revoked("refresh_token is invalid")
+    with pytest.raises(ToolAuthError, match=r"connecting the account again may help.*not allowed here"):
+        refreshed(told({**blamed, "error_description": "not allowed here"}, 403))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +75,7 @@ def test_a_dead_grant_is_an_outcome(code: str, status: int) -> None:
         told({}, 200),
         told({}, 302),
         told(b"", 500),
-        told(b"", 503),
+        told(b"", 502),
         told({"access_token": 7}),
     ],
 )
@@ -82,6 +89,8 @@ def test_a_lost_answer_is_told_as_doubt(lost: Reply | ToolError) -> None:
         (ToolConnectionError("nobody there", sent=False), ToolConnectionError),
         (ToolPermissionError("not a public address"), ToolPermissionError),
         (told(b"", 429), ToolRateLimitError),
+        (told(b"", 503), ToolConnectionError),
+        (told({"error": "temporarily_unavailable"}, 503), ToolConnectionError),
         (told({"error": "invalid_client"}, 401), ToolAuthError),
         (told({"error": "temporarily_unavailable"}, 400), ToolAuthError),
         (told(b"<html>", 403), ToolAuthError),

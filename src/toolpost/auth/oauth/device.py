@@ -96,8 +96,8 @@ def poll_device(grant: DeviceGrant, *, clock: Clock = time.time) -> Flow[TokenSe
     )
     try:
         reply = yield from ask_endpoint(grant.server.token_endpoint, grant.server, grant.client, form, clock=clock)
-    except (ToolConnectionError, ToolTimeoutError):  # RFC 8628 section 3.5: come back later, and later still
-        return replace(grant, interval=min(grant.interval * 2, _SLOWEST_S))
+    except (ToolConnectionError, ToolTimeoutError):
+        return _later(grant)
     return _polled(reply, grant, wish)
 
 
@@ -111,8 +111,15 @@ def _polled(reply: Reply, grant: DeviceGrant, wish: TokenWish) -> TokenSet | Dev
             raise ToolAuthError("The sign-in was declined. Nothing was connected.", code="oauth_denied")
         case "expired_token":
             raise _over("nobody entered the code in time")
+        case _ if reply.status == 429 or reply.status >= 500:
+            return _later(grant)
         case _:
             return read_tokens(reply, wish)
+
+
+def _later(grant: DeviceGrant) -> DeviceGrant:
+    """RFC 8628 section 3.5: who was not heard comes back later, and later still; the code is as good as before."""
+    return replace(grant, interval=max(grant.interval, min(grant.interval * 2, _SLOWEST_S)))
 
 
 def _uris(told: dict[str, Any], server: ServerMetadata, trust: Trust) -> tuple[str, str | None]:

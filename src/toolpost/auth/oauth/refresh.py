@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.auth.oauth.dpop import DpopKey
 from toolpost.auth.oauth.endpoint import ask_endpoint
-from toolpost.auth.oauth.refusals import problem_of, refusal_of, secrets_in
+from toolpost.auth.oauth.refusals import problem_of, refusal_of, secrets_in, with_context
 from toolpost.auth.oauth.tokens import TokenSet, TokenWish, read_tokens
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
 
@@ -16,10 +17,21 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.client import Client
     from toolpost.auth.oauth.flow import Clock, Flow, Reply
     from toolpost.auth.oauth.metadata import ServerMetadata
+    from toolpost.auth.oauth.refusals import OAuthProblem
     from toolpost.wire.headers import Pairs
 
-# GitHub and Slack have words of their own for it.
-_DEAD = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token"})
+# GitHub and Slack have words of their own for it; OpenID's say that the person must be there (Core section 3.1.2.6).
+_DEAD = frozenset(
+    {
+        "invalid_grant",
+        "bad_refresh_token",
+        "invalid_refresh_token",
+        "interaction_required",
+        "login_required",
+        "consent_required",
+    }
+)
+_ITS_NAME = re.compile(r"refresh[ _]token", re.IGNORECASE)
 
 
 class Refreshed(NamedTuple):
@@ -106,12 +118,23 @@ def _wish(server: ServerMetadata, client: Client, tokens: TokenSet, form: Pairs,
     )
 
 
+def _is_dead(problem: OAuthProblem) -> bool:
+    """Atlassian blames the client, and says in words that it is the token."""
+    blamed = problem.code == "unauthorized_client" and _ITS_NAME.search(problem.description)
+    return problem.code in _DEAD or bool(blamed)
+
+
 def _outcome(reply: Reply, wish: TokenWish, old: TokenSet) -> RefreshOutcome:
     problem = problem_of(reply, secrets=wish.secrets)
-    if problem.code in _DEAD:
+    if _is_dead(problem):
         return Revoked(problem.told)
-    if reply.status == 429 or 400 <= reply.status < 500 or problem.code:
+    if reply.status == 503:  # RFC 9110 section 15.6.4: it does not take requests, so the old token is as good as before
+        raise ToolConnectionError(f"{wish.subject} takes no requests now (503). Try again later.", sent=False)
+    if reply.status == 429:
         raise refusal_of(wish.subject, reply, secrets=wish.secrets)
+    if 400 <= reply.status < 500 or problem.code:
+        refused = refusal_of(wish.subject, reply, secrets=wish.secrets)
+        raise with_context(refused, "The tokens could not be renewed; connecting the account again may help")
     try:
         new = read_tokens(reply, wish)
     except ToolError as unreadable:
