@@ -119,11 +119,22 @@ async def test_what_goes_wrong_with_a_call_is_told_to_the_model_and_the_run_goes
         (OSError("https://llm.example/v1?api_key=canary"), ToolExecutionError, r"api_key=\[redacted\]$"),
         (ToolAuthError("the key is refused"), ToolAuthError, "the key is refused"),
         (["text"], ToolOutputError, "message is a list, not an object"),
-        ({"content": object()}, ToolOutputError, "message is not JSON"),
+        ({"content": object()}, ToolOutputError, r"message is not JSON: .* of a client's own object its model_dump"),
+        ({"content": float("nan")}, ToolOutputError, "message is not JSON"),
         ({"tool_calls": "add"}, ToolOutputError, "tool_calls are not a list of objects"),
         ({"tool_calls": ["add"]}, ToolOutputError, "tool_calls are not a list of objects"),
     ],
-    ids=["raises", "its-own-timeout", "secret", "tool-error", "list", "object", "text-for-calls", "texts-for-calls"],
+    ids=[
+        "raises",
+        "its-own-timeout",
+        "secret",
+        "tool-error",
+        "list",
+        "object",
+        "nan",
+        "text-for-calls",
+        "texts-for-calls",
+    ],
 )
 async def test_a_model_that_fails_is_an_error_that_says_so(line: Any, kind: type[ToolError], message: str) -> None:
     async with Toolbox(tools=[add], settings=QUIET) as box:
@@ -190,11 +201,12 @@ async def test_one_id_for_several_calls_does_not_make_them_one_call() -> None:
 
 
 async def test_a_tool_that_was_not_offered_cannot_be_called() -> None:
-    model = Scripted(calls(("fail", {}), ("add", {"a": 1, "b": 1})), "done")
+    model = Scripted(calls(("fail", {}), ("add", {"a": 1, "b": 1}), ("ad", {})), "done")
     async with Toolbox(tools=[add, fail], settings=QUIET) as box:
         await ReactPlanner(catalog=box, llm=model, tools=["add"]).run("Do it.")
     assert model.tools == [["add"], ["add"]]
-    assert model.results == ['The call failed (tool_not_found): Tool "fail" not found', "2"]
+    assert model.results == ['The call failed (tool_not_found): Tool "fail" not found', "2", model.results[2]]
+    assert model.results[2].endswith('Tool "ad" not found')
 
 
 async def test_tools_see_the_tool_context_and_the_model_only_the_harmless_part_of_its_own(tmp_path: Path) -> None:
@@ -204,12 +216,12 @@ async def test_tools_see_the_tool_context_and_the_model_only_the_harmless_part_o
         await ReactPlanner(catalog=box, llm=model).run(
             "Look.",
             tool_context={**ANN, "access_token": "canary-1", "handle": object()},
-            llm_context={"topic": "owls", "service": {"api_key": "canary-2", "region": "eu"}},
+            llm_context={"topic": "owls", "service": ({"api_key": "canary-2", "region": "eu"},)},
         )
     assert '"user": "acme:ann", "tenant": "acme", "trace": "trace-1"' in model.results[0]
     assert f'"paths": ["{tmp_path}"]' in model.results[0]
     assert '"names": ["access_token", "handle", "trace_id", "user_id"], "topic": "owls"' in model.results[0]
-    assert '{"topic": "owls", "service": {"region": "eu"}}' in model.told[0][0]["content"]
+    assert '{"topic": "owls", "service": [{"region": "eu"}]}' in model.told[0][0]["content"]
     assert "canary" not in repr(model.told)
 
 

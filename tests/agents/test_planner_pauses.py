@@ -117,14 +117,15 @@ async def test_the_context_of_the_resumption_is_laid_over_what_was_kept_of_the_f
         first = {
             "lang": "de",
             "colour": "red",
-            "auth": {"token": "canary", "n": 1},
+            "auth": {"token": "canary", "n": 1, "more": ({"api_key": "canary"}, 2)},
             "db_password": "canary",
             "x": object(),
         }
         pause = await paused(planner, **first)
-        assert "canary" not in json.dumps(store.kept)
+        (asked,) = await box.desk.list(by="acme:ann")
+        assert "canary" not in json.dumps([store.kept, asked.context])
         await planner.resume(pause.resume_token, tool_context={"colour": "blue"})
-    assert model.results == ['["acme:ann", "de", "blue", {"n": 1}, null]']
+    assert model.results == ['["acme:ann", "de", "blue", {"n": 1, "more": [{}, 2]}, null]']
 
 
 @pytest.mark.req("STATE-10")

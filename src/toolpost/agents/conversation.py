@@ -10,7 +10,7 @@ from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.outcomes import Paused
 from toolpost.runtime.model_text import model_text
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,24 +85,18 @@ class Conversation:
 
 def opening(query: str, instructions: str, llm_context: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The messages that a run begins with."""
-    known = json.dumps(harmless(dict(llm_context)), ensure_ascii=False, default=str)
+    known = json.dumps(harmless(llm_context), ensure_ascii=False, default=str)
     told = f"{instructions}\n\nWhat is known:\n{known}" if llm_context else instructions
     return [{"role": "system", "content": told}, {"role": "user", "content": query}]
-
-
-def harmless(value: Any) -> Any:
-    """A value without what stands under secret-like names, however deep."""
-    if is_object(value):
-        return {name: harmless(part) for name, part in value.items() if not is_secret_name(str(name))}
-    return [harmless(part) for part in value] if is_array(value) else value
 
 
 def _as_json(reply: object) -> dict[str, Any]:
     """A copy that can be kept; what could not be is refused before anything is called."""
     try:
-        message: Any = json.loads(json.dumps(reply))
+        message: Any = json.loads(json.dumps(reply, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolOutputError(f"the language model's message is not JSON: {error}") from error
+        hint = "; `complete` returns a dict, of a client's own object its model_dump(exclude_none=True)"
+        raise ToolOutputError(f"the language model's message is not JSON: {error}{hint}") from error
     if not is_object(message):
         raise ToolOutputError(f"the language model's message is a {type(reply).__name__}, not an object")
     return message

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolpost.agents.conversation import Conversation, harmless, opening
+from toolpost.agents.conversation import Conversation, opening
 from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause, answer_of, finish_of
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
@@ -22,7 +21,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.runtime.concurrency import map_concurrent
-from toolpost.runtime.contexts import keep_context
+from toolpost.runtime.contexts import plain
 from toolpost.runtime.ids import as_id
 from toolpost.runtime.revive import revive
 from toolpost.stores.state_adapter import PlannerPauses
@@ -44,10 +43,11 @@ _MOST_POLLS = 3000
 
 @dataclass(slots=True)
 class _Run:
-    """A conversation on its way, in the context of whoever started or resumed it."""
+    """A conversation on its way, in the context of whoever started or resumed it; `asked` is what it was paused for."""
 
     talk: Conversation
     context: ToolContext
+    asked: str = ""
     refused: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -89,6 +89,7 @@ class ReactPlanner:
         self, query: str, *, tool_context: Mapping[str, Any] | None = None, llm_context: Mapping[str, Any] | None = None
     ) -> PlannerFinish | PlannerPause:
         """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see."""
+        self._box.registry.to_llm_tools(self._tools)  # a name that no tool has is told before a model is asked
         given = dict(tool_context or {})
         talk = Conversation(
             user=_user_of(given),
@@ -105,17 +106,21 @@ class ReactPlanner:
 
         What `tool_context` names replaces what was kept of the first. `user_input` is the value for a tool that asked,
         or `approve` or `deny`, or an `Answer`. KeyError when the token is unknown, used, expired or somebody else's.
+        Where this raises or is cancelled on its way, the same token goes on from there.
         """
         given = dict(tool_context or {})
-        token, _, mark = resume_token.rpartition(".")
-        if given.get("user_id") is not None and mark != _mark(token, _user_of(given)):
-            raise KeyError("no pause of this user has this token")
-        kept = await self._pauses.take(token)
-        run = self._begun(
-            Conversation.kept(kept["conversation"]), {**kept["tool_context"], **given}, kept["llm_context"]
-        )
-        await self._answer(run, user_input)
-        return await self._go_on(run)
+        user = None if given.get("user_id") is None else _user_of(given)
+        kept = await self._pauses.take(resume_token, user=user)
+        talk = Conversation.kept(kept["conversation"])
+        run = self._begun(talk, {**kept["tool_context"], **given}, kept["llm_context"])
+        run.asked = kept["asked"]
+        try:
+            await self._answer(run, user_input)
+            return await self._go_on(run)
+        except BaseException:  # most often the model's; what people have answered is not lost with it
+            keeping = self._pauses.keep_again(resume_token, _kept(run))
+            await asyncio.shield(self._box.router.background.start(keeping))
+            raise
 
     def _begun(self, talk: Conversation, tool_context: dict[str, Any], llm_context: Mapping[str, Any] | None) -> _Run:
         limits = self._box.router.context_defaults._asdict()  # a context without them would allow every path
@@ -137,13 +142,17 @@ class ReactPlanner:
             if talk.turns >= self._max_iters:  # nobody would read what comes of these calls
                 return finish_of(talk, "budget_exhausted")
             most = self._box.settings.limits.absolute_max_parallel
+            talk.waiting = wanted  # should it end here, what came of them is found by their keys
             outcomes = await map_concurrent(wanted, partial(self._call, run), max_concurrency=most)
+            talk.waiting = []
             for call, outcome in zip(wanted, outcomes, strict=True):
                 talk.note(call, outcome)
 
     async def _reply(self, messages: Sequence[Mapping[str, Any]]) -> object:
         """The model's next message."""
-        tools = [tool.to_openai() for tool in self._box.registry.to_llm_tools(self._tools)]
+        registry = self._box.registry
+        names = None if self._tools is None else [name for name in self._tools if registry.has(name)]
+        tools = [tool.to_openai() for tool in registry.to_llm_tools(names)]
         limit = asyncio.timeout(self._llm_timeout_s)
         try:
             async with limit:
@@ -158,8 +167,8 @@ class ReactPlanner:
             raise error from raised
 
     async def _call(self, run: _Run, call: WantedCall) -> Outcome:
-        talk, offered = run.talk, self._tools
-        if offered is not None and call.name not in {tool.name for tool in self._box.registry.to_llm_tools(offered)}:
+        talk = run.talk
+        if not self._is_offered(call.name):
             return Failed("", talk.run_id, call.name, ToolNotFoundError(call.name))
         return await self._box.call(
             call.name,
@@ -169,6 +178,10 @@ class ReactPlanner:
             idempotency_key=call.key,
             context=run.context,
         )
+
+    def _is_offered(self, name: str) -> bool:
+        registry = self._box.registry
+        return self._tools is None or (registry.has(name) and registry.get(name) in map(registry.get, self._tools))
 
     async def _standing(self, run: _Run, call: WantedCall) -> Outcome:
         """How a call that waits stands: others may have answered its question, and what they set going may run yet.
@@ -192,7 +205,9 @@ class ReactPlanner:
 
     async def _answer(self, run: _Run, user_input: Any) -> None:
         """Answer the first question that waits, which runs its call; what others settled is left as it is."""
-        waiting = run.talk.waiting[0]
+        waiting = next(iter(run.talk.waiting), None)
+        if waiting is None or waiting.pending_id != run.asked:
+            return  # it was answered before; what waits now was not asked yet
         standing = await self._standing(run, waiting)
         if not isinstance(standing, Paused) or standing.pending_id != waiting.pending_id:
             run.talk.settle(standing)
@@ -208,14 +223,12 @@ class ReactPlanner:
                 await self._box.caretaker.sweep()  # the end of it is then known
 
     async def _pause(self, run: _Run, paused: Paused) -> PlannerPause:
-        context = harmless(keep_context(run.context))
-        kept = {name: context[name] for name in ("tool_context", "llm_context")}
-        token = await self._pauses.keep({"conversation": run.talk.to_dict(), **kept})
+        token = await self._pauses.keep({**_kept(run), "asked": paused.pending_id})
         question = paused.question
         return PlannerPause(
             reason=question.reason,
             payload=dict(question.payload),
-            resume_token=f"{token}.{_mark(token, run.talk.user)}",
+            resume_token=token,
             kind=question.kind,
             prompt=question.prompt,
             tool_name=paused.tool_name,
@@ -229,6 +242,7 @@ def _user_of(tool_context: Mapping[str, Any]) -> str:
     return str(People().of(None if given is None else str(given)))
 
 
-def _mark(token: str, user: str) -> str:
-    """Ties a token to its user, so that another's attempt is refused before it uses the token up."""
-    return hashlib.sha256(f"{token} {user}".encode()).hexdigest()[:16]
+def _kept(run: _Run) -> dict[str, Any]:
+    """All that a run needs to go on, but for secrets."""
+    contexts = {"tool_context": plain(run.context.tool_context), "llm_context": plain(run.context.llm_context)}
+    return {"user": run.talk.user, "asked": run.asked, "conversation": run.talk.to_dict(), **contexts}

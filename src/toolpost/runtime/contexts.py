@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.context import ToolContext
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,8 @@ def keep_context(context: ToolContext | None) -> dict[str, Any] | None:
         "allowed_paths": None if paths is None else list(paths),
         "memory_dir": context.memory_dir,
         "session_dir": context.session_dir,
-        "llm_context": _plain(context.llm_context),
-        "tool_context": _plain(context.tool_context),
+        "llm_context": plain(context.llm_context),
+        "tool_context": plain(context.tool_context),
     }
 
 
@@ -33,13 +33,12 @@ def restore_context(kept: Mapping[str, Any] | None) -> ToolContext | None:
     return None if kept is None else ToolContext(**kept)
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if not is_secret_name(key) and _is_json(value)}
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that are JSON, without what stands under secret-like names, however deep."""
+    kept: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            kept |= json.loads(json.dumps(harmless({name: value}), allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            continue
+    return kept

@@ -15,13 +15,13 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
     ToolValidationError,
 )
-from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.contracts.sources import HoldingSource
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
+from toolpost.runtime.revive import to_keep
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class PendingDesk:
         assert answer is not None  # noqa: S101 - a claimed question has its answer
         self.endings.answered(action, answer)
         outcome = await self._follow(action, answer, context or restore_context(action.context))
-        kept = outcome_to_dict(outcome)
+        kept = to_keep(outcome)
         status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
         await self._store.pending.settle(action.id, status, outcome=kept)
         if action.idempotency_key is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolConflictError
@@ -85,13 +86,16 @@ class KeyGate:
         raise ToolConflictError(msg, code="in_progress", retry_after_s=1.0)
 
     async def _current(self, kept: Mapping[str, Any]) -> Outcome:
-        """The kept outcome; a pause that has been answered since gives what came of the answer."""
+        """The kept outcome; a pause that has been answered since gives what came of the answer, else its question."""
         seen = 0
         while kept["status"] == "paused" and seen < 100:
             seen += 1
             action = await self._store.pending.get(kept["pending"]["id"])
-            if action is None or action.outcome is None:
+            if action is None:
                 break
+            if action.outcome is None:
+                asked = replace(action.question, state=None)
+                return Paused(action.call_id, action.run_id, action.tool_name, action.id, asked)
             kept = action.outcome
         return revive(kept)
 

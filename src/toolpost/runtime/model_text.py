@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Outcome
 
+_LONGEST_ERROR = 4000
 _QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # these repeat what the other side said
 
 
@@ -37,9 +38,10 @@ def _result_text(outcome: Completed) -> str:
 
 def _error_text(tool_name: str, error: ToolError) -> str:
     head = f"The call failed ({error.error_code})"
+    message = error.message if len(error.message) <= _LONGEST_ERROR else f"{error.message[:_LONGEST_ERROR]}…"
     if isinstance(error, _QUOTING):
-        return f"{head}.\n{tool_results(error.message, tool_name)}"
-    return f"{head}: {visible(error.message).text}"
+        return f"{head}.\n{tool_results(message, tool_name)}"
+    return f"{head}: {visible(message).text}"
 
 
 def _in_words(content: Any) -> str:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError
-from toolpost.contracts.outcomes import outcome_to_dict
+from toolpost.runtime.revive import to_keep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Recorder:
         await asyncio.shield(self._background.start(self._record(attempt, outcome)))
 
     async def _record(self, attempt: Attempt, outcome: Outcome) -> None:
-        request, kept = attempt.request, outcome_to_dict(outcome)
+        request, kept = attempt.request, to_keep(outcome)
         try:
             await self._write(attempt, outcome, kept)
         except StoreError as error:

@@ -79,6 +79,8 @@ class Results:
             fits = False
         if not fits:
             meta = _doubts(content, lane, meta)
+        if text is not None and len(text) > self._inline_bytes:
+            text = None  # the content says the same, and is kept whole if it is as long
         if content is None or (content.__class__ in _SCALARS and -_LARGEST < content < _LARGEST):
             return _new_result((content, content, text, None, meta))
         encoded = json_text(content)

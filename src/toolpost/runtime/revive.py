@@ -1,4 +1,4 @@
-"""Outcomes read back from a store."""
+"""Outcomes written to a store, and read back from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts import errors
 from toolpost.contracts.errors import ErrorCategory, ToolError
-from toolpost.contracts.outcomes import Completed, Failed, Paused
+from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.contracts.questions import Question
 
 if TYPE_CHECKING:
@@ -15,14 +15,19 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
 
 
+def to_keep(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain data, with what a model is to read of it."""
+    text = outcome.text if isinstance(outcome, Completed) else None
+    return outcome_to_dict(outcome) | ({} if text is None else {"text": text})
+
+
 def revive(kept: Mapping[str, Any]) -> Outcome:
-    """The outcome that `outcome_to_dict` was given."""
+    """The outcome that `to_keep` was given; of a question only its kind and its prompt."""
     call_id, run_id, tool = kept["call_id"], kept["run_id"], kept["tool_name"]
     duration = kept.get("duration_ms", 0.0)
     if kept["status"] == "completed":
-        return Completed(
-            call_id, run_id, tool, kept["content"], duration, tuple(kept["artifacts"]), meta=kept.get("meta", {})
-        )
+        artifacts, meta = tuple(kept["artifacts"]), kept.get("meta", {})
+        return Completed(call_id, run_id, tool, kept["content"], duration, artifacts, kept.get("text"), meta=meta)
     if kept["status"] == "failed":
         return Failed(call_id, run_id, tool, _error(kept["error"]), duration)
     pending = kept["pending"]

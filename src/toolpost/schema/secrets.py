@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.schema.subschemas import Document
 
@@ -178,3 +180,13 @@ def _step(inner: Subschema) -> tuple[str, ...] | None:
     if inner.place == "here":
         return ()
     return (str(inner.key),) if inner.keyword == "properties" else (ANY,)
+
+
+def harmless(value: Any) -> Any:
+    """A copy of a value without its secret-like members, however deep; what is like an object or a list becomes one."""
+    if isinstance(value, Mapping):
+        members = cast("Mapping[object, Any]", value).items()
+        return {name: harmless(part) for name, part in members if not is_secret_name(str(name))}
+    if isinstance(value, (list, tuple, AbstractSet)):
+        return [harmless(part) for part in cast("list[Any]", value)]
+    return value

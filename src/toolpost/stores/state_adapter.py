@@ -9,17 +9,21 @@ import secrets
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RemoteBinding, RunEvent, StoredEvent
 from toolpost.contracts.storage import EventLog, PlannerStateStore, StateStore
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import harmless
 from toolpost.stores.chain import link_hash, link_ids
 from toolpost.stores.state import SealedStateStore
 
 _PAGE = 1000
 _MOST_TRIES = 100
+_UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
+_RESUMED = "this pause was resumed before"
 _log = logging.getLogger("toolpost.stores")
 
 
@@ -204,7 +208,8 @@ class PlannerPauses:
 
     A store without the optional methods cannot keep them, so they are gone with the process: `durable` says so. The
     Protocol has no way to take a pause out: that one was resumed is kept beside it. A store with
-    `claim_planner_state` lets exactly one do that; another does as surely as it tells two writers of a token apart.
+    `claim_planner_state` lets exactly one do that, and what was resumed is then emptied; another does as surely as it
+    tells two writers of a token apart.
     """
 
     def __init__(
@@ -218,20 +223,43 @@ class PlannerPauses:
     async def keep(self, payload: Mapping[str, Any]) -> str:
         """Keep a pause; the token returned resumes it and is a secret. Secrets in its `tool_context` are left out."""
         token = secrets.token_urlsafe(32)
-        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
-        await self._store.save_planner_state(token, {"payload": _harmless(payload), "expires_at": expires_at})
+        await self._save(token, payload)
         return token
 
-    async def take(self, token: str) -> dict[str, Any]:
-        """The pause of a token, for exactly one who resumes it; KeyError when there is none, or not any more."""
-        kept = await self._store.load_planner_state(token) if token else {}
+    async def keep_again(self, token: str, payload: Mapping[str, Any]) -> None:
+        """Keep a pause whose resumption came to nothing as it stands now: its token, used before, resumes it again."""
+        await self._save(await self._latest(token), payload)
+
+    async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
+        """The pause of a token, for exactly one who resumes it; KeyError when there is none, or not any more.
+
+        With `user`, one whose payload names another `user` is not taken, and its token not used up.
+        """
+        name = await self._latest(token)
+        kept = await self._store.load_planner_state(name) if token else {}
         expires_at = kept.get("expires_at")
         if "payload" not in kept or (expires_at is not None and expires_at <= self._clock()):
-            raise KeyError("no pause has this token: it is unknown, expired, or was kept by a process that is gone")
-        if not await self._is_first(_ticket(token)):
-            raise KeyError("this pause was resumed before")
+            raise KeyError(_RESUMED if name != token or "resumed" in kept else _UNKNOWN)
         payload: dict[str, Any] = kept["payload"]
+        if user is not None and payload.get("user") != user:
+            raise KeyError("no pause of this user has this token")
+        if not await self._is_first(_ticket(name)):
+            raise KeyError(_RESUMED)
+        if isinstance(self._store, _KeepsClaims):  # only of these is it known that they replace what stands there
+            with suppress(StoreError):  # it is taken already
+                await self._store.save_planner_state(name, {"resumed": True})
         return payload
+
+    async def _save(self, name: str, payload: Mapping[str, Any]) -> None:
+        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
+        kept = {**payload, "tool_context": harmless(payload["tool_context"])} if "tool_context" in payload else payload
+        await self._store.save_planner_state(name, {"payload": dict(kept), "expires_at": expires_at})
+
+    async def _latest(self, token: str) -> str:
+        """Under what the pause of a token is kept, or would be kept next."""
+        while await self._store.load_planner_state(_ticket(token)):
+            token = _again(token)
+        return token
 
     async def _is_first(self, ticket: str) -> bool:
         if await self._store.load_planner_state(ticket):
@@ -267,9 +295,6 @@ def _ticket(token: str) -> str:
     return f"resumed-{sha256(token.encode()).hexdigest()}"
 
 
-def _harmless(payload: Mapping[str, Any]) -> dict[str, Any]:
-    kept = dict(payload)
-    if isinstance(context := kept.get("tool_context"), Mapping):
-        members = cast("Mapping[str, Any]", context).items()
-        kept["tool_context"] = {name: value for name, value in members if not is_secret_name(name)}
-    return kept
+def _again(token: str) -> str:
+    """Under what a pause is kept whose resumption came to nothing."""
+    return f"again-{sha256(token.encode()).hexdigest()}"

@@ -1,0 +1,57 @@
+"""The examples on the planner's page run by themselves, each with no more above it than it needs."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+from tests.docs.reader import Reader
+
+PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("WEATHER_API_KEY", "")  # the page sets them; afterwards they are gone again
+    monkeypatch.setenv("GITHUB_CLIENT_SECRET", "")
+    return Reader(tmp_path)
+
+
+def section(heading: str) -> str:
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"the page has no section {heading!r}"
+    assert "```text" in found[1], f"nothing is shown of what {heading!r} prints"
+    return found[1]
+
+
+def follow(reader: Reader, *headings: str) -> None:
+    """Read these sections; what their programs print is compared with what they show."""
+    for heading in headings:
+        for block in blocks(section(heading), page="planner.md"):
+            reader.follow(block)
+
+
+@pytest.mark.req("EXA-07", "TEST-15")
+def test_a_sign_in_without_a_network_pauses_and_goes_on(reader: Reader) -> None:
+    follow(reader, "The model", "A pause")
+
+
+@pytest.mark.req("EXA-01", "EXA-03", "EXA-04", "STATE-09", "GEN-08")
+def test_functions_mcp_servers_and_utcp_manuals_stand_in_one_catalog(reader: Reader) -> None:
+    follow(reader, "The model", "Tools from everywhere")
+
+
+@pytest.mark.req("EXA-02", "GEN-03", "AUTHS-04")
+def test_a_person_signs_in_by_the_callback_and_the_run_goes_on(reader: Reader) -> None:
+    follow(reader, "The model", "Tools from everywhere", "Signing in")
+
+
+@pytest.mark.req("DOC-01", "MISC-07")
+def test_pauses_in_a_store_of_ones_own_are_resumed_by_another_worker(reader: Reader) -> None:
+    follow(reader, "The model", "A pause", "A store of your own, in production")
