@@ -54,6 +54,21 @@ def test_what_only_does_nothing_is_a_warning(toolpost: Run, home: Path, written:
     assert "The configuration holds." in told.err
 
 
+def test_a_source_that_does_not_answer_is_told_with_its_address(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").write_text(
+        "sources:\n  - {name: one, transport: python, connection: ./one.py}\n"
+        '  - {name: gone, transport: http, connection: "http://127.0.0.1:9/api.json?page=1"}\n'
+    )
+    (home / "one.py").write_text(
+        "from toolpost import tool\n\n\n@tool(side_effects='pure')\ndef f() -> int:\n    return 1\n"
+    )
+
+    done = toolpost("config", "check")
+
+    assert (done.code, "ok: python, 1 tool " in done.out) == (1, True)
+    assert "is the server at http://127.0.0.1:9/api.json running" in " ".join(done.out.split())
+
+
 def test_a_tool_that_a_manual_gets_wrong_is_a_warning(toolpost: Run, home: Path) -> None:
     call = {"call_template_type": "http", "url": "https://shop.example/items", "http_method": "GET"}
     tools = [{"name": "good", "tool_call_template": call}, {"name": "bad", "tool_call_template": {**call, "url": 5}}]

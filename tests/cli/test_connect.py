@@ -1,21 +1,15 @@
 """`toolpost tools connect`: shown, agreed to, written, tried."""
 
 import asyncio
-import fcntl
 import json
-import os
-import pty
-import select
-import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.cli.program import Done, Run, child_environment, command
+from tests.cli.program import Run
+from tests.cli.terminal import at_a_terminal
 from tests.sources.graphql.serving import library
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
@@ -170,7 +164,7 @@ def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Pat
 @pytest.mark.parametrize(("typed", "code"), [(b"n\n", 1), (b"\n", 1), (b"\x03", 130)])
 def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) -> None:
     before = (home / "toolpost.yaml").read_text()
-    done = _at_a_terminal(home, typed, "tools", "connect", "everything")
+    done = at_a_terminal(home, {"[y/N] ": typed}, "tools", "connect", "everything")
 
     assert done.code == code
     assert "npx -y @modelcontextprotocol/server-everything@" in done.out
@@ -178,7 +172,9 @@ def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) 
 
 
 def test_a_person_at_a_terminal_may_say_yes(home: Path) -> None:
-    done = _at_a_terminal(home, b"y\n", "tools", "connect", "--name", "brief", "--", sys.executable, "-c", "pass")
+    done = at_a_terminal(
+        home, {"[y/N] ": b"y\n"}, "tools", "connect", "--name", "brief", "--", sys.executable, "-c", "pass"
+    )
 
     assert (done.code, "cannot be connected" in done.out) == (1, True)
     assert _sources(home)["brief"]["connection"] == f"{sys.executable} -c pass"
@@ -331,51 +327,3 @@ def test_a_wrong_command_line_is_told(toolpost: Run, arguments: list[str]) -> No
     assert (done.code, done.out) == (2, "")
     assert "Error: " in done.err
     assert "zzz" not in done.err
-
-
-def _at_a_terminal(home: Path, typed: bytes, *arguments: str) -> Done:
-    """Run the program at a terminal of its own and type once it asks."""
-    outer, inner = pty.openpty()
-    process = subprocess.Popen(
-        command(*arguments),
-        cwd=home,
-        env=child_environment(),
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        start_new_session=True,
-        preexec_fn=_own_terminal,  # noqa: PLW1509 - it makes one system call
-    )
-    os.close(inner)
-    try:
-        shown = _read_until(outer, b"[y/N] ")
-        os.write(outer, typed)
-        shown += _read_until(outer, None)
-        return Done(process.wait(timeout=30), shown.decode(errors="replace"), "")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(timeout=30)
-        os.close(outer)
-
-
-def _own_terminal() -> None:
-    """Make the terminal the child's own, so that an interrupt key reaches it."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def _read_until(terminal: int, end: bytes | None) -> bytes:
-    """What is shown up to a text, or until the program is gone."""
-    shown, deadline = b"", time.monotonic() + 60
-    while end is None or end not in shown:
-        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            raise TimeoutError(shown.decode(errors="replace"))
-        try:
-            piece = os.read(terminal, 65_536)
-        except OSError:  # Linux tells this way that the other end is closed.
-            piece = b""
-        if not piece:
-            return shown
-        shown += piece
-    return shown

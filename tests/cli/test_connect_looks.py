@@ -167,13 +167,34 @@ def test_a_file_is_found_from_the_folder_of_the_configuration(toolpost: Run, hom
     assert yaml.safe_load((home / "there" / "own.yaml").read_text())["sources"][0]["connection"] == f"{home}/api.json"
 
 
+def test_a_file_of_python_tools_is_a_source_of_them(toolpost: Run, home: Path) -> None:
+    (home / "sub").mkdir()
+    (home / "tools.py").rename(home / "sub" / "mine.py")
+    (home / "toolpost.yaml").unlink()
+    done = toolpost("tools", "connect", "sub/mine.py", "--yes")
+
+    assert done.code == 0, done.err
+    assert "mine runs the Python in this file:\n  sub/mine.py\n" in done.out
+    assert written(home, "mine") == {"name": "mine", "transport": "python", "connection": "./sub/mine.py"}
+    assert toolpost("tools", "call", "mine.add", "--args", '{"a": 2, "b": 3}', "--json").json["content"] == 5
+
+
+async def test_an_address_that_does_not_speak_mcp_is_told_without_the_traceback_of_a_library(child: Run) -> None:
+    async with Site(by_path(hook=said(200, {"got": "it"}))) as site:
+        options = ("--name", "hook", "--transport", "streamable_http", "--yes")
+        done = await asyncio.to_thread(child, "tools", "connect", f"{site.url}/hook", *options)
+
+    assert (done.code, "'hook' is in toolpost.yaml now, but it cannot be connected" in done.err) == (1, True)
+    assert "Traceback" not in done.err
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
         ("books.graphql", "type Query {\n  title: String\n}\n", "graphql.schema_file (docs/graphql.md)"),
         ("mcp.json", '{"mcpServers": {"a": {"command": "a"}}}', "`toolpost import mcp.json` takes them over"),
         ("other.json", '{"hello": "world"}', "neither the document of an API nor a UTCP manual"),
-        ("server.py", "print(1)\n", "a program is given with its whole command: 'python server.py'"),
+        ("server.py", "print(1)\n", "if it is an MCP server, give its whole command: 'python server.py'"),
     ],
 )
 def test_a_file_that_is_no_source_is_told_as_what_it_is(
@@ -192,6 +213,13 @@ def test_a_file_that_is_no_source_is_told_as_what_it_is(
     [
         ("./none.json", "file_missing", "there is no file './none.json'"),
         ("none.graphql", "file_missing", "there is no file 'none.graphql'"),
+        ("tools/none", "file_missing", "there is no file 'tools/none'"),
+        ("none.py", "file_missing", "there is no file 'none.py'"),
+        (".", "file_missing", "'.' is a folder; give a file in it"),
+        ("127.0.0.1:8801", "file_missing", "write http://127.0.0.1:8801, or https://"),
+        ("localhost/openapi.json", "file_missing", "write http://localhost/openapi.json, or https://"),
+        ("api.example.com", "file_missing", "write http://api.example.com, or https://"),
+        ("ftp://127.0.0.1/x", "scheme_unknown", "give an address with http:// or https://"),
         ("ws://127.0.0.1:1/feed", "messages_undeclared", "`transport: websocket` (docs/websockets.md)"),
         ("wss://a.example/feed", "messages_undeclared", "declare them by hand"),
     ],

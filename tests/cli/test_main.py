@@ -59,6 +59,14 @@ def test_a_process_without_a_name_goes_by_its_number(monkeypatch: pytest.MonkeyP
     assert default_user() == f"local:{os.getuid()}"
 
 
+@pytest.mark.parametrize("option", [["--config", "toolpost.yaml"], ["--user", "ann"], ["--json"]])
+def test_an_option_before_the_command_is_told_where_it_goes(toolpost: Run, option: list[str]) -> None:
+    done = toolpost(*option, "tools", "list")
+
+    assert (done.code, done.out) == (2, "")
+    assert f"it goes after the command: toolpost tools list {option[0]}" in done.err
+
+
 def test_the_help_names_every_command_and_the_exit_codes(toolpost: Run) -> None:
     done = toolpost("--help")
 

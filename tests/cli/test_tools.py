@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import Run
+from tests.cli.terminal import at_a_terminal
 
 CALL_KEYS = {"status", "call_id", "content", "error", "pending", "artifacts"}
+SLOW_FIRST = {"slow": "slow", "a": "tools"}
 LIST_KEYS = {
     "name",
     "description",
@@ -45,6 +47,39 @@ def test_the_list_can_be_narrowed(toolpost: Run, option: str, value: str, name: 
     assert name in narrowed
     assert narrowed < everything
     assert toolpost("tools", "list", "--tag", "nobody-has-it", "--json").json == []
+
+
+def test_the_list_goes_by_the_order_of_the_sources_however_slow_one_is(toolpost: Run, home: Path) -> None:
+    (home / "slow.py").write_text(f"import time\ntime.sleep(0.5)\n{(home / 'tools.py').read_text()}")
+    named = [f"{{name: {name}, transport: python, connection: ./{file}.py}}" for name, file in SLOW_FIRST.items()]
+    (home / "toolpost.yaml").write_text(f"builtins: none\nsources: [{', '.join(named)}]\n")
+
+    sources = [tool["source"] for tool in toolpost("tools", "list", "--json").json]
+
+    assert list(dict.fromkeys(sources)) == ["slow", "a"]
+    assert sources == sorted(sources, reverse=True)
+
+
+def test_the_tools_of_a_collection_are_listed(toolpost: Run, home: Path) -> None:
+    with (home / "toolpost.yaml").open("a") as file:
+        file.write("collections: {sums: [local.add, 'tag:math']}\n")
+    listed = toolpost("tools", "list", "--collection", "sums", "--json")
+    unknown = toolpost("tools", "list", "--collection", "sum", "--json")
+
+    assert [tool["name"] for tool in listed.json] == ["local.add"]
+    assert "no collection 'sum'; there are: " in unknown.json["error"]["message"]
+    assert "sums" in unknown.json["error"]["message"]
+    assert "There are no such tools." in toolpost("tools", "list", "--tag", "nobody-has-it").err
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_at_a_narrow_terminal_ids_and_words_stay_whole(home: Path, columns: int) -> None:
+    asked = at_a_terminal(home, {}, "tools", "call", "local.wipe", "--args", '{"name": "disk"}', columns=columns)
+    shown = at_a_terminal(home, {}, "pending", "list", columns=columns).out.replace("\r\n", "\n")
+
+    name = asked.out.partition("pending approve ")[2].partition("`")[0]
+    assert f"{name}\n  Status    open\n  Tool      local.wipe\n" in shown
+    assert "It needs a person's yes: it is marked destructive.\n" in shown
 
 
 @pytest.mark.req("CLI-01", "NRT-05")

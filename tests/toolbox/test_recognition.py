@@ -23,13 +23,25 @@ DOCUMENT = json.dumps(described("https://example.com")).encode()
         (200, b'{"utcp_version": "1.0.0", "tools": []}', "utcp"),
         (200, b"<html></html>", "unknown"),
         (400, b'{"errors": [{"message": "GraphQL operations must contain a query"}]}', "graphql"),
-        (405, b"", "mcp"),
+        (405, b"", "unknown"),
+        (405, b'{"jsonrpc": "2.0", "error": {}}', "mcp"),
         (401, b"", "mcp"),
         (500, b"", "unknown"),
     ],
 )
 def test_an_answer_speaks_for_what_gave_it(status: int, body: bytes, kind: str) -> None:
     assert judge(status, body, "there").kind == kind
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [("https://a.example/mcp/", "mcp"), ("https://mcp.a.example", "mcp"), ("https://a.example/hooks/pay", "unknown")],
+)
+def test_who_takes_no_get_is_an_mcp_server_only_if_written_as_one(url: str, kind: str) -> None:
+    found = judge(405, b"", url)
+
+    assert found.kind == kind
+    assert kind == "mcp" or "docs/webhooks.md" in found.because
 
 
 async def test_real_servers_are_told_apart() -> None:

@@ -94,6 +94,7 @@ async def test_of_a_source_that_cannot_be_seen_nothing_is_said(unseen: dict[str,
             {"tool_filter": ["nothing_.*"]},
             "tool_filter: no tool of it fits 'nothing_.*', and so the source has no tools",
         ),
+        ({"tool_exclude": ["delet_item", "list_.*"]}, "tool_exclude: no tool of it fits 'delet_item'; did you mean"),
         ({"tool_exclude": [".*"]}, "has no tools; tool_exclude may leave all of them out"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolpost import __version__
-from toolpost.cli import accounts, config, doctor, events, imports, pending, runs, tools
+from toolpost.cli import accounts, artifacts, config, doctor, events, imports, pending, runs, tools
 from toolpost.cli.options import Config, Json, User
 
 app = typer.Typer(
@@ -33,10 +33,16 @@ def run(arguments: list[str]) -> int:
 @app.callback()
 def _everywhere(
     version: Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)] = False,
+    config: Annotated[str | None, typer.Option("--config", hidden=True)] = None,
+    user: Annotated[str | None, typer.Option("--user", hidden=True)] = None,
+    json: Annotated[bool | None, typer.Option("--json", hidden=True)] = None,
 ) -> None:
     if version:
         typer.echo(f"toolpost {__version__}")
         raise typer.Exit
+    for name, value in {"--config": config, "--user": user, "--json": json}.items():
+        if value is not None:
+            raise typer.BadParameter(f"it goes after the command: toolpost tools list {name}", param_hint=name)
 
 
 @app.command("demo")
@@ -67,6 +73,7 @@ app.add_typer(tools.app, name="tools")
 app.add_typer(pending.app, name="pending")
 app.add_typer(accounts.app, name="accounts")
 app.add_typer(runs.app, name="runs")
+app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(config.app, name="config")
 app.command("import")(imports.import_servers)
 app.command("events")(events.events)

@@ -11,10 +11,13 @@ import typer
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.session import rehearsal, run_command
+from toolpost.cli.source_trouble import trouble
+from toolpost.cli.tool_table import counted
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.loading import LoadedSettings
+    from toolpost.toolbox.sourcing import SourceState
 
 app = typer.Typer(help="Check the configuration.", no_args_is_help=True)
 
@@ -59,12 +62,16 @@ def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
         "policy": settings.policy_data(),
         "builtins": settings.builtins,
         "allowed_paths": [str(path) for path in settings.tools.allowed_paths or []],
-        "sources": [asdict(state) for state in box.report],
+        "sources": [_told(state, box) for state in box.report],
         "disabled": [source.name for source in settings.all_sources() if not source.enabled],
         "problems": problems,
         "warnings": warnings,
         "error": None,
     }
+
+
+def _told(state: SourceState, box: Toolbox) -> dict[str, Any]:
+    return {**asdict(state), "error": None if state.ok else trouble(state, box)}
 
 
 def harmless(box: Toolbox) -> set[str]:
@@ -97,5 +104,5 @@ def _tell(document: dict[str, Any], output: Output) -> None:
 
 def _state(source: dict[str, Any]) -> str:
     if source["ok"]:
-        return f"ok: {source['transport']}, {source['tools']} tools"
+        return f"ok: {source['transport']}, {counted(source['tools'])}"
     return f"failed: {source['error']}"

@@ -14,7 +14,7 @@ def confirm(question: str, *, yes: bool) -> bool:
     """Ask at the terminal; `yes` was said before, and without a terminal nobody can be asked."""
     if yes:
         return True
-    if not _at_a_terminal():
+    if not at_a_terminal():
         raise ToolError(
             "a person has to agree to this, and there is no terminal to ask at; read what is shown, then add --yes",
             code="confirmation_needed",
@@ -26,7 +26,8 @@ def confirm(question: str, *, yes: bool) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def _at_a_terminal() -> bool:
+def at_a_terminal() -> bool:
+    """Whether a person can be asked."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -10,6 +10,7 @@ from toolpost.cli.confirmation import confirm
 from toolpost.cli.look import is_asked, is_described, looked_at, refusal, values_of
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import beside, document, is_remote, lines, needed, variable_documents, write
+from toolpost.cli.source_trouble import trouble
 from toolpost.cli.target import Plan, Wanted, make_plan
 from toolpost.cli.tool_table import show_tools
 from toolpost.contracts.config import ExternalToolConfig, McpTransport
@@ -89,10 +90,7 @@ def _placed(source: ExternalToolConfig, path: Path) -> ExternalToolConfig:
 
 def _show(plan: Plan, source: ExternalToolConfig, path: Path, output: Output) -> None:
     """What is about to happen, for the person who has to agree; beside the JSON, if that was asked for."""
-    said = list(lines(plan.source))
-    if is_described(source):
-        said[0] = f"{source.name} is what this file describes:"
-    told = [*said, f"to be written to {path}", snippet([source]).rstrip()]
+    told = [*lines(plan.source), f"to be written to {path}", snippet([source]).rstrip()]
     if output.as_json:
         output.note("\n".join(told))
     else:
@@ -114,7 +112,7 @@ async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> in
     loaded = LoadedSettings(settings=_alone(settings, name), path=path, secrets=frozenset(values_of(plan)))
     async with Toolbox.open(loaded) as box:
         specs = [spec for spec in box.registry.specs() if spec.source == name]
-        error = next((state.error for state in box.report if state.name == name and not state.ok), None)
+        error = next((trouble(state, box) for state in box.report if state.name == name and not state.ok), None)
         problems = [redactor.text(problem) for problem in box.sources.problems]
     for problem in problems:
         output.note(problem)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +19,12 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.options import WebhookOptions
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.concealment import is_secret_variable
-from toolpost.toolbox.recognition import Recognised, names_a_document, recognise, recognise_file, step_below
+from toolpost.toolbox.presets import PACKAGES
+from toolpost.toolbox.recognition import Recognised, recognise, recognise_file, step_below
 
 _N8N_KEY = "n8n lists its workflows for those who have a key; give it with --header 'X-N8N-API-KEY: ...'"
 _TRANSPORTS = {"openapi": TransportType.HTTP, "utcp": TransportType.UTCP, "graphql": TransportType.GRAPHQL}
+_OF_FILES = frozenset({TransportType.HTTP, TransportType.UTCP, TransportType.PYTHON})
 _WORDS = {
     "mcp": "an MCP server",
     "openapi": "a REST API",
@@ -34,24 +38,32 @@ _NO_SOURCE = {
     "servers": "lists the MCP servers of another program; `toolpost import {file}` takes them over",
 }
 _BEARER = "bearer "
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_NO_NAME = re.compile(r"[/\\.:]")
+_HOST = re.compile(r"localhost\b|[\w.-]+:\d|([\w-]+\.){2}|[\w-]+\.[\w-]+/")
+_IMPORTS_US = re.compile(rb"^\s*(from|import)\s+toolpost\b", re.MULTILINE)
 _NOT_A_KEY = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
 def refusal(what: Sequence[str]) -> ToolError | None:
     """Why what is wanted cannot be connected, where its writing alone tells."""
     first = what[0]
-    if first.lower().startswith(("ws://", "wss://")):
+    scheme = first.lower().partition("://")[0] if _SCHEME.match(first) else ""
+    if scheme in ("ws", "wss"):
         told = "a WebSocket does not tell which messages it takes, so that nothing can be written for it"
         advice = "declare them by hand, in a source with `transport: websocket` (docs/websockets.md)"
         return ToolError(f"{told}; {advice}", code="messages_undeclared")
-    if len(what) == 1 and names_a_document(first) and not Path(first).expanduser().is_file():
-        return ToolError(f"there is no file {first!r}", code="file_missing")
-    return None
+    if scheme in ("http", "https"):
+        return None
+    if scheme:
+        told = f"nothing is connected at {scheme}://; give an address with http:// or https://, or the path of a file"
+        return ToolError(told, code="scheme_unknown")
+    return _missing(first) if len(what) == 1 and len(first.split()) == 1 else None
 
 
 def is_described(source: ExternalToolConfig) -> bool:
-    """Whether a file on this machine describes the source; nothing is started then."""
-    return source.transport in (TransportType.HTTP, TransportType.UTCP) and not is_remote(source)
+    """Whether a file on this machine is, or describes, the source; no program is started then."""
+    return source.transport in _OF_FILES and not is_remote(source)
 
 
 def is_asked(source: ExternalToolConfig) -> bool:
@@ -85,15 +97,39 @@ def values_of(plan: Plan) -> list[str]:
     return [environ[name] for name in needed([plan.source], {}) if name in environ]
 
 
+def _missing(word: str) -> ToolError | None:
+    """What to say of a word that is written as a path or an address, and leads to nothing."""
+    path = Path(word).expanduser()
+    if word in PACKAGES or path.is_file() or shutil.which(word) is not None:
+        return None
+    if path.is_dir():
+        return ToolError(f"{word!r} is a folder; give a file in it, or a command", code="file_missing")
+    if not _NO_NAME.search(word):
+        return None
+    advice = f"; for an address write http://{word}, or https://" if _HOST.match(word) else ""
+    return ToolError(f"there is no file {word!r}{advice}", code="file_missing")
+
+
 def _by_file(source: ExternalToolConfig) -> ExternalToolConfig:
     """The source that a file describes, by what is in it; the file is named so that any folder will do."""
     found, file = recognise_file(source.connection), source.connection
     if found.kind in _NO_SOURCE:
         raise ToolError(f"{file} {_NO_SOURCE[found.kind].format(file=file)}", code="not_recognised")
+    if Path(file).suffix == ".py":
+        return _by_python(source)
     if found.kind not in _TRANSPORTS:
         told = f"{file} is neither the document of an API nor a UTCP manual ({found.because})"
         raise ToolError(f"{told}; a program is given with its whole command: 'python {file}'", code="not_recognised")
     return source.model_copy(update={"transport": _TRANSPORTS[found.kind]})
+
+
+def _by_python(source: ExternalToolConfig) -> ExternalToolConfig:
+    """Tools in Python by their import; an MCP server in Python is a program."""
+    file = source.connection
+    if _IMPORTS_US.search(Path(file).expanduser().read_bytes()):
+        return source.model_copy(update={"transport": TransportType.PYTHON})
+    told = f"{file} has no tools: nothing of toolpost is imported there to mark functions with, such as `tool`"
+    raise ToolError(f"{told}; if it is an MCP server, give its whole command: 'python {file}'", code="not_recognised")
 
 
 def _not_recognised(found: Recognised) -> str:

@@ -7,10 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from toolpost.builtin.deferred import DeferredTool
-from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.names import nearest
-from toolpost.contracts.config import AuthType, TransportType
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
     from toolpost.toolbox.settings import Settings
 
 Opening: TypeAlias = "Callable[[LoadedSettings], AbstractAsyncContextManager[Toolbox]]"
-# Their tools are Python of this process, which may call any other tool.
-_IN_PROCESS = frozenset({TransportType.PYTHON, TransportType.WORKFLOW})
 
 
 def every_source(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
@@ -105,6 +100,8 @@ def asked_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> Opening
 
 def personal_sources(settings: Settings) -> list[ExternalToolConfig]:
     """The sources for people's own accounts."""
+    from toolpost.contracts.config import AuthType
+
     return [one for one in settings.all_sources() if one.enabled and one.auth_type is AuthType.OAUTH2_USER]
 
 
@@ -152,7 +149,12 @@ def _needs_more(box: Toolbox, name: str, *, called: bool) -> bool:
 
 def _may_call_others(entry: Entry, settings: Settings) -> bool:
     """Whether a tool is handed the context, by which code of this process calls other tools."""
-    if entry.config is not None and entry.config.transport not in _IN_PROCESS:
+    from toolpost.builtin.deferred import DeferredTool
+    from toolpost.catalog.function import FunctionTool
+    from toolpost.contracts.config import TransportType
+
+    in_process = (TransportType.PYTHON, TransportType.WORKFLOW)
+    if entry.config is not None and entry.config.transport not in in_process:
         return False
     tool = entry.tool
     if isinstance(tool, DeferredTool):

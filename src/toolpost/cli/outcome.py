@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from toolpost.cli.answers import form_lines
 from toolpost.cli.output import Output, pretty
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.contracts.questions import QuestionKind
@@ -41,13 +42,13 @@ def _tell(outcome: Outcome, output: Output) -> None:
             output.text(pretty(outcome.content))
             output.note(f"completed: {outcome.tool_name} in {outcome.duration_ms:.1f} ms (run {outcome.run_id})")
             for artifact in outcome.artifacts:
-                output.note(
-                    f"The whole result is artifact {artifact}; the tools artifact_read and artifact_search open it."
-                )
+                save = f"`toolpost artifacts save {artifact} FILE{output.again}`"
+                output.note(f"{save} makes a file of what was kept; the tool artifact_read reads it.")
         case Failed(error=error):
             output.explain(error)
         case Paused(question=question):
             step = next_step(question.kind, outcome.pending_id, question.payload, again=output.again)
-            output.text(f"paused: {question.prompt}\n{step}")
+            fields = form_lines(question.answer_schema)
+            output.text("\n".join([f"paused: {question.prompt}", *fields, step]))
         case _:
             assert_never(outcome)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Control characters and changes of direction: a tool's text must not repaint the screen that a person decides on.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PIPE_WIDTH = 200
+_COMMON_WORD, _GAP, _EDGES = 18, 3, 2
 
 ADVICE = {
     "tool_not_found": "`toolpost tools list{again}` shows every tool.",
@@ -52,20 +53,40 @@ class Output:
         self._write(printable(text))
         self._stream.flush()
 
+    def bytes(self, data: bytes) -> None:
+        """What a command gives as it is."""
+        self._stream.flush()
+        self._stream.buffer.write(data)
+        self._stream.buffer.flush()
+
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Rows for people; nothing is cut off."""
+        """Rows for people; nothing is cut off, and where a row has no room on a line it gets several."""
         from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
+        shown = [[printable(cell) for cell in row] for row in rows]
+        console = Console(file=self._stream, width=None if self._stream.isatty() else _PIPE_WIDTH, highlight=False)
+        if _narrowest([columns, *shown]) > console.width:
+            self._blocks(columns, shown)
+            return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for number, column in enumerate(columns):
             table.add_column(column, overflow="fold", no_wrap=number == 0)  # names and ids are there to be copied
-        for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
-        width = None if self._stream.isatty() else _PIPE_WIDTH
-        Console(file=self._stream, width=width, highlight=False).print(table)
+        for row in shown:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+
+    def _blocks(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Each row under its name; the terminal breaks long lines itself."""
+        wide = max(map(len, columns[1:]), default=0)
+        below = "\n" + " " * (wide + 4)
+        for first, *rest in rows:
+            named = zip(columns[1:], rest, strict=True)
+            told = [f"  {name:<{wide}}  {below.join(cell.splitlines())}" for name, cell in named if cell]
+            self._write("\n".join([first, *told, ""]))
+        self._stream.flush()
 
     def note(self, text: str) -> None:
         """A remark beside the answer."""
@@ -89,6 +110,13 @@ class Output:
 
     def _write(self, text: str) -> None:
         self._stream.write(f"{text}\n")
+
+
+def _narrowest(rows: Sequence[Sequence[str]]) -> int:
+    """How wide a table is in which names and common words stay whole."""
+    names, *others = zip(*rows, strict=True)
+    words = [max(len(word) for cell in column for word in [*cell.split(), ""]) for column in others]
+    return max(map(len, names)) + sum(min(word, _COMMON_WORD) + _GAP for word in words) + _EDGES
 
 
 def failure_document(error: ToolError) -> dict[str, Any]:

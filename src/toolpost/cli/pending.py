@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get
 
 import typer
 
+from toolpost.cli.answers import answer_of, ask_here
 from toolpost.cli.opening import asked_source, no_source, told_sources
-from toolpost.cli.options import Config, Json, User, read_json, read_json_or_text, repeated, whom
+from toolpost.cli.options import Config, Json, User, read_json, repeated, whom
 from toolpost.cli.outcome import next_step, show_outcome
 from toolpost.cli.output import Output, moment, pretty
 from toolpost.cli.session import FAILED, run_with_box
@@ -88,7 +89,8 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
             raise ToolValidationError("the arguments must be an object, such as {}")
         if await question.refuses("approve", box, output):
             return FAILED
-        return show_outcome(await box.approve(pending_id, by=user, arguments=arguments), output)
+        outcome = await box.approve(pending_id, by=user, arguments=arguments)
+        return show_outcome(await ask_here(outcome, box, output, user=user), output)
 
     run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
 
@@ -127,13 +129,19 @@ def answer(
 
     The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again.
     """
-    given = None if value is None else read_json_or_text(value)
     question = _Question(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if await question.refuses(decision, box, output):
             return FAILED
-        return show_outcome(await box.answer(pending_id, given, by=user, decision=decision), output)
+        form = (await question.find(box)).question.answer_schema
+        given = None if value is None else answer_of(value, form)
+        try:
+            outcome = await box.answer(pending_id, given, by=user, decision=decision)
+        except ToolValidationError as error:
+            output.failure(error, advice=f"`toolpost pending show {pending_id}{output.again}` shows what is asked.")
+            return FAILED
+        return show_outcome(await ask_here(outcome, box, output, user=user), output)
 
     run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
 

@@ -27,15 +27,17 @@ def exact(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-_STARTS = "starts this program on this machine:"
+_OF_FILES = {
+    TransportType.HTTP: "is what this file describes:",
+    TransportType.UTCP: "is what this file describes:",
+    TransportType.PYTHON: "runs the Python in this file:",
+}
 
 
 def lines(source: ExternalToolConfig) -> Iterator[str]:
     """The source in words."""
-    if source.transport is TransportType.HTTP and not is_remote(source):
-        yield f"{source.name} is the API that this file describes:"
-    else:
-        yield f"{source.name} is reached at" if is_remote(source) else f"{source.name} {_STARTS}"
+    started = _OF_FILES.get(source.transport, "starts this program on this machine:")
+    yield f"{source.name} {'is reached at' if is_remote(source) else started}"
     yield f"  {exact(source.connection)}"
     if source.env:
         yield f"with the environment variables {', '.join(map(exact, source.env))}"

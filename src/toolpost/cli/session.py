@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import traceback
@@ -29,6 +30,7 @@ FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
+_LOGGERS = ("mcp", "fastmcp")
 
 Work: TypeAlias = "Callable[[Toolbox, Output], Awaitable[int]]"
 
@@ -57,9 +59,18 @@ def rehearsal(loaded: LoadedSettings) -> Toolbox:
 
 def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: str = "") -> NoReturn:
     """Do the work and leave with its code; every error is told in words, or as JSON where that was asked for."""
+    _hush_libraries()
     with answer_stream() as stream:
         code = _code_of(work, Output(stream, as_json=as_json, again=again))
     raise typer.Exit(code)
+
+
+def _hush_libraries() -> None:
+    """What they log of a server that misbehaves comes with a traceback; that it does is told in our own words."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        if not (logger.hasHandlers() or os.environ.get(TRACEBACK_VARIABLE)):
+            logger.addHandler(logging.NullHandler())
 
 
 def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:
@@ -69,6 +80,7 @@ def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Outpu
         output.failure(error)
         return FAILED
     except KeyboardInterrupt:
+        output.note(f"interrupted; `toolpost runs list{output.again}` shows calls that were under way.")
         return INTERRUPTED
     except asyncio.CancelledError:
         return TERMINATED

@@ -11,6 +11,9 @@ def show_tools(specs: list[ToolSpec], output: Output) -> None:
     if output.as_json:
         output.document([spec.to_dict() for spec in specs])
         return
+    if not specs:
+        output.note("There are no such tools.")
+        return
     rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
     output.table(["Tool", "Effects", "Source", "Description"], rows)
     output.note(f"{counted(len(specs))}. `toolpost tools show NAME{output.again}` tells all about one.")

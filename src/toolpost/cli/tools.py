@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli.answers import ask_here
 from toolpost.cli.check import check_tool
 from toolpost.cli.connect import connect
 from toolpost.cli.export import export_tools
+from toolpost.cli.given_files import given_files, keep
 from toolpost.cli.opening import one_source, tool_source
 from toolpost.cli.options import Config, Json, User, read_json
 from toolpost.cli.outcome import show_outcome
 from toolpost.cli.output import Output, pretty
 from toolpost.cli.session import run_with_box
 from toolpost.cli.tool_table import show_tools
+from toolpost.contracts.errors import ToolError
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 from toolpost.toolbox.durations import parse_duration
 
@@ -26,8 +29,15 @@ app = typer.Typer(help="See and call tools.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name, such as github.create_issue.")]
 Source = Annotated[str | None, typer.Option("--source", help="Only the tools of this source.")]
 Tag = Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")]
+Collection = Annotated[
+    str | None, typer.Option("--collection", help="Only tools of this collection, of yours or a built-in one.")
+]
 Category = Annotated[ToolCategory | None, typer.Option("--category", help="Only tools of this category.")]
 Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
+File = Annotated[
+    list[str] | None,
+    typer.Option("--file", metavar="ARGUMENT=PATH", help="A local file as an argument: body.file=a.pdf."),
+]
 Key = Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same answer, once.")]
 
 
@@ -49,11 +59,12 @@ def list_tools(
     source: Source = None,
     tag: Tag = None,
     category: Category = None,
+    collection: Collection = None,
     config: Config = None,
     user: User = "",
     json: Json = False,
 ) -> None:
-    """List the tools."""
+    """List the tools, those of each source together."""
 
     def wanted(spec: ToolSpec) -> bool:
         return (
@@ -63,7 +74,7 @@ def list_tools(
         )
 
     async def work(box: Toolbox, output: Output) -> int:
-        show_tools([spec for spec in box.registry.specs() if wanted(spec)], output)
+        show_tools([spec for spec in _in_order(box, collection) if wanted(spec)], output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
@@ -84,6 +95,7 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
 def call_tool(
     name: Name,
     args: Args = "{}",
+    file: File = None,
     timeout: Timeout = None,
     idempotency_key: Key = None,
     config: Config = None,
@@ -95,10 +107,19 @@ def call_tool(
     Exits 0 completed, 1 failed, 3 paused until a person answers.
     """
     arguments = read_json(args, option="--args")
+    files = given_files(file or (), arguments)
+    if files and idempotency_key is not None:
+        told = "every call keeps its files anew, so that a second one would not be the same call"
+        raise typer.BadParameter(told, param_hint="--idempotency-key")
 
     async def work(box: Toolbox, output: Output) -> int:
-        outcome = await box.call(name, arguments, user=user, timeout_s=timeout, idempotency_key=idempotency_key)
-        return show_outcome(outcome, output)
+        run_id = box.router.new_id("run") if files else None
+        if run_id is not None:
+            await keep(files, arguments, box, user=user, run_id=run_id)
+        outcome = await box.call(
+            name, arguments, user=user, timeout_s=timeout, idempotency_key=idempotency_key, run_id=run_id
+        )
+        return show_outcome(await ask_here(outcome, box, output, user=user), output)
 
     run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=True))
 
@@ -106,6 +127,16 @@ def call_tool(
 app.command("check")(check_tool)
 app.command("connect")(connect)
 app.command("export")(export_tools)
+
+
+def _in_order(box: Toolbox, collection: str | None) -> list[ToolSpec]:
+    """The tools as the configuration has their sources; which of these answered first is chance."""
+    try:
+        specs = box.registry.specs(collection)
+    except KeyError as error:
+        raise ToolError(str(error.args[0]), code="collection_not_found") from None
+    places = {source.name: place for place, source in enumerate(box.settings.all_sources())}
+    return sorted(specs, key=lambda spec: places.get(spec.source or "", -1))
 
 
 def _show_spec(spec: ToolSpec, output: Output) -> None:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from toolpost.contracts.options import (
     HEADER_NAME,
@@ -183,6 +183,8 @@ class ExternalToolConfig(ConfigModel):
         is_command = given.get("transport") == TransportType.CLI
         return {**given, "connection": manual} if is_command and isinstance(manual, str) else given
 
+    _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # names that are left out are known to nobody else
+
     @field_validator("tool_filter", "tool_exclude")
     @classmethod
     def _patterns_compile(cls, patterns: list[str] | None) -> list[str] | None:
@@ -227,8 +229,14 @@ class ExternalToolConfig(ConfigModel):
                 return f"auth_config is not sent without an auth_type; write auth_type: {kind.value} beside it"
         return ""
 
+    def idle_excludes(self) -> list[str]:
+        """The patterns of `tool_exclude` that no name was held to have matched so far."""
+        return [pattern for pattern in self.tool_exclude or [] if pattern not in self._used_excludes]
+
     def includes(self, tool_name: str) -> bool:
         """Whether the filters let a tool of this name in."""
-        if any(re.fullmatch(pattern, tool_name) for pattern in self.tool_exclude or []):
+        excluding = [pattern for pattern in self.tool_exclude or [] if re.fullmatch(pattern, tool_name)]
+        self._used_excludes.update(excluding)
+        if excluding:
             return False
         return self.tool_filter is None or any(re.fullmatch(pattern, tool_name) for pattern in self.tool_filter)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Kind = Literal["mcp", "openapi", "utcp", "graphql", "n8n", "servers", "unknown"]
 _LOOK_BYTES = 64 * 1024 * 1024
 _LOOK_S = 15.0
-_MCP_STATUSES = frozenset({400, 401, 405, 406})
+_MCP_STATUSES = frozenset({400, 405, 406})
 _MCP_STEPS = ("mcp", "sse")
 _SUFFIXES = frozenset({".json", ".yaml", ".yml", ".gz", ".graphql", ".graphqls", ".gql"})
 _SDL = re.compile(rb"^\s*(?:extend\s+)?(?:schema\b[^{]*\{|type\s+\w+[^{]*\{)", re.MULTILINE)
@@ -40,11 +40,6 @@ def is_document(word: str) -> bool:
     """Whether a word names a file that may hold a document and is no program."""
     path = Path(word).expanduser()
     return path.is_file() and (path.suffix.lower() in _SUFFIXES or not os.access(path, os.X_OK))
-
-
-def names_a_document(word: str) -> bool:
-    """Whether a word is written as the path of a document, be it there or not."""
-    return "://" not in word and Path(word).suffix.lower() in _SUFFIXES and len(word.split()) == 1
 
 
 def recognise_file(word: str) -> Recognised:
@@ -204,9 +199,20 @@ def judge(status: int, body: bytes, shown: str) -> Recognised:
         return Recognised("openapi", "it is the document of an API")
     if b"query" in body.lower() and b"graphql" in body.lower():
         return Recognised("graphql", "it asks for a GraphQL query")
-    if status in _MCP_STATUSES:
+    if status == 401 or (status in _MCP_STATUSES and (b'"jsonrpc"' in body or _named_mcp(shown))):
         return Recognised("mcp", f"it refuses a plain GET with HTTP {status}, as MCP servers do")
+    if status == 405:  # what a webhook is asked by a POST, it does
+        return Recognised(
+            "unknown",
+            "it takes no GET, as webhooks and MCP servers do; a webhook is declared by hand (docs/webhooks.md)",
+        )
     return Recognised("unknown", f"it answered HTTP {status}")
+
+
+def _named_mcp(url: str) -> bool:
+    """Whether an address is written as that of an MCP server; any address may refuse a GET."""
+    parts = urlsplit(url)
+    return parts.path.rstrip("/").lower().endswith(_MCP_STEPS) or "mcp" in (parts.hostname or "")
 
 
 def _is_utcp(body: bytes) -> bool:

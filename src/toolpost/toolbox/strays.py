@@ -41,7 +41,8 @@ def strays(settings: Settings, registry: ToolRegistry, sources: Sources, redacto
     ]
     found += _of_overrides(settings, known)
     for listing in known.sure:
-        found += [*_of_source_overrides(listing, known), *_of_filter(listing), *_of_nothing(listing)]
+        found += [*_of_source_overrides(listing, known), *_of_filter(listing), *_of_exclude(listing)]
+        found += _of_nothing(listing)
     found += _of_collections(settings, known)
     found += _of_providers(settings, known)
     return [stray._replace(text=redactor.text(stray.text)) for stray in found]
@@ -189,6 +190,12 @@ def _of_filter(listing: Listing) -> Iterator[Stray]:
         if not any(re.fullmatch(pattern, name) for name in listing.bare):
             left = "" if listing.bare else ", and so the source has no tools"
             yield Stray(f"source {listing.config.name!r}, tool_filter: no tool of it fits {pattern!r}{left}")
+
+
+def _of_exclude(listing: Listing) -> Iterator[Stray]:
+    for pattern in listing.config.idle_excludes():
+        hint = _meant(pattern, listing.bare)
+        yield Stray(f"source {listing.config.name!r}, tool_exclude: no tool of it fits {pattern!r}{hint}")
 
 
 def _of_nothing(listing: Listing) -> Iterator[Stray]:

@@ -1,0 +1,65 @@
+"""A terminal of its own for the program, at which a test reads and types."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.cli.program import Done, child_environment, command
+
+
+def at_a_terminal(home: Path, typed: Mapping[str, bytes], *arguments: str, columns: int = 0) -> Done:
+    """Run the program and type each answer once its question is there; `columns` is how wide the terminal is."""
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=home,
+        env=child_environment(TERM="xterm"),
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        start_new_session=True,
+        preexec_fn=_own_terminal,  # noqa: PLW1509 - it makes one system call
+    )
+    os.close(inner)
+    try:
+        shown = b""
+        for question, answer in typed.items():
+            shown += _read_until(outer, question.encode())
+            os.write(outer, answer)
+        shown += _read_until(outer, None)
+        return Done(process.wait(timeout=30), shown.decode(errors="replace"), "")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(timeout=30)
+        os.close(outer)
+
+
+def _own_terminal() -> None:
+    """Make the terminal the child's own, so that an interrupt key reaches it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _read_until(terminal: int, end: bytes | None) -> bytes:
+    """What is shown up to a text, or until the program is gone."""
+    shown, deadline = b"", time.monotonic() + 60
+    while end is None or end not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise TimeoutError(shown.decode(errors="replace"))
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # Linux tells this way that the other end is closed.
+            piece = b""
+        if not piece:
+            return shown
+        shown += piece
+    return shown
