@@ -40,19 +40,20 @@ async def test_where_to_sign_in_is_shown_to_the_one_who_must_and_to_nobody_else(
     assert "auth_url" not in theirs.question.payload
 
 
-async def test_an_issuer_that_takes_no_requests_for_a_while_costs_nobody_their_account(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_an_issuer_that_fails_for_a_while_costs_nobody_their_account(tmp_path: Path, status: int) -> None:
     async with (
         SmallIssuer() as issuer,
         toolbox(tmp_path / "data", source("notes", issuer, tmp_path, **issuer.endpoints())) as box,
     ):
         await connect(box, "notes")
         issuer.good.clear()
-        issuer.says = reply(503)
+        issuer.says = reply(status)
         failed = await box.call("notes.read", {}, user=ANN)
         issuer.says = None
         done = await box.call("notes.read", {}, user=ANN)
     assert isinstance(failed, Failed)
-    assert "takes no requests now (503). Try again later." in str(failed.error)
+    assert f"fails now ({status}). Try again later." in str(failed.error)
     assert isinstance(done, Completed)
 
 

@@ -242,3 +242,22 @@ def test_people_are_told_how_long_to_wait_and_one_tool_is_no_tools(toolpost: Run
     assert listed.err.startswith("1 tool. ")
     assert "python, 1 tool" in toolpost("doctor").out
     assert "python, 1 tools" not in toolpost("doctor").out
+
+
+ACCEPTING = '''
+from toolpost import ToolResult, tool
+
+@tool(side_effects="read")
+def later() -> ToolResult:
+    """Take an order."""
+    return ToolResult(success=True, result=None, content_text="Taken, but it may not be done yet.")
+'''
+
+
+def test_what_is_said_beside_an_empty_result_is_shown(toolpost: Run, home: Path) -> None:
+    (home / "tools.py").write_text(ACCEPTING)
+
+    done = toolpost("tools", "call", "local.later")
+
+    assert (done.code, done.out.strip()) == (0, "null")
+    assert "Taken, but it may not be done yet." in done.err

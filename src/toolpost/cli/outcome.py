@@ -40,6 +40,8 @@ def _tell(outcome: Outcome, output: Output) -> None:
     match outcome:
         case Completed():
             output.text(pretty(outcome.content))
+            if said := outcome.meta.get("note") or (outcome.text if outcome.content is None else None):
+                output.note(str(said))
             output.note(f"completed: {outcome.tool_name} in {outcome.duration_ms:.1f} ms (run {outcome.run_id})")
             for artifact in outcome.artifacts:
                 save = f"`toolpost artifacts save {artifact} FILE{output.again}`"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolpost.wire.loopback import Visit
 
 _PATIENCE_S = 60.0
+_STRAY = frozenset({"oauth_state", "oauth_person"})
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
@@ -71,7 +72,7 @@ async def _by_browser(box: Toolbox, service: Service, person: Principal, way: Si
             threading.Thread(target=webbrowser.open, args=(begun.url,), daemon=True).start()
         try:
             async with _counted_down(way.timeout_s, output):
-                await _come_back(box, place, service, way.timeout_s)
+                await _come_back(box, place, service, person, way.timeout_s)
         except TimeoutError:
             raise ToolTimeoutError(
                 f"no browser came back within {way.timeout_s:g} s, and nothing was connected; if the service refused "
@@ -79,8 +80,8 @@ async def _by_browser(box: Toolbox, service: Service, person: Principal, way: Si
             ) from None
 
 
-async def _come_back(box: Toolbox, place: Loopback, service: Service, timeout_s: float) -> None:
-    """Take what browsers bring; one with a state that nobody knows is sent away and spoils nothing.
+async def _come_back(box: Toolbox, place: Loopback, service: Service, person: Principal, timeout_s: float) -> None:
+    """Take what browsers bring; one with a state that nobody knows, or for somebody else, is sent away in peace.
 
     The time is for the person; what they brought is then used, however long the service takes.
     """
@@ -89,10 +90,10 @@ async def _come_back(box: Toolbox, place: Loopback, service: Service, timeout_s:
         async with asyncio.timeout_at(deadline):
             visit = await place.visit()
         try:
-            await box.accounts.finish(_brought(visit))
+            await box.accounts.finish(_brought(visit), person=person)
         except ToolError as error:
             _answer(visit, failure_page(error))
-            if error.error_code != "oauth_state":
+            if error.error_code not in _STRAY:
                 raise
         else:
             _answer(visit, connected_page(service.display_name))

@@ -74,8 +74,6 @@ def test_a_client_that_is_blamed_for_a_dead_token_is_not_what_is_wrong() -> None
         told(b"<html>", 200),
         told({}, 200),
         told({}, 302),
-        told(b"", 500),
-        told(b"", 502),
         told({"access_token": 7}),
     ],
 )
@@ -89,6 +87,8 @@ def test_a_lost_answer_is_told_as_doubt(lost: Reply | ToolError) -> None:
         (ToolConnectionError("nobody there", sent=False), ToolConnectionError),
         (ToolPermissionError("not a public address"), ToolPermissionError),
         (told(b"", 429), ToolRateLimitError),
+        (told(b"", 500), ToolConnectionError),
+        (told(b"<html>", 502), ToolConnectionError),
         (told(b"", 503), ToolConnectionError),
         (told({"error": "temporarily_unavailable"}, 503), ToolConnectionError),
         (told({"error": "invalid_client"}, 401), ToolAuthError),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.utcp.serving import App, in_file, manual, names, source, tool, toolbox
+from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
 
 
 def keyed(app: App, key: str = "${API_KEY}") -> dict[str, Any]:
@@ -107,6 +107,24 @@ async def test_a_variable_is_not_told_when_a_call_fails(app: App, tmp_path: Path
     assert "you sent" in str(outcome.error)
     assert "s3cret-token" not in str(outcome.error)
     assert "/status/${STATUS}" in str(outcome.error)
+
+
+async def test_secrets_that_an_answer_repeats_are_in_no_event(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("m_API_KEY", "k3y-of-the-environment")
+    monkeypatch.setenv("OUR_TOKEN", "t0ken-handed-on")
+    fixed = app.http("/echo", headers={"Authorization": "Bearer b3arer-written"})
+    script = {**cli("printenv OUR_TOKEN"), "inherit_env_vars": ["OUR_TOKEN"]}
+    tools = [tool("keyed", keyed(app)), tool("fixed", fixed), tool("script", script)]
+    allowed = {"allowed_communication_protocols": ["http", "cli"]}
+    async with toolbox(source(in_file(tmp_path, manual(*tools)), utcp=allowed)) as box:
+        results = [(await box.call(f"m.{name}", {})).content for name in ("keyed", "fixed", "script")]
+        told = str([event.payload for event in await box.events()])
+
+    for result, secret in zip(results, ("k3y-of", "b3arer-written", "t0ken-handed-on"), strict=True):
+        assert secret in str(result)
+        assert secret not in told
 
 
 async def test_a_number_may_be_a_variable(app: App, tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ def _outcome(reply: Reply, wish: TokenWish, old: TokenSet) -> RefreshOutcome:
     problem = problem_of(reply, secrets=wish.secrets)
     if _is_dead(problem):
         return Revoked(problem.told)
-    if reply.status == 503:  # RFC 9110 section 15.6.4: it does not take requests, so the old token is as good as before
-        raise ToolConnectionError(f"{wish.subject} takes no requests now (503). Try again later.", sent=False)
+    if reply.status >= 500:  # mostly the old token is as good as before; if it was used up, the next outcome is Revoked
+        raise ToolConnectionError(f"{wish.subject} fails now ({reply.status}). Try again later.", sent=False)
     if reply.status == 429:
         raise refusal_of(wish.subject, reply, secrets=wish.secrets)
     if 400 <= reply.status < 500 or problem.code:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolClientError
 from toolpost.policy.redaction import Redactor
+from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.utcp.event_streams import json_or_text
 from toolpost.sources.utcp.scripts import ENDED, MAX_OUTPUT, pipes_of, script_of
 from toolpost.web.contents import decoded
@@ -51,7 +52,8 @@ async def _run(prepared: Prepared, asked: Asked, wires: Wires, folder: Path | No
     """What a script wrote: to stdout, or where it wrote nothing there to stderr, without secrets."""
     template = cast("CliTemplate", prepared.template)
     script = script_of(template.commands, asked.arguments, folder)
-    redactor = Redactor([*prepared.secrets, *wires.env.values(), *template.env_vars.values()])
+    inherited = [value for name, value in _environment(template).items() if is_secret_name(name)]
+    redactor = Redactor([*prepared.secrets, *inherited, *wires.env.values(), *template.env_vars.values()])
     done = await run_command(
         (_BASH, "-c", script.text),
         env={**_environment(template), **wires.env, **template.env_vars, **script.env},

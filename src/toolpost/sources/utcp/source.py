@@ -97,6 +97,7 @@ class UtcpSource:
         self._failed: list[ToolError] = []
         self._scratch = ExitStack()
         self.problems: Sequence[str] = ()
+        self.secrets: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -153,6 +154,7 @@ class UtcpSource:
                     bridged.append(_bridgeable(tool, variables, remote))
             except ConfigError as error:
                 self._left_out.append(str(error))
+        self.secrets |= variables.secrets
         return [*self._called(ours, manual, remote, reach), *found, *await self._bridged(bridged, manual)]
 
     def _called(

@@ -10,9 +10,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.secrets import is_secret_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)", re.ASCII)
 _OURS = re.compile(r"CMD_\d+_OUTPUT", re.ASCII)
@@ -40,6 +41,7 @@ class Variables:
     """
 
     def __init__(self, manual: str, own: Sequence[Mapping[str, Any]], environ: Mapping[str, str]) -> None:
+        self.secrets: set[str] = set()  # what went into templates, and what stood in them, under a name that says so
         self._prefix = f"{manual.replace('_', '__')}_"
         self._own = own
         self._environ = environ
@@ -74,6 +76,8 @@ class Variables:
             filling.values += lent.values()
             given: Any = found.get("env_vars") or {}
             found["env_vars"] = {**lent, **given} if is_object(given) else given
+            self.secrets |= self._inherited(template)
+        self.secrets |= {*filling.secrets, *_secrets_in(found)}
         return Filled(found, tuple(dict.fromkeys(filling.values)), tuple(dict.fromkeys(filling.missing)))
 
     def _lent(self, commands: Any) -> dict[str, str]:
@@ -82,6 +86,21 @@ class Variables:
         found = {name: self.find(name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
+    def _inherited(self, template: Mapping[str, Any]) -> set[str]:
+        """The secrets that a script is handed on from our own environment."""
+        names: Any = template.get("inherit_env_vars")
+        wanted = [name for name in names if isinstance(name, str)] if is_array(names) else []
+        return {self._environ[name] for name in wanted if is_secret_name(name) and name in self._environ}
+
+
+def _secrets_in(part: Mapping[str, Any]) -> Iterator[str]:
+    """What a template has under names such as `api_key` or `Authorization`, there without the word before it too."""
+    for name, value in part.items():
+        if is_object(value):
+            yield from _secrets_in(value)
+        elif isinstance(value, str) and is_secret_name(name):
+            yield from (value, value.rpartition(" ")[2])
+
 
 class _Filling:
     """One template being filled."""
@@ -89,6 +108,7 @@ class _Filling:
     def __init__(self, variables: Variables) -> None:
         self._variables = variables
         self.values: list[str] = []
+        self.secrets: list[str] = []
         self.missing: list[str] = []
 
     def of(self, value: Any, *, is_message: bool) -> Any:
@@ -105,6 +125,8 @@ class _Filling:
         value = self._variables.find(name)
         if value is not None:
             self.values.append(value)
+            if is_secret_name(name):
+                self.secrets.append(value)
             return value
         is_meant = found[1] is not None or (name.isupper() and not is_message)
         if is_meant and not _OURS.fullmatch(name):
