@@ -97,6 +97,21 @@ async def test_memory_and_sessions_lie_in_the_data_folder(tmp_path: Path) -> Non
     assert {task["input_text"] for task in tasks.content} >= {"memory_write", "memory_list", "session_archive_read"}
 
 
+@pytest.mark.parametrize("tenant", ["globex", "..", "a/b"])
+async def test_no_tenant_remembers_what_another_wrote(tmp_path: Path, tenant: str) -> None:
+    async with Toolbox(settings=settings(data_dir=str(tmp_path / "data"))) as box:
+        for user in ("acme:ann", "ann"):
+            await box.call("memory_write", {"path": "facts/a.md", "content": f"of {user}"}, user=user)
+        listed = await box.call("memory_list", {}, user=f"{tenant}:eve")
+        await box.call("memory_write", {"path": "facts/a.md", "content": "of eve"}, user=f"{tenant}:eve")
+        read = [await box.call("memory_read", {"path": "facts/a.md"}, user=user) for user in ("acme:bob", "bob")]
+
+    assert isinstance(listed, Completed)
+    assert listed.content == []
+    assert [outcome.content for outcome in read if isinstance(outcome, Completed)] == ["of acme:ann", "of ann"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+
+
 @pytest.mark.req("DEF-13", "NINJ-01", "NINJ-02")
 async def test_the_network_settings_hold_and_results_are_marked() -> None:
     async with site({"/a": as_json({"say": "x" * 100_000}), "/b": as_json({"say": 1})}) as there:

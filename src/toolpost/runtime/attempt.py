@@ -6,10 +6,12 @@ import asyncio
 import json
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from urllib.parse import quote
 
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import EventCode, JsonText
+from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import JournalEntry
 from toolpost.runtime.contexts import keep_context
@@ -18,6 +20,7 @@ from toolpost.runtime.teller import as_told, why
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from pathlib import Path
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
     from toolpost.contracts.errors import ToolError
@@ -34,11 +37,18 @@ Stop = Literal["timeout", "cancelled"]
 
 
 class ContextDefaults(NamedTuple):
-    """What a tool's context holds when the caller gave none."""
+    """What a tool's context holds when the caller gave none: folders below one for each tenant."""
 
     allowed_paths: tuple[str, ...] | None = None
-    memory_dir: str | None = None
-    session_dir: str | None = None
+    data_dir: Path | None = None
+
+    def folder(self, name: str, tenant: str) -> str | None:
+        """A tenant's folder; the local one's is the data folder's own, and none lies within another's."""
+        if self.data_dir is None:
+            return None
+        if tenant == LOCAL_TENANT:
+            return str(self.data_dir / name)
+        return str(self.data_dir / "tenants" / quote(tenant, safe="").replace(".", "%2E") / name)
 
 
 class Runtime(Protocol):
@@ -158,18 +168,18 @@ class Attempt:
     def context(self) -> ToolContext:
         """The context that a tool sees; made only for tools that ask for one."""
         request, given = self.request, self.request.context
-        defaults = self.router.context_defaults
+        defaults, tenant = self.router.context_defaults, request.principal.tenant
         return ToolContext(
             request.task_id or request.run_id,
             user_id=given.user_id if given and given.user_id else str(request.principal),
-            tenant_id=request.principal.tenant,
+            tenant_id=tenant,
             trace_id=(given.trace_id if given else "") or request.run_id,
             correlation_id=request.correlation_id or request.call_id,
             call_id=request.call_id,
             idempotency_key=request.idempotency_key or request.call_id,
             allowed_paths=given.allowed_paths if given else defaults.allowed_paths,
-            memory_dir=(given.memory_dir if given else None) or defaults.memory_dir,
-            session_dir=(given.session_dir if given else None) or defaults.session_dir,
+            memory_dir=(given.memory_dir if given else None) or defaults.folder("memory", tenant),
+            session_dir=(given.session_dir if given else None) or defaults.folder("sessions", tenant),
             llm_context=given.llm_context if given else None,
             tool_context=given.tool_context if given else None,
             answers=request.answers,

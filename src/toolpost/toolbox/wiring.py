@@ -230,12 +230,7 @@ def _policy(settings: Settings) -> Policy:
 
 def _context_defaults(settings: Settings) -> ContextDefaults:
     paths = settings.tools.allowed_paths
-    home = settings.data_dir
-    return ContextDefaults(
-        None if paths is None else tuple(map(str, paths)),
-        None if home is None else str(home / "memory"),
-        None if home is None else str(home / "sessions"),
-    )
+    return ContextDefaults(None if paths is None else tuple(map(str, paths)), settings.data_dir)
 
 
 def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Builtins:
