@@ -5,10 +5,12 @@ Its plan is a JSON file that is read anew for every message, so that a test can 
     era      "legacy" (initialize, the default) or "modern" (2026-07-28, stateless)
     version  the only one of the legacy era that it speaks, where it is so choosy
     modes    "exit" at once, "mute" to all requests, "deaf" to tools/list alone, "garbage" between messages,
-             "flood" stderr, "stubborn" about ending, "haunted" by a child that keeps the pipes open
+             "flood" stderr, "stubborn" about ending, "haunted" by a child that keeps the pipes open,
+             "prim" about being greeted first
     tools    what tools/list tells, each with what the server does under "do" (see `Rogue.carry_out`)
     page     how many tools a page of tools/list holds; "cursor" is "same" or "new" to never end
     ready_s  how long the server takes before it reads anything
+    listens  True when it grants subscriptions to changes, each of which it ends at once; "not" when it only says so
 
 Everything received goes to a log of JSON lines that outlives the process.
 """
@@ -30,6 +32,8 @@ Message = dict[str, Any]
 MODERN = "2026-07-28"
 NEWEST_LEGACY = "2025-11-25"
 DYING_WORDS = "rogue: the licence file is missing"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+LOG_LINE: Message = {"method": "notifications/message", "params": {"level": "info", "data": "in a batch"}}
 LONGEST_HANG_S = 120.0
 _PATTERN = "0123456789 every line differs, so that a lost piece shows "
 _GARBAGE = b"""Listening on port 8080
@@ -42,7 +46,9 @@ null
 {"jsonrpc": "2.0", "method": "notifications/unheard_of", "params": {"level": 7}}
 {"jsonrpc": "2.0", "id": 987654, "result": {"nobody": "asked"}}
 {"jsonrpc": "2.0", "id": {"no": "id"}, "result": 5}
-"""
+{"jsonrpc": "2.0", "id": "\xff\xfe", "result": {}}
+{"jsonrpc": "2.0", "id": %s, "result": 5}
+""" % (b"9" * 400)
 
 
 def filler(size: int) -> str:
@@ -110,6 +116,10 @@ class Rogue:
             return
         if method == "tools/call":
             yield from self._call(message, gone)
+        elif method == "subscriptions/listen" and self.plan.get("listens") is True:
+            granted = {"_meta": {SUBSCRIPTION: message["id"]}, "notifications": {"toolsListChanged": True}}
+            yield encoded({"method": "notifications/subscriptions/acknowledged", "params": granted})
+            yield encoded({"id": message["id"], "result": {"resultType": "complete"}})
         elif method in self._methods:
             answer = self._methods[str(method)](message)
             yield encoded({"id": message["id"], **(answer if "error" in answer else {"result": self._full(answer)})})
@@ -138,7 +148,8 @@ class Rogue:
     def _discover(self, _message: Message) -> Message:
         if self.plan["era"] == "legacy":
             return {"error": {"code": -32601, "message": "Method not found: server/discover"}}
-        return {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "serverInfo": self._info()}
+        tools = {"listChanged": bool(self.plan.get("listens"))}
+        return {"supportedVersions": [MODERN], "capabilities": {"tools": tools}, "serverInfo": self._info()}
 
     def _info(self) -> Message:
         return {"name": "rogue", "version": self.instance[:8]}
@@ -173,6 +184,7 @@ class Rogue:
         wrong_id answer under another id           first     all of this only so many times, and `then` that
         drop     no answer, the connection ends    before    messages to send before the answer
         times    answer so often                   late      answer although the call was taken back
+        frame    members to put into the answer    batch     answer in a list, after something to log
         """
         for other in do.get("before", []):
             yield encoded(other)
@@ -190,8 +202,10 @@ class Rogue:
             yield encoded({"id": id_, "error": do["error"]})
             return
         result = self._full(do["result"] if "result" in do else _text(self._said(do, message)))
+        told = {"result": result, "id": id_} if do.get("id_last") else {"id": id_, "result": result}
+        answer = encoded({**told, **do.get("frame", {})})
         for _ in range(do.get("times", 1)):
-            yield encoded({"result": result, "id": id_} if do.get("id_last") else {"id": id_, "result": result})
+            yield b"[%s, %s]" % (encoded(LOG_LINE), answer) if do.get("batch") else answer
 
     def _said(self, do: dict[str, Any], message: Message) -> str:
         if "bytes" in do:
@@ -239,12 +253,14 @@ class Pipes:
         for line in sys.stdin.buffer:
             message = json.loads(line)
             self._rogue.note(message)
+            if "prim" in self._rogue.plan["modes"] and message["method"] == "server/discover":
+                sys.exit(DYING_WORDS)
             threading.Thread(target=self._serve, args=(message,), daemon=True).start()
 
     def _serve(self, message: Message) -> None:
         noise = _GARBAGE if "garbage" in self._rogue.plan["modes"] else b""
         for answer in self._rogue.answers(message):
-            end = b"\n" if answer.endswith(b"}") else b""  # half an answer is not even a line
+            end = b"\n" if answer.endswith((b"}", b"]")) else b""  # half an answer is not even a line
             with self._lock:
                 sys.stdout.buffer.write(noise + answer + end + noise)
                 sys.stdout.buffer.flush()

@@ -3,10 +3,12 @@
 Beside what every plan may say (see `rogue`), here it may hold:
 
     style    "json" (the default) or "sse": how an answer to a POST at /mcp comes
+    type     what is said of an answer that comes as JSON, in place of application/json
     refuse   a list of {"status", "method", "after", "times", "headers", "body"}: requests of that method are
              refused with that status, after so many were let through, so many times
     lost     [status, code, text]: how a session is refused that this process did not begin
     only     "sse" when /mcp does not exist, "mcp" when /sse does not
+    both     whether a GET at /mcp gets the stream of the old transport, and then news for the new one
 
 It prints its port when it listens: `python -m tests.mcp.rogue_http --plan plan.json --port 8123`.
 """
@@ -75,7 +77,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
-        if path == "/sse" and self.server.rogue.plan.get("only") != "mcp":
+        plan = self.server.rogue.plan
+        if (path == "/sse" and plan.get("only") != "mcp") or (path == "/mcp" and plan.get("both")):
             self._serve_stream()
         else:
             self._send(405 if path == "/mcp" else 404, b"")
@@ -137,7 +140,8 @@ class Handler(BaseHTTPRequestHandler):
     def _send_json(self, message: Message, headers: dict[str, str]) -> None:
         answer = b"".join(self.server.rogue.answers(message, self._is_gone))
         if answer:
-            self._send(200, answer, **{"Content-Type": "application/json"}, **headers)
+            kind = self.server.rogue.plan.get("type", "application/json")
+            self._send(200, answer, **({"Content-Type": kind} if kind else {}), **headers)
         elif message["id"] in self.server.rogue.cancelled:
             error = {"code": -32800, "message": "Request cancelled"}
             self._send(200, encoded({"id": message["id"], "error": error}), **{"Content-Type": "application/json"})
@@ -156,6 +160,8 @@ class Handler(BaseHTTPRequestHandler):
         self._note({"method": "(stream opened)", "session": session})
         self._begin_events({})
         self._write_event("endpoint", f"/messages?session_id={session}".encode())
+        if self.server.rogue.plan.get("both"):
+            waiting.put(encoded({"method": "notifications/tools/list_changed"}))
         while True:
             try:
                 self._write_event("message", waiting.get(timeout=0.2))

@@ -273,3 +273,67 @@ async def test_a_server_that_starts_slowly_is_waited_for(tmp_path: Path) -> None
     async with toolbox(rogue.config(connect_timeout_s=60)) as box:
         outcome = await box.call("srv.echo")
     assert outcome.status == "completed"
+
+
+async def test_a_program_that_ends_unless_it_is_greeted_first_is_greeted(tmp_path: Path) -> None:
+    rogue = Rogue(tmp_path, tool("echo"), modes=["prim"])
+    async with toolbox(rogue.config()) as box:
+        outcome = await box.call("srv.echo")
+    assert outcome.status == "completed"
+    assert len(rogue.pids) == 2
+
+
+async def test_a_server_that_only_kept_silent_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    rogue = Rogue(tmp_path, modes=["mute"])
+    async with toolbox(rogue.config(connect_timeout_s=1.5)) as box:
+        error = state_of(box, "srv").error
+    assert "no answer within 1.5 s" in error
+    assert "ended" not in error
+
+
+@pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-sse", "http-legacy-json", "sse"])
+async def test_messages_that_come_as_a_batch_are_read_one_by_one(
+    tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "toolpost.sources.mcp")
+    with rogue_by(way, tmp_path, tool("echo", do={"batch": True}), version="2025-03-26") as rogue:
+        async with toolbox(config_by(way, rogue, timeout_s=20)) as box:
+            outcome = await box.call("srv.echo")
+            await until(lambda: "in a batch" in caplog.text)
+    assert outcome.content["name"] == "echo"
+
+
+@pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-json", "sse"])
+async def test_an_answer_in_another_version_of_the_framing_fails_its_call_at_once(tmp_path: Path, way: str) -> None:
+    odd = tool("odd", do={"frame": {"jsonrpc": "1.0"}})
+    with rogue_by(way, tmp_path, odd, tool("echo")) as rogue:
+        async with toolbox(config_by(way, rogue, timeout_s=60)) as box:
+            outcome = await box.call("srv.odd")
+            after = await box.call("srv.echo")
+    assert isinstance(outcome.error, ToolClientError)
+    assert after.status == "completed"
+
+
+async def test_an_address_of_both_transports_is_heard_without_a_complaint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with rogue_by("http-legacy-json", tmp_path, tool("echo"), both=True) as rogue:
+        async with toolbox(config_by("http-legacy-json", rogue)):
+            await until(lambda: rogue.received("(stream opened)") and len(rogue.received("tools/list")) > 1)
+    assert "SSE event" not in caplog.text
+
+
+async def test_a_page_in_place_of_an_answer_is_told_as_that(tmp_path: Path) -> None:
+    page = {"status": 200, "body": "<html>Please log in</html>", "headers": {"Content-Type": "text/html"}}
+    with rogue_by("http-legacy-json", tmp_path, tool("echo"), refuse=[page]) as rogue:
+        async with toolbox(config_by("http-legacy-json", rogue)) as box:
+            error = state_of(box, "srv").error
+    assert "answered with text/html in place of a message; is this the right address?" in error
+
+
+@pytest.mark.parametrize("kind", ["", "application/octet-stream", "text/plain"])
+async def test_an_answer_under_another_type_is_read_all_the_same(tmp_path: Path, kind: str) -> None:
+    with rogue_by("http-legacy-json", tmp_path, tool("echo"), type=kind) as rogue:
+        async with toolbox(config_by("http-legacy-json", rogue)) as box:
+            outcome = await box.call("srv.echo")
+    assert outcome.content["name"] == "echo"

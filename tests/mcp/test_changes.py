@@ -1,10 +1,12 @@
 """Tools that come, change and go while the server runs."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.mcp.programs import inquirer, until
+from tests.mcp.rogues import Rogue, config_by, rogue_by, tool
 from toolpost import EventCode, ExternalToolConfig, Settings, Toolbox
 
 
@@ -53,3 +55,18 @@ async def test_what_did_not_change_keeps_its_place_and_its_counts() -> None:
         await until(lambda: box.registry.has("srv.extra"))
         stats = box.registry.get_stats().call_stats
     assert stats["srv.grow"].count == 1
+
+
+@pytest.mark.parametrize("way", ["stdio-modern", "http-modern-sse"])
+async def test_a_subscription_that_ended_is_begun_again_on_the_same_session(tmp_path: Path, way: str) -> None:
+    with rogue_by(way, tmp_path, tool("echo"), listens=True) as rogue:
+        async with toolbox(config_by(way, rogue)):
+            await until(lambda: len(rogue.received("subscriptions/listen")) > 2)
+    assert rogue.greetings == 1
+
+
+async def test_a_server_that_grants_no_subscription_is_asked_for_one_once(tmp_path: Path) -> None:
+    rogue = Rogue(tmp_path, tool("echo"), era="modern", listens="not")
+    async with toolbox(rogue.config(mcp={"poll_s": 1})):
+        await until(lambda: len(rogue.received("tools/list")) > 3)
+    assert len(rogue.received("subscriptions/listen")) == 1

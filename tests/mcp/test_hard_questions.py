@@ -8,7 +8,7 @@ import pytest
 
 from tests.mcp.programs import inquirer, until
 from tests.mcp.rogues import answering, config_by, rogue_by, tool
-from toolpost import Failed, Settings, Toolbox, ToolClientError, ToolOutputError
+from toolpost import Failed, PauseSignal, Settings, Toolbox, ToolClientError, ToolContext, ToolOutputError
 
 ME = "local:ann"
 
@@ -119,3 +119,13 @@ async def test_two_calls_of_one_person_are_each_answered(tmp_path: Path) -> None
         first, second = await asyncio.gather(*(box.call("srv.book", {}, user=ME) for _ in range(2)))
         answered = [await box.answer(one.pending_id, {"name": "Bo"}, by=ME) for one in (first, second)]
     assert [one.question.prompt for one in answered] == ["srv asks: Which seat?"] * 2
+
+
+async def test_a_tool_that_is_run_without_a_router_is_not_held_for_an_answer(tmp_path: Path) -> None:
+    ledger, params = tmp_path / "ledger", dict[str, Any]()
+    async with toolbox(inquirer(protocol="legacy", env={"LEDGER": str(ledger)})) as box:
+        book = next(one for one in box.sources.tools("srv") if one.spec.name == "srv.book")
+        for _ in range(2):
+            with pytest.raises(PauseSignal):
+                await book.execute(params, ToolContext())
+        await until(lambda: lines(ledger) == ["cancelled", "cancelled"])

@@ -17,6 +17,7 @@ from toolpost import (
     ToolOutputError,
     ToolRateLimitError,
     ToolServerError,
+    model_text,
 )
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -122,6 +123,19 @@ async def test_data_with_an_image_keeps_both(tmp_path: Path) -> None:
         found = await kept(box, outcome)
     assert found == [("image/png", PNG)]
     assert outcome.content["n"] == 1 or '"n": 1' in json.dumps(outcome.content)
+
+
+@pytest.mark.parametrize("content", [[], [image()], text("")["content"]], ids=["nothing", "image", "blank"])
+async def test_a_model_reads_data_that_came_without_words(tmp_path: Path, content: list[dict[str, Any]]) -> None:
+    outcome = await call(tmp_path, {"content": content, "structuredContent": {"answer": 42}})
+    assert '{"answer": 42}' in model_text(outcome)
+
+
+async def test_a_model_reads_what_a_link_leads_to_and_where_a_text_is_from(tmp_path: Path) -> None:
+    embedded = {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "hello"}}
+    link = {"type": "resource_link", "uri": "db://7", "name": "the table", "description": "all that was sold"}
+    read = model_text(await call(tmp_path, {"content": [embedded, link]}))
+    assert all(one in read for one in ("file:///a.txt:\nhello", "db://7", "the table", "all that was sold"))
 
 
 async def test_an_image_that_is_not_base64_is_told_of(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ async def test_a_server_that_dies_at_every_start_is_not_started_without_end(tmp_
         await end(rogue.pids[0])
         outcomes = [await box.call("srv.echo") for _ in range(20)]
     assert {outcome.status for outcome in outcomes} == {"failed"}
-    assert len(rogue.pids) <= 8
+    assert len(rogue.pids) <= 15, "each try is of both eras"
 
 
 async def test_calls_to_one_server_finish_while_another_hangs(tmp_path: Path) -> None:

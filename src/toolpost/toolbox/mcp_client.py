@@ -20,7 +20,8 @@ class MCPClient:
     """Connects to one server by its address or command, lists its tools and calls them.
 
     What goes wrong is raised: ToolConnectionError when there is no connection,
-    ToolClientError when a tool reports a failure.
+    ToolClientError when a tool reports a failure. Nobody is asked and nothing is kept;
+    that is for a Toolbox.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -36,11 +37,11 @@ class MCPClient:
         self._node = node
 
     async def list_tools(self) -> list[ToolSpec]:
-        """The server's tools."""
+        """The server's tools, named `server.tool`, and beside them those for its resources and prompts."""
         return [tool.spec for tool in self._connected().get_tools()]
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any] | None = None) -> Any:
-        """Call a tool by the server's own name for it."""
+        """Call a tool by the server's own name for it, or by that of `list_tools`, and return its content."""
         return await self._connected().call(tool_name, arguments or {})
 
     async def close(self) -> None:

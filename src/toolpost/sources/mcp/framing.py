@@ -11,11 +11,15 @@ import re
 import secrets
 from typing import Any
 
+from toolpost.schema.jsontypes import is_object
+
 # Where, in an error's data, we say what only the transport knows. No server can guess the word, so none can
 # claim that a call was never sent and have it run again.
 TOLD = f"toolpost-{secrets.token_hex(16)}"
-_HEAD = re.compile(rb'^(?:data: ?)?\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
-_TAIL = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_HEAD = re.compile(
+    rb'^(?:data: ?)?\s*\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})'
+)
+_TAIL = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"[^"]*"\s*)?\}\s*$')
 _EDGE = 512
 
 
@@ -68,20 +72,40 @@ class Lines:
 
 def _stand_in(head: bytes, tail: bytes, size: int, limit: int) -> bytes:
     """An error with the id of the message that was too long; nothing when no id can be made out."""
-    found = _HEAD.search(head) or _TAIL.search(tail)
-    if found is None:
+    request_id = _id_in(head, tail)
+    if request_id is None:
         return b""
     prefix = b"data: " if head.startswith(b"data:") else b""
-    return prefix + error_message(json.loads(found[1]), *too_long(size, limit))
+    return prefix + error_message(request_id, *too_long(size, limit))
 
 
 def unreadable(message: bytes) -> bytes | None:
-    """An error in place of an answer that cannot be parsed; None for what is no answer at all."""
-    found = _HEAD.search(message[:_EDGE]) or _TAIL.search(message[-_EDGE:])
-    if found is None:
+    """An error in place of an answer that is no message; None for what is no answer at all."""
+    request_id = _id_in(message[:_EDGE], message[-_EDGE:])
+    if request_id is None:
         return None
-    text = f"the server's answer of {len(message)} bytes cannot be read: it is not JSON, or nested too deeply"
-    return error_message(json.loads(found[1]), text, {"kind": "unreadable"})
+    text = f"the server's answer of {len(message)} bytes cannot be read: no JSON-RPC 2.0, or nested too deeply"
+    return error_message(request_id, text, {"kind": "unreadable"})
+
+
+def _id_in(head: bytes, tail: bytes) -> int | str | None:
+    """The id of an answer, of which only the edges can be trusted to be there."""
+    found = _HEAD.search(head) or _TAIL.search(tail)
+    try:
+        return None if found is None else json.loads(found[1])
+    except ValueError:
+        return None
+
+
+def unbatched(message: bytes) -> list[bytes]:
+    """The messages of a batch, one by one; none where it is no batch. Revision 2025-03-26 let servers send them."""
+    if message.lstrip()[:1] != b"[":
+        return []
+    try:
+        batch: Any = json.loads(message)
+    except (ValueError, RecursionError):
+        return []
+    return [json.dumps(one).encode() for one in batch if is_object(one)]
 
 
 def too_long(size: int, limit: int) -> tuple[str, dict[str, Any]]:

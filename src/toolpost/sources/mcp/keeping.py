@@ -149,13 +149,28 @@ class Keeping:
             listening[1].cancel()
 
     async def _listen(self, link: Link) -> None:
-        """Subscribe where the protocol has that and the server offers it."""
+        """Subscribe where the protocol has that and the server offers it; one that was cut off is begun again."""
         capabilities = link.session.server_capabilities
         offered = capabilities is not None and capabilities.tools is not None and capabilities.tools.list_changed
         if not (link.session.modern and offered):
             return
-        with contextlib.suppress(Exception):  # whatever it was, polling goes on
+        pause_s, granted = _SHORTEST_PAUSE_S, False
+        while True:
+            since = time.monotonic()
+            granted = await self._heard_out(link) or granted
+            if not granted:  # polling goes on
+                return
+            lasted = time.monotonic() - since > _LONGEST_PAUSE_S
+            pause_s = _SHORTEST_PAUSE_S if lasted else min(self._poll_s, pause_s * 2)
+            await asyncio.sleep(pause_s)
+
+    async def _heard_out(self, link: Link) -> bool:
+        """Hear of changes until the subscription ends; whether there was one at all."""
+        granted = False
+        with contextlib.suppress(Exception):  # whatever it was, the next try or the next poll will tell
             async with listen(link.session, tools_list_changed=True) as events:
+                granted = True
                 self._hearing.changed.set()  # what changed before the server was listening to us was not told
                 async for _ in events:
                     self._hearing.changed.set()
+        return granted

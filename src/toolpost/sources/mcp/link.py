@@ -171,7 +171,7 @@ def explained(way: Way, text: str) -> str:
     said = way.conceal(f"cannot connect to MCP server {way.config.name!r}: {text}")
     if process is None:
         return said
-    if process.returncode is not None:
+    if way.hung_up and process.returncode is not None:
         said += f"; its process ended with status {process.returncode}"
     tail = way.conceal(process.stderr_tail.strip())[-_STDERR_SHOWN:]
     return f"{said}; it wrote: {tail}" if tail else said

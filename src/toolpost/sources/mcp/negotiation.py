@@ -44,7 +44,7 @@ def _tries(way: Way) -> list[tuple[str, str]]:
     protocol, endpoint = way.config.mcp.protocol, way.endpoint
     newest: tuple[str, str] = (protocol, "streamable_http")
     if isinstance(endpoint, CommandEndpoint) and protocol == "auto":
-        return [newest, ("legacy", "")]  # some old servers exit when they are asked what they do not know
+        return [newest, ("legacy", "")]
     if not isinstance(endpoint, UrlEndpoint) or endpoint.kind == "streamable_http":
         return [newest]
     if endpoint.kind == "sse":
@@ -53,10 +53,13 @@ def _tries(way: Way) -> list[tuple[str, str]]:
 
 
 def _worth_another_way(way: Way, error: Exception) -> bool:
-    """Whether the server is there but did not speak as expected."""
+    """Whether the server is there but did not speak as expected.
+
+    Many a program of the handshake era ends, with a complaint, when it is first asked something else; a bridge may
+    not bear it either. One that ends for another reason ends once more.
+    """
     if isinstance(way.endpoint, CommandEndpoint):
-        process = way.process
-        return process is not None and process.returncode is not None and not process.stderr_tail.strip()
+        return way.process is not None
     return fault_of(error).status_code in _NOT_SPOKEN_HERE
 
 

@@ -45,8 +45,8 @@ class Way:
     `lost` is called when the other side is gone for good. The credential's headers are
     read for every request, so a renewed token needs no new connection.
     `session_is_connection` says whether the one ends with the other. `written` counts the
-    messages that a process was given, where there is one. `network` says what may be reached
-    besides public addresses and the server's own.
+    messages that a process was given, where there is one; `hung_up` says that it ended, not we. `network` says what
+    may be reached besides public addresses and the server's own.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Way:
         self._network = network
         self.session_is_connection = True
         self.written: int | None = None
+        self.hung_up = False
 
     def transport(self, kind: str, callbacks: Mapping[str, Any]) -> ClientTransport:
         """What a client connects through; `kind` settles which HTTP transport, where there is a choice."""
@@ -87,7 +88,7 @@ class Way:
         launch = Launch(argv=argv, env=environment, cwd=self.config.cwd)
         async with await start(launch) as process:
             self.process = process
-            self.written = 0
+            self.written, self.hung_up = 0, False
             limit = self.config.mcp.max_message_bytes
             yield PipeReader(process.stdout, limit=limit, ended=self._lost), PipeWriter(process.stdin, self._wrote)
 
@@ -146,6 +147,7 @@ class Way:
         return http_transport(self._network.for_source(url))
 
     def _lost(self) -> None:
+        self.hung_up = True
         self.lost()
 
 

@@ -23,7 +23,7 @@ async def output_of(raw: dict[str, Any], context: Callable[[], ToolContext]) -> 
     if len(blocks) == 1 and blocks[0].get("type") == "text" and not raw.get("isError"):
         text = str(blocks[0].get("text", ""))  # by far the most common answer
         structured = raw.get("structuredContent")
-        return ToolOutput(_parsed(text) if structured is None else structured, text)
+        return ToolOutput(_parsed(text), text) if structured is None else ToolOutput(structured, text or None)
     if raw.get("isError"):
         raise ToolClientError(f"MCP tool error: {_complaint(raw, blocks)}", code="tool_reported_error")
     return await _gathered(raw, blocks, context)
@@ -53,7 +53,9 @@ async def _gathered(
     if structured is None and len(blocks) == 1 and (file := _file(blocks[0])):
         return ToolOutput(file[0], media_type=file[1])
     parts = [await _part(block, context) for block in blocks]
-    text = "\n".join(_in_words(part) for part in parts)
+    if structured is not None and not any(part.get("type") == "text" for part in parts):
+        parts.insert(0, {"type": "text", "text": json.dumps(structured, ensure_ascii=False)})  # for the model to read
+    text = "\n".join(_in_words(part, named=len(parts) > 1) for part in parts)
     if structured is not None:
         return ToolOutput(structured, text)
     if all(part.get("type") == "text" for part in parts):
@@ -91,12 +93,13 @@ def _decoded(data: Any) -> bytes:
         raise ToolOutputError(f"the MCP server's answer holds a file that is not base64: {error}") from error
 
 
-def _in_words(part: dict[str, Any]) -> str:
+def _in_words(part: dict[str, Any], *, named: bool) -> str:
+    """A part as a model reads it; `named` says where a text is from, which matters beside others."""
     if "artifact_id" in part:
         return f"[{part['media_type']}, {part['size']} bytes, kept as {part['artifact_id']}]"
     if "text" in part:
-        return str(part["text"])
-    return f"[{part.get('type', 'content')}: {part.get('uri', part.get('name', ''))}]"
+        return f"{part['uri']}:\n{part['text']}" if named and part.get("uri") else str(part["text"])
+    return json.dumps(part, ensure_ascii=False)
 
 
 def _parsed(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import (
@@ -184,12 +185,13 @@ class McpSource:
         """Run a tool for someone who has no router; a question unwinds as a signal."""
         principal = Principal(context.tenant_id or "local", context.user_id or "local")
         compile_validator(tool.spec.input_schema).check(params, tool.spec.name)
-        request = RequestedCall(f"direct_{id(params):x}", "direct", tool.spec.name, params, principal)
+        request = RequestedCall(f"direct_{token_hex(8)}", "direct", tool.spec.name, params, principal)
         permitted = PermittedCall(ValidatedCall(request, tool, params))
         async with asyncio.timeout(self.config.timeout_s):
             output = await self.invoke(AuthorizedCall(permitted, self._credential, lambda: context))
         if isinstance(output, ToolOutput):
             return output
+        self.release(request.call_id)  # nobody can come back to it
         raise PauseSignal(output)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.sources.mcp.framing import Lines, unreadable
+from toolpost.sources.mcp.framing import Lines, unbatched, unreadable
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,18 +41,19 @@ class _Reader(_Stream):
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
+        self._messages: deque[SessionMessage] = deque()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        while True:
+        while not self._messages:
             text = await self._next()
             if text is None:
                 self._ended()
                 raise StopAsyncIteration
-            if message := _parsed(text):
-                return message
+            self._messages.extend(_parsed(text))
+        return self._messages.popleft()
 
     async def receive(self) -> SessionMessage | Exception:
         try:
@@ -64,15 +65,18 @@ class _Reader(_Stream):
         raise NotImplementedError
 
 
-def _parsed(text: str | bytes) -> SessionMessage | None:
-    """A message, or None for anything else that a careless server writes between its messages."""
+def _parsed(text: str | bytes) -> list[SessionMessage]:
+    """The message, or those of a batch; none in anything else that a careless server writes between its messages."""
     if not text.strip():
-        return None
+        return []
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+        return [SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))]
     except ValueError:
-        error = unreadable(text if isinstance(text, bytes) else text.encode())
-        return None if error is None else SessionMessage(jsonrpc_message_adapter.validate_json(error))
+        raw = text if isinstance(text, bytes) else text.encode()
+    if batch := unbatched(raw):
+        return [message for one in batch for message in _parsed(one)]
+    error = unreadable(raw)
+    return [] if error is None else _parsed(error)
 
 
 class PipeReader(_Reader):

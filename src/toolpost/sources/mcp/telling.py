@@ -7,21 +7,24 @@ what happened: whether anything was sent, the status, how long to wait.
 
 from __future__ import annotations
 
+import codecs
 import json
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from time import time
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.mcp.framing import TOLD, Lines, error_message, too_long
+from toolpost.sources.mcp.framing import TOLD, Lines, error_message, too_long, unbatched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _JSON = {"content-type": "application/json"}
+_EVENTS = {"content-type": "text/event-stream"}
 _EXPLANATION = 64 * 1024  # as much of a refusal's body as is read
 
 
@@ -54,21 +57,28 @@ class TellingTransport(httpx2.AsyncBaseTransport):
         kind = response.headers.get("content-type", "").lower()
         if response.status_code >= 400:
             return await _refusal(response, request_id)
-        if request_id is None or not kind.startswith("application/json"):
+        if request_id is None or response.status_code != HTTPStatus.OK or kind.startswith("text/event-stream"):
             return self._curbed(response)
         body = await _read(response, self._limit)
         if body is None:
             size = response.headers.get("content-length", "")
             return _answer(request_id, *too_long(int(size) if size.isdigit() else self._limit + 1, self._limit))
-        return httpx2.Response(response.status_code, headers=_plain(response.headers), content=body)
+        body = body.removeprefix(codecs.BOM_UTF8)
+        if body.lstrip()[:1] not in (b"{", b"["):
+            text = f"the server answered with {kind or 'something'} in place of a message; is this the right address?"
+            return _answer(request_id, text, {"kind": "unreadable"})
+        if batch := unbatched(body):
+            return httpx2.Response(200, headers={**_plain(response.headers), **_EVENTS}, content=_as_events(batch))
+        return httpx2.Response(200, headers={**_plain(response.headers), **_JSON}, content=body)
 
     def _curbed(self, response: httpx2.Response) -> httpx2.Response:
-        """An event stream in which no line is longer than the limit."""
+        """An event stream that holds messages, none longer than the limit."""
         kind = response.headers.get("content-type", "").lower()
         packed = response.headers.get("content-encoding", "identity") != "identity"
         if packed or not kind.startswith("text/event-stream"):
             return response
-        stream = _CurbedStream(cast("httpx2.AsyncByteStream", response.stream), self._limit)
+        inner = cast("httpx2.AsyncByteStream", response.stream)
+        stream = _CurbedStream(inner, self._limit, messages_only=self._answers_in_body)
         return httpx2.Response(
             response.status_code, headers=_plain(response.headers), stream=stream, extensions=response.extensions
         )
@@ -79,20 +89,43 @@ class TellingTransport(httpx2.AsyncBaseTransport):
 
 
 class _CurbedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, limit: int) -> None:
+    """Lines within the limit; where only messages count, other events are left out and batches taken apart.
+
+    A server that serves both transports at one address begins every stream with an `endpoint`, which is not for us.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int, *, messages_only: bool) -> None:
         self._inner = inner
         self._lines = Lines(limit)
+        self._messages_only = messages_only
+        self._foreign = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._inner:
             lines = self._lines.feed(chunk)
+            if self._messages_only:
+                lines = [told for line in lines if (told := self._told(line)) is not None]
             if lines:
                 yield b"\n".join([*lines, b""])
         if rest := self._lines.rest():
             yield rest
 
+    def _told(self, line: bytes) -> bytes | None:
+        """A line as it is passed on; None for a part of an event that is no message."""
+        if line.startswith(b"event:"):
+            self._foreign = line[6:].strip() not in (b"message", b"")
+        elif not line.strip():
+            self._foreign = False
+        elif line.startswith(b"data:") and not self._foreign and (batch := unbatched(line[5:])):
+            return _as_events(batch)
+        return None if self._foreign else line
+
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _as_events(batch: list[bytes]) -> bytes:
+    return b"\n\n".join([*(b"data: " + message for message in batch), b""])
 
 
 async def _read(response: httpx2.Response, limit: int) -> bytes | None:
