@@ -3,12 +3,14 @@
 import json
 import logging
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.mcp.programs import mirror
+from tests.mcp.rogues import Rogue, tool
 from toolpost import ExternalToolConfig, Settings, Toolbox
 
 
@@ -60,3 +62,26 @@ async def test_a_token_that_a_server_says_back_is_not_told() -> None:
             await box.call("web.headers", {})
             told = [dict(event.payload) for event in await box.store.events.read()]
     assert "s3cret-token" not in json.dumps(told)
+
+
+QUIET = """
+import asyncio, logging, sys
+from toolpost import ExternalToolConfig, Settings, Toolbox
+
+async def main():
+    source = ExternalToolConfig(name="srv", transport="mcp", connection=sys.argv[1])
+    async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[source])) as box:
+        await box.call("srv.echo")
+        for name in ("mcp", "client", "fastmcp", "fastmcp.client"):
+            logging.getLogger(name).warning("something is odd")
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_without_logging_sees_nothing_of_what_libraries_complain_of(tmp_path: Path) -> None:
+    rogue = Rogue(tmp_path, tool("echo"))
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET, rogue.connection], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")

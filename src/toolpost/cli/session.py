@@ -30,7 +30,6 @@ FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
-_LOGGERS = ("mcp", "fastmcp")
 
 Work: TypeAlias = "Callable[[Toolbox, Output], Awaitable[int]]"
 
@@ -59,18 +58,11 @@ def rehearsal(loaded: LoadedSettings) -> Toolbox:
 
 def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: str = "") -> NoReturn:
     """Do the work and leave with its code; every error is told in words, or as JSON where that was asked for."""
-    _hush_libraries()
+    if os.environ.get(TRACEBACK_VARIABLE):
+        logging.basicConfig()  # what libraries have to say is shown then, too
     with answer_stream() as stream:
         code = _code_of(work, Output(stream, as_json=as_json, again=again))
     raise typer.Exit(code)
-
-
-def _hush_libraries() -> None:
-    """What they log of a server that misbehaves comes with a traceback; that it does is told in our own words."""
-    for name in _LOGGERS:
-        logger = logging.getLogger(name)
-        if not (logger.hasHandlers() or os.environ.get(TRACEBACK_VARIABLE)):
-            logger.addHandler(logging.NullHandler())
 
 
 def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:

@@ -29,4 +29,7 @@ def discreet() -> None:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
+        # Where nobody set logging up, Python writes warnings to stderr: of a server that misbehaves with a traceback,
+        # and what came of it is told in our own words.
+        logger.addHandler(logging.NullHandler())
     logging.getLogger("httpx2").addFilter(_WithoutQueries())
