@@ -72,7 +72,7 @@ async def main():
     source = ExternalToolConfig(name="srv", transport="mcp", connection=sys.argv[1])
     async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[source])) as box:
         await box.call("srv.echo")
-        for name in ("mcp", "client", "fastmcp", "fastmcp.client"):
+        for name in ("mcp", "mcp.client.session", "client"):
             logging.getLogger(name).warning("something is odd")
 
 asyncio.run(main())
