@@ -159,7 +159,8 @@ async def test_what_was_resumed_is_kept_no_longer() -> None:
         state = cast("Any", box.store).state
         assert "Do it." in repr(await state.load_planner_state(token))
         await planner.resume(token, 3)
-        assert await state.load_planner_state(token) == {"resumed": True}
+        left = await state.load_planner_state(token)
+    assert (left["resumed"], "Do it." in repr(left)) == (True, False)
 
 
 def chatty() -> tuple[FastMCP[Any], ExternalToolConfig]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import functools
+import itertools
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,8 +164,9 @@ def test_a_name_that_models_do_not_accept_is_refused(name: str) -> None:
 
 
 def test_a_function_without_a_name_needs_one() -> None:
-    with pytest.raises(ToolCollisionError, match="is not a tool name"):
-        tool(lambda: None)
+    for nameless in (lambda: None, functools.partial(lambda: None)):
+        with pytest.raises(ToolCollisionError, match=r"has no name; give it one: tool\(name=...\)"):
+            tool(nameless)
     assert tool(name="nothing")(functools.partial(lambda: None)).spec.name == "nothing"
 
 
@@ -199,6 +201,63 @@ async def test_a_plain_function_runs_in_a_worker_thread() -> None:
     output = await where.invoke(authorized(where))
 
     assert output == ToolOutput("toolpost-worker")
+
+
+async def test_a_generator_works_in_a_worker_thread_too_and_gives_a_list() -> None:
+    @tool
+    def places(count: int) -> Iterator[str]:
+        for number in range(count):
+            yield f"{number} in {threading.current_thread().name}"
+
+    output = await places.invoke(authorized(places, count=2))
+
+    assert output == ToolOutput(["0 in toolpost-worker", "1 in toolpost-worker"])
+
+
+async def test_a_generator_without_an_end_is_closed_when_nobody_waits_any_more() -> None:
+    under_way, closed = threading.Event(), threading.Event()
+
+    @tool
+    def count_up() -> Iterator[int]:
+        try:
+            for number in itertools.count():
+                under_way.set()
+                yield number
+        finally:
+            closed.set()
+
+    call = asyncio.create_task(count_up.invoke(authorized(count_up)))
+    assert await asyncio.to_thread(under_way.wait, 20)
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await asyncio.to_thread(closed.wait, 20)
+
+
+async def test_an_async_generator_gives_a_list_and_is_closed_when_the_call_is_cancelled() -> None:
+    under_way, closed = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def count_up(to: int) -> AsyncIterator[int]:
+        try:
+            for number in range(to):
+                yield number
+                if number == 2:
+                    under_way.set()
+                    await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    assert await count_up.invoke(authorized(count_up, to=2)) == ToolOutput([0, 1])
+    closed.clear()
+    call = asyncio.create_task(count_up.invoke(authorized(count_up, to=9)))
+    await under_way.wait()
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert closed.is_set()
 
 
 async def test_an_async_function_runs_where_it_is_called() -> None:

@@ -28,7 +28,7 @@ SOURCES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}", fullmatch=True)
         ("api", "GET /pets/{id}", "api.GET__pets__id_"),
         ("api", "v1.pets.list", "api.v1_pets_list"),
         ("", "read_file", "read_file"),
-        ("", "größe", "gr__e"),
+        ("", "größe", "gr__e_d353a267"),
     ],
 )
 def test_a_tool_is_named_after_its_source_in_characters_that_all_accept(source: str, tool: str, name: str) -> None:
@@ -42,6 +42,12 @@ def test_every_name_of_a_source_becomes_one_that_models_accept(source: str, tool
 
     check_canonical(name)
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", model_name(name))
+
+
+def test_two_names_in_another_script_stay_apart() -> None:
+    names = {canonical_name("tasks", name) for name in ("创建任务", "删除任务", "查询任务")}
+
+    assert len(names) == 3
 
 
 def test_two_long_names_with_the_same_beginning_stay_apart() -> None:

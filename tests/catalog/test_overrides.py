@@ -97,6 +97,42 @@ def test_a_fixed_argument_wins_where_the_schema_is_open() -> None:
     assert registry.find("anything").fit({"repo": "other/repo"}) == {"repo": "a/b"}
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"allOf": [{"required": ["repo"]}]},
+        {"anyOf": [{"required": ["repo"]}, {"required": ["org"]}]},
+        {"minProperties": 2},
+        {"dependentRequired": {"title": ["repo"]}},
+    ],
+    ids=lambda rule: next(iter(rule)),
+)
+@pytest.mark.parametrize("kind", ["fix", "default"])
+def test_rules_between_arguments_hold_with_those_that_are_filled_in(rule: dict[str, Any], kind: str) -> None:
+    words = {name: {"type": "string"} for name in ("repo", "org", "title")}
+
+    @tool(input_schema={"type": "object", "properties": words, **rule})
+    async def report(**given: Any) -> None: ...
+
+    registry = ToolRegistry()
+    registry.register(report, override=ToolOverride.model_validate({kind: {"repo": "a/b"}}))
+
+    assert registry.find("report").fit({"title": "Bug"}) == {"repo": "a/b", "title": "Bug"}
+
+
+def test_a_rule_that_a_fixed_argument_sets_off_is_not_passed_over() -> None:
+    words = {name: {"type": "string"} for name in ("repo", "title")}
+
+    @tool(input_schema={"type": "object", "properties": words, "dependentRequired": {"repo": ["title"]}})
+    async def report(**given: Any) -> None: ...
+
+    registry = ToolRegistry()
+    registry.register(report, override=ToolOverride(fix={"repo": "a/b"}))
+
+    with pytest.raises(ToolValidationError, match="title"):
+        registry.find("report").fit({})
+
+
 def test_a_default_may_be_left_out_or_changed_by_the_caller() -> None:
     entry = registry_with(default={"repo": "a/b"}).find("gh.create_issue")
 

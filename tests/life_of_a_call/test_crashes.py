@@ -70,6 +70,14 @@ HOST = dedent(
             elif sys.argv[2] == "rerun":
                 (action,) = await box.desk.list(by="acme:ann")
                 await box.answer(action.id, by="acme:ann", decision="rerun")
+            elif sys.argv[2] == "die before telling":
+                box.store.pending.settle = lambda *_, **__: os._exit(9)
+                box.router.teller.ended = lambda *_, **__: None
+                (action,) = await box.desk.list(by="acme:ann")
+                await box.cancel(action.call_id, by="acme:ann")
+            elif sys.argv[2] == "die after asking":
+                box.router.teller.paused = lambda *_: os._exit(9)
+                await box.call("drop", {"n": 1}, user="acme:ann")
             else:
                 name, arguments, key = sys.argv[2:5]
                 outcome = await box.call(name, eval(arguments), user="acme:ann", idempotency_key=key or None)
@@ -215,6 +223,31 @@ async def test_a_call_that_ended_before_its_question_was_settled_is_not_asked_ab
     assert settled.outcome is not None
     assert settled.outcome["content"] == "dropped"
     assert ledger(tmp_path) == ["drop 1"]
+
+
+async def test_a_question_that_nobody_was_told_of_is_no_end(tmp_path: Path) -> None:
+    with start(tmp_path, "die after asking") as process:
+        assert process.wait() == 9
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+        waiting = await box.run(action.run_id, user=ANN)
+        await box.deny(action.id, by=ANN)
+        told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
+    assert waiting is not None
+    assert waiting.status == "paused"
+    assert told == [400, 430, 432, 420]
+
+
+async def test_a_call_that_was_cancelled_while_it_waited_gets_its_end_from_the_next_process(tmp_path: Path) -> None:
+    pause(tmp_path, "drop")
+    with start(tmp_path, "die before telling") as process:
+        assert process.wait() == 9
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN, status="cancelled")
+        told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
+    assert action.outcome is not None
+    assert action.outcome["error"]["error_code"] == "cancelled"
+    assert told == [400, 430, 420]
 
 
 async def test_an_answered_read_that_was_killed_waits_for_a_process_that_has_the_tool(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
 from toolpost import ExternalToolConfig, ToolConflictError, ToolContext, tool
+from toolpost.contracts.errors import StoreError
 
 ANN, BOB = "acme:ann", "acme:bob"
 
@@ -66,6 +67,22 @@ async def test_an_odd_run_id_harms_nobody(make_box: MakeBox, run_id: Any) -> Non
         assert (await box.call("work", user=ANN, run_id=run_id)).status == "completed"
         assert (await box.call("work", user=ANN)).status == "completed"
         assert len(await box.runs(user=ANN)) == 2
+        assert len(await box.events(user=ANN, run_id=run_id)) == 3
+        assert (await box.run(run_id, user=ANN)).status == "completed"
+        assert not await box.cancel(run_id, by=ANN)
+
+
+async def test_half_a_character_harms_no_call_and_names_no_user(make_box: MakeBox) -> None:
+    @tool(side_effects="write")
+    async def save(ctx: ToolContext) -> str:
+        return await ctx.save_artifact(b"x", media_type="text/plain", name="\ud800.txt")
+
+    async with make_box(save) as box:
+        done = await box.call("save", user=ANN)
+        ref = await box.store.artifacts.info(done.content, tenant="acme")
+        with pytest.raises(ValueError, match="not of the form 'tenant:user'"):
+            await box.call("save", user="acme:\udcff")
+    assert ref.name == "\\ud800.txt"
 
 
 async def test_cancelling_a_run_stops_the_outer_tool_too(make_box: MakeBox) -> None:
@@ -401,3 +418,123 @@ async def test_a_call_from_another_event_loop_is_refused_and_says_what_to_do(mak
         events = await box.events()
         outcome = await box.call("one")
     assert (len(events), outcome.content) == (0, 1)
+
+
+async def test_an_answer_from_another_event_loop_is_refused_before_the_question_is_taken(make_box: MakeBox) -> None:
+    @tool(side_effects="write", destructive=True)
+    def drop() -> str:
+        return "dropped"
+
+    async with make_box(drop) as box:
+        asked = await box.call("drop", user=ANN)
+        ways = [box.approve(asked.pending_id, by=ANN), box.deny(asked.pending_id, by=ANN), box.cancel("x", by=ANN)]
+        for way in ways:
+            with pytest.raises(RuntimeError, match="opened in another event loop"):
+                await asyncio.to_thread(asyncio.run, way)
+        done = await box.approve(asked.pending_id, by=ANN)
+    assert done.content == "dropped"
+
+
+async def test_a_closed_toolbox_reaches_no_tool_any_more(make_box: MakeBox) -> None:
+    runs = list[str]()
+
+    @tool(side_effects="pure")
+    def work() -> None:
+        runs.append("work")
+
+    @tool(side_effects="write", destructive=True)
+    def drop() -> None:
+        runs.append("drop")
+
+    async with make_box(work, drop) as box:
+        asked = await box.call("drop", user=ANN)
+    for late in (box.call("work"), box.approve(asked.pending_id, by=ANN)):
+        with pytest.raises(RuntimeError, match="closed: its `async with` is over"):
+            await late
+    assert runs == []
+
+
+async def test_a_call_stopped_while_its_intent_is_taken_back_leaves_no_question(make_box: MakeBox) -> None:
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    @tool(side_effects="write")
+    async def ask(ctx: ToolContext) -> None:
+        await ctx.pause("why", prompt="Why?")
+
+    async with make_box(ask) as box:
+        forget = box.store.journal.forget
+
+        async def slow(call_id: str, step: str) -> None:
+            reached.set()
+            await go.wait()
+            await forget(call_id, step)
+
+        box.store.journal.forget = slow
+        running = asyncio.create_task(box.call("ask", user=ANN, run_id="r"))
+        await reached.wait()
+        box.router.inflight.cancel("r")
+        outcome = await running
+        go.set()
+        async with asyncio.timeout(20):
+            while await box.desk.list(by=ANN):
+                await asyncio.sleep(0.01)
+        assert await box.store.journal.find(outcome.call_id, "") is None
+        assert ends(await box.events(user=ANN, run_id="r")) == [400, 420]
+    assert outcome.error.error_code == "cancelled"
+
+
+async def test_an_intent_that_never_came_to_the_disk_holds_no_key(make_box: MakeBox) -> None:
+    runs = list[str]()
+
+    @tool(side_effects="write")
+    async def pay() -> None:
+        runs.append("pay")
+
+    async with make_box(pay) as box:
+        begin = box.store.journal.begin
+        box.store.journal.begin = lambda _: asyncio.sleep(60)
+        late = await box.call("pay", user=ANN, idempotency_key="K", timeout_s=0.02)
+        box.store.journal.begin = begin
+        async with asyncio.timeout(20):
+            while (again := await box.call("pay", user=ANN, idempotency_key="K")).status == "failed":
+                await asyncio.sleep(0.05)
+    assert (late.error.error_code, again.status, runs) == ("timeout", "completed", ["pay"])
+
+
+async def test_a_call_whose_intent_cannot_be_written_does_not_run_and_has_no_result_to_keep(
+    make_box: MakeBox, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = list[str]()
+
+    @tool(side_effects="write")
+    async def pay() -> None:
+        runs.append("pay")
+
+    async def full(_: object) -> None:
+        raise StoreError("the disk is full")
+
+    async with make_box(pay) as box:
+        box.store.journal.begin = full
+        outcome = await box.call("pay", user=ANN)
+    assert (outcome.error.error_code, runs) == ("store_unavailable", [])
+    assert "waits to be recorded" not in caplog.text
+
+
+async def test_a_wish_from_another_process_stops_the_calls_of_its_tenant_alone(make_box: MakeBox) -> None:
+    started, go = asyncio.Semaphore(0), asyncio.Event()
+
+    @tool(side_effects="read")
+    async def wait() -> str:
+        started.release()
+        await go.wait()
+        return "done"
+
+    async with make_box(wait) as box:
+        theirs, others = (asyncio.create_task(box.call("wait", user=who, run_id="r")) for who in (ANN, "other:eve"))
+        await started.acquire()
+        await started.acquire()
+        await box.store.cancels.request("r", tenant="acme", by=ANN)
+        stopped = await asyncio.wait_for(theirs, 20)
+        go.set()
+        left_alone = await others
+    assert (stopped.error.error_code, left_alone.status) == ("cancelled", "completed")

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import secrets
+from urllib.parse import quote
 
 import pytest
 from hypothesis import assume, given, settings
@@ -76,6 +77,12 @@ def test_the_beginning_of_a_secret_is_taken_out_where_a_text_was_cut(cut: str) -
         assert told == f"it was {MASK}{cut} (said the server)"
 
 
+def test_of_a_text_that_is_full_of_cuts_no_place_is_looked_at_for_each_of_them() -> None:
+    dots = "…" * 250_000
+
+    assert watching(TOKEN).without(f"{dots}{TOKEN[:20]}{dots}", MASK) == f"{dots}{MASK}{dots}"
+
+
 @pytest.mark.parametrize("disguise", ["URL-encoded", "unicode-escaped", "base64", "hex"])
 def test_it_may_be_cut_in_the_middle_of_an_escape(disguise: str) -> None:
     flown = DISGUISES[disguise](TOKEN)
@@ -87,6 +94,13 @@ def test_what_is_packed_too_well_to_look_at_is_taken_out_unseen() -> None:
     bomb = base64.b64encode(gzip.compress(bytes(50 << 20))).decode()
 
     assert watching(TOKEN).without(f"<{bomb}>", MASK) == f"<{MASK}>"
+
+
+def test_what_is_packed_may_stand_in_a_url() -> None:
+    for number in range(20):
+        packed = base64.b64encode(gzip.compress(f"{number} {TOKEN}".encode(), mtime=number)).decode()
+
+        assert watching(TOKEN).without(f"/x?state={quote(packed, safe='')}", MASK).startswith(f"/x?state={MASK}")
 
 
 def test_what_is_packed_is_left_alone_where_no_secret_is_in_it() -> None:

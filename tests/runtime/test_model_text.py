@@ -108,3 +108,8 @@ async def test_a_call_that_waits_says_for_what(tmp_path: Path) -> None:
 def pay() -> str:
     """Pay."""
     return "paid"
+
+
+def test_half_a_character_can_be_sent_to_a_model() -> None:
+    outcome = Completed("call_1", "run_1", "t", {"name": "\ud800"})
+    assert model_text(outcome).encode().decode() == '{"name": "\\ud800"}'

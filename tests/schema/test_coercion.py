@@ -1,6 +1,7 @@
 """Lenient reading: what models get wrong is put right where the schema asks for it."""
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -60,6 +61,10 @@ def test_a_value_is_read_as_the_type_that_is_asked_for(schema: dict[str, Any], g
         ({"type": "integer"}, "\N{ARABIC-INDIC DIGIT ONE}"),
         ({"type": "number"}, "NaN"),
         ({"type": "number"}, "Infinity"),
+        ({"type": "number"}, "1e400"),
+        ({"type": "object"}, '{"x": NaN}'),
+        ({"type": "object"}, '{"x": 1e400}'),
+        ({"type": "string"}, math.inf),
         pytest.param({"type": "integer"}, "9" * 5000, id="many-digits"),
         ({"type": "boolean"}, 1),
         ({"type": "boolean"}, "yes"),

@@ -49,14 +49,14 @@ def test_the_more_repeats_the_shorter_the_text() -> None:
 def test_patterns_are_changed_where_they_are_patterns() -> None:
     schema = {
         "pattern": "a",
-        "properties": {"pattern": {"pattern": "b"}},
+        "properties": {"pattern": {"pattern": "b"}, "default": {"pattern": "e"}},
         "patternProperties": {"c": {"items": [{"pattern": "d"}]}},
         "const": {"pattern": "kept"},
     }
 
     assert with_patterns(schema, str.upper) == {
         "pattern": "A",
-        "properties": {"pattern": {"pattern": "B"}},
+        "properties": {"pattern": {"pattern": "B"}, "default": {"pattern": "E"}},
         "patternProperties": {"C": {"items": [{"pattern": "D"}]}},
         "const": {"pattern": "kept"},
     }

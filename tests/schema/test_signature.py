@@ -8,7 +8,7 @@ import enum
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, TypedDict, Unpack
 
 import pytest
 import typing_extensions
@@ -88,7 +88,7 @@ def test_a_function_becomes_a_closed_object_schema_with_its_required_parameters(
     }
     assert schema.output_schema == {"type": "number"}
     assert schema.description == "Add two numbers."
-    assert (schema.convert, schema.render, schema.context_parameter, schema.single_model) == (None, None, None, None)
+    assert (schema.render, schema.context_parameter, schema.single_model) == (None, None, None)
 
 
 def test_plain_scalars_are_described_as_pydantic_would() -> None:
@@ -154,7 +154,7 @@ def test_containers_and_unions_become_schemas() -> None:
 
 
 def test_names_that_models_cannot_have_are_names_like_others() -> None:
-    def odd(_id: int, json: str, model_config: bool, schema: str, copy: int) -> None: ...
+    def odd(_id: float, json: str, model_config: bool, schema: str, copy: float) -> None: ...
 
     assert list(properties(odd)) == ["_id", "json", "model_config", "schema", "copy"]
     assert function_schema(odd).convert is None
@@ -217,16 +217,17 @@ def test_descriptions_come_from_the_annotation_before_the_docstring() -> None:
         "sort": "By what.",
     }
     assert schema.input_schema["properties"]["limit"]["maximum"] == 50
-    assert schema.convert is None
 
 
-def numpy_style(a: int) -> None:
+def numpy_style(a: int, b: int = 1, c: int = 2) -> None:
     """Do it.
 
     Parameters
     ----------
     a : int
         The a.
+    b, c : int, optional
+        The others.
     """
 
 
@@ -244,6 +245,48 @@ def test_other_docstring_styles_are_read(fn: Callable[..., Any]) -> None:
 
     assert schema.description == "Do it."
     assert schema.input_schema["properties"]["a"]["description"] == "The a."
+
+
+def google_remarks(a: int) -> None:
+    """Do it.
+
+    Args:
+        a: The a.
+
+    Returns:
+        Nothing.
+
+    Notes:
+        It costs money.
+    """
+
+
+def numpy_remarks(a: int) -> None:
+    """Do it.
+
+    Parameters
+    ----------
+    a : int
+        The a.
+
+    Notes
+    -----
+    It costs money.
+    """
+
+
+@pytest.mark.parametrize("fn", [google_remarks, numpy_remarks])
+def test_a_remark_behind_the_parameters_is_part_of_the_description(fn: Callable[..., Any]) -> None:
+    schema = function_schema(fn)
+
+    assert schema.description == "Do it.\n\nNotes: It costs money."
+    assert schema.input_schema["properties"]["a"]["description"] == "The a."
+
+
+def test_one_line_may_describe_several_parameters() -> None:
+    found = properties(numpy_style)
+
+    assert found["b"]["description"] == found["c"]["description"] == "The others."
 
 
 def test_an_annotation_may_be_a_string_that_names_a_later_class() -> None:
@@ -434,6 +477,13 @@ def test_a_type_that_json_cannot_carry_is_refused() -> None:
         function_schema(take)
 
 
+def test_unpacked_keyword_arguments_are_refused_with_the_remedy() -> None:
+    def log(**fields: Unpack[Options]) -> None: ...
+
+    with pytest.raises(ToolSchemaError, match=r"'\*\*fields' is unpacked; write its fields as parameters"):
+        function_schema(log)
+
+
 def test_extra_keyword_arguments_are_allowed_and_typed() -> None:
     def log(event: str, **fields: Point) -> None: ...
 
@@ -528,8 +578,31 @@ def test_plain_json_is_passed_straight_to_the_function(annotation: Any) -> None:
     def call(a): ...  # type: ignore[no-untyped-def]
 
     call.__annotations__["a"] = annotation
+    convert = function_schema(call).convert
+    given = {"a": {"depth": 3}}
 
-    assert function_schema(call).convert is None
+    assert convert is None or convert(given) is given
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "read"),
+    [
+        (int, 5.0, "5"),
+        (Optional[int], 5.0, "5"),  # noqa: UP045 - the old spelling
+        (list[int], [1, 2.0], "[1, 2]"),
+        (Options, {"depth": 3.0}, "{'depth': 3}"),
+        pytest.param(int | float, 5.0, "5.0", id="int-or-float"),
+        (dict[str, Any], {"x": 5.0}, "{'x': 5.0}"),
+    ],
+)
+def test_a_whole_number_is_an_int_however_json_wrote_it(annotation: Any, given: Any, read: str) -> None:
+    def call(a, page: int = 1): ...  # type: ignore[no-untyped-def]
+
+    call.__annotations__["a"] = annotation
+    convert = function_schema(call).convert
+
+    assert convert is not None
+    assert repr(convert({"a": given})["a"]) == read
 
 
 @pytest.mark.parametrize(
@@ -720,12 +793,11 @@ def test_one_typed_dict_used_twice_is_one_definition() -> None:
 
     assert list(schema.input_schema["$defs"]) == ["Options"]
     assert schema.input_schema["$defs"]["Options"]["description"] == "How to do it."
-    assert schema.convert is None
     assert schema.render is None
 
 
 def test_no_type_adapter_is_kept_for_plain_functions() -> None:
-    def add(a: int, b: dict[str, Any]) -> list[str]: ...  # type: ignore[empty-body]
+    def add(a: float, b: dict[str, Any]) -> list[str]: ...  # type: ignore[empty-body]
 
     schema = function_schema(add)
     size = sys.getsizeof(schema) + sum(sys.getsizeof(getattr(schema, f.name)) for f in dataclasses.fields(schema))

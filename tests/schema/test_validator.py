@@ -409,6 +409,11 @@ class TestBoundedWork:
 
         assert issues(schema, [-1] * 31_000) == ["$[0]: expected at least 0, got integer -1"]
 
+    def test_the_slow_engine_too_tells_of_alternatives_that_allow_nothing(self) -> None:
+        schema = {"pattern": r"\Z", "anyOf": [False, {"type": "integer"}]}
+
+        assert issues(schema, "x") == ["$: fits none of 2 allowed forms; nearest: $: nothing is allowed here"]
+
     def test_a_schema_that_only_refers_to_itself_allows_anything(self) -> None:
         assert compile_validator({"$ref": "#"}).is_valid(1)
 

@@ -83,7 +83,7 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db:
         db.execute("PRAGMA user_version = 99")
 
-    with pytest.raises(StoreError, match=r"has version 99, this toolpost knows versions up to 2; upgrade toolpost"):
+    with pytest.raises(StoreError, match=r"has version 99, this toolpost knows versions up to \d+; upgrade toolpost"):
         open_store(tmp_path)
 
 

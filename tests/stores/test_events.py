@@ -1,6 +1,9 @@
 """The event log, on disk and in memory."""
 
+import sqlite3
+from contextlib import closing
 from hashlib import sha256
+from pathlib import Path
 from struct import pack
 
 from tests.stores.conftest import AnyStore
@@ -144,3 +147,16 @@ async def test_heads_that_are_no_longer_remembered_are_read_again(sqlite: SQLite
 
     assert {run.events for run in await sqlite.events.runs(limit=20_000)} == {2}
     assert await sqlite.events.verify("run_0") == []
+
+
+async def test_a_damaged_event_keeps_nobody_from_the_others(sqlite: SQLiteStore, tmp_path: Path) -> None:
+    for each in whole_run("run_1"):
+        sqlite.events.emit(each)
+    await sqlite.events.flush()
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+        db.execute("UPDATE events SET payload = '{' WHERE seq = 2")
+
+    told = await sqlite.events.read(run_id="run_1")
+
+    assert [event.payload.get("unrenderable") for event in told] == [None, "JSONDecodeError", None]
+    assert await sqlite.events.verify("run_1") == ["event 2 was changed, or an event before it was"]

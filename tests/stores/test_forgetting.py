@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.stores.children import child, said
 from tests.stores.conftest import AnyStore, open_store
 from tests.stores.samples import ANN, BOB, EVE, artifact, event, intent, key_record, question, whole_run
@@ -10,6 +12,7 @@ from tests.stores.test_state import EVENT
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.tokens import TokenKey
+from toolpost.stores.state_adapter import PlannerPauses
 
 NOTHING = {"tokens": 0, "pending": 0, "journal": 0, "keys": 0, "state": 0, "artifacts": 0, "files": 0, "under_way": 0}
 
@@ -30,6 +33,7 @@ async def fill(store: AnyStore, who: Principal) -> str:
     await store.keys.reserve(who, "k1", key_record())
     await store.keys.settle(who, "k1", {"status": "completed"})
     await store.state.save_event(replace(EVENT, run_id=f"run_{name}"))
+    await store.state.save_planner_state(f"token_{name}", {"user": str(who), "conversation": []})
     kept = await store.artifacts.put(f"content of {name}".encode(), artifact(who=who, run_id=f"run_{name}"))
     return kept.id
 
@@ -45,6 +49,7 @@ async def left_of(store: AnyStore, who: Principal, artifact_id: str) -> list[str
         "journal": await store.journal.find(f"call_{name}", ""),
         "keys": held,
         "state": await store.state.load_history(f"run_{name}"),
+        "pauses": await store.state.load_planner_state(f"token_{name}"),
         "artifacts": await store.artifacts.info(artifact_id, tenant=who.tenant),
     }
     return [kind for kind, value in found.items() if value]
@@ -57,9 +62,9 @@ async def test_all_that_is_kept_of_a_person_goes_and_nothing_of_others(store: An
 
     counts = await store.forget(ANN)
 
-    assert counts == {**dict.fromkeys(NOTHING, 1), "tokens": 2, "under_way": 0}
+    assert counts == {**dict.fromkeys(NOTHING, 1), "tokens": 2, "state": 2, "under_way": 0}
     assert await left_of(store, ANN, ids[ANN]) == []
-    kinds = ["tokens", "pending", "journal", "keys", "state", "artifacts"]
+    kinds = ["tokens", "pending", "journal", "keys", "state", "pauses", "artifacts"]
     assert [await left_of(store, who, ids[who]) for who in people[1:]] == [kinds] * 3
     assert await store.artifacts.read(ids[BOB], tenant="acme") == b"content of acme_bob"
     assert await store.forget(ANN) == NOTHING
@@ -71,6 +76,19 @@ async def test_the_record_of_events_stays_whole(store: AnyStore) -> None:
 
     assert len(await store.events.read(run_id="run_acme_ann")) == 3
     assert await store.events.verify("run_acme_ann") == []
+
+
+async def test_the_token_of_a_forgotten_person_s_pause_resumes_nothing(store: AnyStore) -> None:
+    pauses = PlannerPauses(store.state)
+    theirs, resumed, others = [await pauses.keep({"user": str(who), "step": 1}) for who in (ANN, ANN, BOB)]
+    await pauses.take(resumed)
+    await pauses.keep_again(resumed, {"user": str(ANN), "step": 2})
+
+    assert (await store.forget(ANN))["state"] == 4  # two pauses, one resumed, and that it was
+    for token in (theirs, resumed):
+        with pytest.raises(KeyError, match="unknown"):
+            await pauses.take(token)
+    assert await pauses.take(others, user=str(BOB)) == {"user": str(BOB), "step": 1}
 
 
 async def test_content_that_someone_else_has_too_stays(store: AnyStore) -> None:

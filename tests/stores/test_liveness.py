@@ -38,15 +38,16 @@ def test_one_who_cannot_be_looked_at_counts_as_alive(tmp_path: Path) -> None:
     liveness.release()
 
 
-def test_only_the_dead_who_left_nothing_are_swept_away(tmp_path: Path) -> None:
+def test_only_the_dead_are_swept_away(tmp_path: Path) -> None:
     folder = tmp_path / "owners"
     living, looking = Liveness(folder), Liveness(folder)
     for dead in ("own_a", "own_b"):
         (folder / f"{dead}.lock").touch()
 
-    looking.sweep(keep={"own_b"})
+    looking.sweep()
 
-    assert {path.stem for path in folder.iterdir()} == {living.owner_id, looking.owner_id, "own_b"}
+    assert {path.stem for path in folder.iterdir()} == {living.owner_id, looking.owner_id}
+    assert not looking.alive("own_a")
     living.release()
     looking.release()
 

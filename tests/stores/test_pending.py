@@ -2,10 +2,11 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.stores.conftest import AnyStore
+from tests.stores.conftest import AnyStore, open_store
 from tests.stores.samples import ANN, EVE, question
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer, PendingStatus, Question
@@ -135,6 +136,29 @@ async def test_the_questions_of_a_cancelled_call_or_run_are_closed(store: AnySto
     assert [(action.id, action.status) for action in closed] == [("ask_1", "cancelled")]
     assert await store.pending.cancel(target) == []
     assert [action.id for action in await store.pending.list()] == ["ask_2"]
+
+
+async def test_what_a_dead_process_closed_and_did_not_settle_is_adopted_once(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as dying:
+        for number in range(3):
+            await dying.pending.add(question(f"ask_{number}", call_id=f"call_{number}", run_id=f"run_{number}"))
+        await dying.pending.cancel("call_0")
+        await dying.pending.cancel("call_1")
+        await dying.pending.settle("ask_1", "cancelled", outcome={"status": "failed"})
+        await dying.pending.expire(3000.0)
+
+    async with open_store(tmp_path) as store:
+        adopted = [(action.id, action.status) for action in await store.pending.adopt_claims()]
+        assert adopted == [("ask_0", "cancelled"), ("ask_2", "expired")]
+        assert await store.pending.adopt_claims() == []
+
+
+async def test_questions_are_found_by_their_call(store: AnyStore) -> None:
+    await store.pending.add(question("ask_1"))
+    await store.pending.add(question("ask_2", call_id="call_2"))
+
+    assert [action.id for action in await store.pending.list(call_id="call_2")] == ["ask_2"]
+    assert await store.pending.list(call_id="call_2", tenant=EVE.tenant) == []
 
 
 async def test_claims_of_the_living_are_not_adopted(store: AnyStore) -> None:

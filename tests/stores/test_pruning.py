@@ -2,14 +2,18 @@
 
 import asyncio
 import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, REQUESTED, artifact, call_ref, event, intent, key_record, question, whole_run
+from tests.stores.test_state import EVENT
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
 from toolpost.stores import contents
 from toolpost.stores.sqlite import SQLiteStore
+from toolpost.stores.state_adapter import PlannerPauses
 
 YES = Answer(decision="approve")
 OLD, NEW, NOW = 1000.0, 9000.0, 10_000.0
@@ -58,6 +62,32 @@ async def test_all_that_belongs_to_a_run_goes_with_it(store: AnyStore) -> None:
     assert await store.pending.get("ask_1") is None
 
 
+async def test_a_planner_s_memory_goes_with_its_run_and_its_pauses_with_their_time(store: AnyStore) -> None:
+    await old_and_new(store)
+    for run_id in ("run_old", "run_new"):
+        await store.state.save_event(replace(EVENT, run_id=run_id))
+    late, timely = [PlannerPauses(store.state, ttl_s=100.0, clock=partial(float, at)) for at in (OLD, NEW)]
+    tokens = [await late.keep({"step": 1}), await timely.keep({"step": 2}), await PlannerPauses(store.state).keep({})]
+
+    removed = await store.prune(A_WHILE, now=NOW)
+
+    assert removed["state"] == 2
+    assert [len(await store.state.load_history(run)) for run in ("run_old", "run_new")] == [0, 1]
+    assert [bool(await store.state.load_planner_state(token)) for token in tokens] == [False, True, True]
+
+
+async def test_a_pause_that_was_kept_again_stays_in_reach_of_its_token(store: AnyStore) -> None:
+    now = [OLD]
+    pauses = PlannerPauses(store.state, ttl_s=100.0, clock=lambda: now[0])
+    token = await pauses.keep({"step": 1})
+    await pauses.take(token)
+    now[0] = NEW
+    await pauses.keep_again(token, {"step": 2})
+
+    assert (await store.prune(A_WHILE, now=NOW))["state"] == 1
+    assert await pauses.take(token) == {"step": 2}
+
+
 async def test_a_run_with_an_open_question_stays_with_its_artifacts(store: AnyStore) -> None:
     await old_and_new(store)
     await store.pending.add(question(run_id="run_old"))
@@ -81,6 +111,16 @@ async def test_a_run_that_is_not_finished_stays(store: AnyStore) -> None:
     removed = await store.prune(A_WHILE, now=NOW)
 
     assert removed["runs"] == 0
+
+
+async def test_a_step_that_was_cut_off_goes_with_its_run(store: AnyStore) -> None:
+    await old_and_new(store)
+    await store.journal.begin(intent("call_of_run_old", "step", run_id="run_old"))
+
+    removed = await store.prune(A_WHILE, now=NOW)
+
+    assert (removed["runs"], removed["journal"]) == (1, 1)
+    assert await store.journal.find("call_of_run_old", "step") is None
 
 
 async def test_a_run_that_begins_again_after_pruning_begins_at_one(store: AnyStore) -> None:

@@ -1,6 +1,7 @@
 """Rows of tokens and their leases, on disk and in memory."""
 
 import asyncio
+import shutil
 import sqlite3
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.stores.token_children import held_by_child, race_for_leases
 from toolpost.auth.seal import FileSealer
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.tokens import TokenKey
+from toolpost.stores.database import MIGRATIONS, migrate
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
 
@@ -224,11 +226,10 @@ async def test_the_body_of_an_older_version_put_back_does_not_open(sqlite: SQLit
 
 
 async def test_an_older_database_gets_its_table(tmp_path: Path) -> None:
-    async with open_store(tmp_path):
-        pass
-    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
-        db.execute("DROP TABLE tokens")
-        db.execute("PRAGMA user_version = 1")
+    (tmp_path / "first").mkdir()
+    shutil.copy(MIGRATIONS / "0001_first.sql", tmp_path / "first")
+    with closing(sqlite3.connect(tmp_path / "toolpost.db", isolation_level=None)) as db:
+        migrate(db, tmp_path / "toolpost.db", tmp_path / "first")
 
     async with open_store(tmp_path) as store:
         assert (await store.tokens.put(ANN, BODY)).body == BODY

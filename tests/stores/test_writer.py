@@ -25,7 +25,7 @@ from toolpost.stores.replies import Reply, send
 from toolpost.stores.transactions import Transactor
 from toolpost.stores.writer import Writer
 
-ADD = "INSERT INTO cancels VALUES (?, 'acme:ann', 0)"
+ADD = "INSERT INTO cancels (target_id, requested_by, at) VALUES (?, 'acme:ann', 0)"
 
 
 class Bench:

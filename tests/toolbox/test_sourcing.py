@@ -83,6 +83,31 @@ async def test_what_a_plug_in_raises_is_told_and_its_source_is_closed() -> None:
     assert made[0].closed == 1
 
 
+async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_told() -> None:
+    class Careless(Foreign):
+        async def discover(self) -> list[Any]:
+            return ["not a tool"]
+
+    careless: Any = Careless
+    sources = Sources(ToolRegistry(), Authorizer(), factories={"mcp": careless})
+    await sources.load(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
+
+    assert "AttributeError" in str(sources.states[0].error)
+
+
+async def test_two_overrides_of_one_tool_both_count_and_that_of_its_source_first(tmp_path: Path) -> None:
+    given = settings(tmp_path).model_dump(exclude_unset=True)
+    given["sources"][0]["overrides"] = {"add": {"description": "Sum up.", "fix": {"b": 1}}}
+    given["overrides"] = {"good.add": {"description": "Add.", "timeout_s": 7}}
+    async with Toolbox(settings=Settings.model_validate(given)) as box:
+        spec = box.registry.find("good.add").spec
+        assert (spec.description, spec.timeout_s, list(spec.input_schema["properties"])) == ("Sum up.", 7, ["a"])
+
+    given["overrides"] = {"good.add": {"hide": True}}
+    async with Toolbox(settings=Settings.model_validate(given)) as box:
+        assert not box.registry.has("good.add")
+
+
 async def test_a_tool_whose_name_is_taken_is_set_aside(tmp_path: Path) -> None:
     @tool(name="good.add", side_effects="pure")
     async def mine() -> str:
@@ -93,3 +118,26 @@ async def test_a_tool_whose_name_is_taken_is_set_aside(tmp_path: Path) -> None:
         outcome = await box.call("good.add")
     assert "tool 'good.add' of source 'good' is set aside" in problem
     assert getattr(outcome, "content", None) == "mine"
+
+
+LATE = """
+import time
+from toolpost import tool
+
+time.sleep(0.2)
+
+@tool(side_effects="pure")
+def one() -> str:
+    return "late"
+"""
+
+
+async def test_tools_come_in_the_order_of_the_configuration_whoever_answers_first(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    (tmp_path / "soon.py").write_text(LATE.replace("time.sleep(0.2)", "").replace("late", "soon"))
+    names = ["late", "no_such", "soon"]
+    sources = [{"name": name, "transport": "python", "connection": str(tmp_path / f"{name}.py")} for name in names]
+    async with Toolbox(settings=settings(tmp_path, *sources)) as box:
+        listed = [spec.name for spec in box.registry.specs() if spec.source in {"good", *names}]
+
+    assert listed == ["good.add", "late.one", "soon.one"]

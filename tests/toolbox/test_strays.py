@@ -54,6 +54,34 @@ async def test_a_rule_says_which_of_its_names_nobody_has(
     assert await problems(shop, policy=rules) == [f"policy rule 2: {text}" for text in said]
 
 
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ([("allow", "*"), ("deny", "shop.delete_*")], ["policy rule 2: rule 1 decides first, and says allow"]),
+        ([("ask", "shop.*"), ("allow", "shop.list_items")], ["policy rule 2: rule 1 decides first, and says ask"]),
+        ([("allow", "shop.list_items"), ("deny", "shop.*")], []),
+        ([("allow", "shop.*"), ("deny", "*")], []),
+        ([("deny", "shop.*"), ("deny", "shop.delete_item")], []),
+    ],
+    ids=["deny", "allow", "exception", "all the rest", "same"],
+)
+async def test_a_rule_that_others_leave_nothing_to_is_told(
+    shop: dict[str, Any], rules: list[tuple[str, str]], said: list[str]
+) -> None:
+    policy = [{"action": action, "tools": [pattern]} for action, pattern in rules]
+
+    assert await problems(shop, policy=policy, builtins="none") == [f"{text}; put this one before it" for text in said]
+
+
+async def test_a_rule_is_told_the_name_that_an_override_gave(shop: dict[str, Any]) -> None:
+    renamed = {**shop, "overrides": {"delete_item": {"name": "drop"}}}
+    policy = [{"action": "deny", "tools": ["shop.delete_item"]}]
+
+    assert await problems(renamed, policy=policy) == [
+        "policy rule 1: no tool is called 'shop.delete_item'; an override calls it 'shop.drop'"
+    ]
+
+
 async def test_a_built_in_tool_that_is_off_is_not_misspelt(shop: dict[str, Any]) -> None:
     rules = [{"action": "deny", "tools": ["run_command", "write_file", "reply"]}]
     hidden = {"read_file": {"hide": True}}

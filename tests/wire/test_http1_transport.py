@@ -222,3 +222,21 @@ async def test_a_reader_that_is_slow_holds_the_server_back() -> None:
             await asyncio.sleep(0.1)
         assert written < 50_000_000
         assert sum([len(piece) async for piece in response.stream()]) == 100_000_000
+
+
+async def test_a_server_that_hangs_up_while_it_is_sent_a_body_is_not_waited_for() -> None:
+    over = asyncio.Event()
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write_eof()
+        await over.wait()  # the rest of the body is never read
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, HttpClient(NetworkPolicy().for_source(url), timeout_s=60) as client:
+        with pytest.raises(ToolConnectionError, match="the connection ended too early") as failed:
+            await client.send(Request("POST", url, body=bytes(30_000_000)))
+        over.set()
+    assert failed.value.sent

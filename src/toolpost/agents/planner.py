@@ -123,10 +123,11 @@ class ReactPlanner:
             raise
 
     def _begun(self, talk: Conversation, tool_context: dict[str, Any], llm_context: Mapping[str, Any] | None) -> _Run:
-        limits = self._box.router.context_defaults._asdict()  # a context without them would allow every path
-        return _Run(
-            talk, ToolContext(trace_id=talk.run_id, tool_context=tool_context, llm_context=llm_context, **limits)
+        paths = self._box.router.context_defaults.allowed_paths  # a context without them would allow every path
+        context = ToolContext(
+            trace_id=talk.run_id, tool_context=tool_context, llm_context=llm_context, allowed_paths=paths
         )
+        return _Run(talk, context)
 
     async def _go_on(self, run: _Run) -> PlannerFinish | PlannerPause:
         talk = run.talk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.contracts.errors import ToolValidationError
@@ -67,8 +67,8 @@ class Entry:
     def input_validator(self) -> Validator:
         """The compiled input schema."""
         if self._input is None:
-            lenient = self.spec.validate_inputs == "lenient"
-            self._input = compile_validator(self.spec.input_schema, lenient=lenient)
+            schema = self.original.input_schema if _is_entangled(self.overlay) else self.spec.input_schema
+            self._input = compile_validator(schema, lenient=self.spec.validate_inputs == "lenient")
         return self._input
 
     @property
@@ -90,6 +90,8 @@ class Entry:
 
     def fit(self, arguments: Any) -> dict[str, Any]:
         """The arguments as the original tool takes them; ToolValidationError says where they do not fit."""
+        if _is_entangled(self.overlay) and isinstance(arguments, dict):
+            arguments = self.overlay.fill(cast("dict[str, Any]", arguments))
         if self.spec.validate_inputs == "lenient":
             arguments = self.input_validator.coerce(arguments)
         if self.spec.validate_inputs != "off":
@@ -105,6 +107,10 @@ class Entry:
         self.total_ms += duration_ms
         if not success:
             self.failures += 1
+
+
+def _is_entangled(overlay: Overlay | None) -> TypeGuard[Overlay]:
+    return overlay is not None and overlay.entangled
 
 
 def _invoker(tool: Tool, source: ToolSource | None) -> Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]]:

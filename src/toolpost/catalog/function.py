@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import time
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import JSON, ToolOutput
-from toolpost.contracts.errors import PauseSignal, ToolError, ToolExecutionError
+from toolpost.contracts.errors import PauseSignal, ToolCollisionError, ToolError, ToolExecutionError
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import NO_META, ToolResult
 from toolpost.contracts.spec import (
@@ -24,6 +26,7 @@ from toolpost.contracts.spec import (
     replay_of,
 )
 from toolpost.schema.bounds import check_schema
+from toolpost.schema.parameters import name_of
 from toolpost.schema.signature import function_schema, to_jsonable
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ class FunctionTool:
         self._render = shape.render
         self._context_parameter = shape.context_parameter
         self._is_async = inspect.iscoroutinefunction(fn)
-        self._direct = self._is_async and self._convert is None and self._context_parameter is None
+        self._direct = self._is_async and self._context_parameter is None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the plain function, past the pipeline; for tests and for use inside other functions."""
@@ -72,7 +75,7 @@ class FunctionTool:
         arguments = call.permitted.validated.arguments
         try:
             if self._direct:
-                value = await self.fn(**arguments)
+                value = await self.fn(**(arguments if self._convert is None else self._convert(arguments)))
             else:
                 context = call.context() if self._context_parameter is not None else None
                 value = await self._run(arguments, context)
@@ -114,13 +117,29 @@ class FunctionTool:
             kwargs = {**kwargs, self._context_parameter: context}
         if self._is_async:
             return await self.fn(**kwargs)
-        result = await run_in_thread(functools.partial(self.fn, **kwargs))
+        given_up: list[bool] = []
+        try:
+            result = await run_in_thread(functools.partial(_called, self.fn, kwargs, given_up))
+        finally:
+            given_up.append(True)
+        if inspect.isasyncgen(result):
+            async with contextlib.aclosing(result):
+                return [item async for item in result]
         return await result if inspect.isawaitable(result) else result  # a plain wrapper around an async function
 
     def _output(self, value: Any) -> ToolOutput:
         if self._render is not None:
             return ToolOutput(self._render(value))
         return output_of(value)
+
+
+def _called(fn: Callable[..., Any], kwargs: dict[str, Any], given_up: list[bool]) -> Any:
+    """What a plain function returns; a generator works while its items are taken: here, and while somebody waits."""
+    result: Any = fn(**kwargs)
+    if not inspect.isgenerator(result):
+        return result
+    with contextlib.closing(result):
+        return list(takewhile(lambda _: not given_up, result))
 
 
 async def run_tool(call: AuthorizedCall) -> ToolOutput | Question:
@@ -222,6 +241,8 @@ def _make(
         extra=dict(extra or {}),
         **_with_effects(**declared),
     )
+    if not spec.name.replace("<lambda>", ""):
+        raise ToolCollisionError(f"the tool made from {name_of(fn)!r} has no name; give it one: tool(name=...)")
     check_canonical(spec.name)
     check_schema(spec.input_schema, tool_name=spec.name)
     made = FunctionTool(fn, spec, shape)

@@ -17,17 +17,18 @@ NamingPolicy = Literal["double_underscore", "dotted", "sanitized"]
 MODEL_NAME_LIMIT = 64
 _CANONICAL = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)?")
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
+_FOREIGN_LETTER = re.compile(r"[^\W\x00-\x7f]")
 _HASH_CHARS = 8
 
 
 def canonical_name(source: str, tool: str) -> str:
     """`source.tool`, with what names may not hold replaced, and cut so that its model name fits.
 
-    A cut name ends in a hash of the original, so that two long names with the same beginning stay apart.
+    A name that is cut, or loses letters of another script, ends in a hash of the original, so that two stay apart.
     """
     part = _NOT_ALLOWED.sub("_", tool)
     room = MODEL_NAME_LIMIT - (len(source) + 2 if source else 0)
-    if len(part) > room:
+    if len(part) > room or _FOREIGN_LETTER.search(tool):
         digest = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
         part = f"{part[: max(0, room - _HASH_CHARS - 1)]}_{digest}"
     return f"{source}.{part}" if source else part
@@ -36,7 +37,7 @@ def canonical_name(source: str, tool: str) -> str:
 def check_canonical(name: str) -> None:
     """Refuse a name that is not `tool` or `source.tool`, or that no model would accept."""
     if not _CANONICAL.fullmatch(name):
-        msg = f"{name!r} is not a tool name: use letters, digits, _ and -, with at most one dot after the source"
+        msg = f"{name!r} is not a tool name: use A to Z, a to z, digits, _ and -, with at most one dot after the source"
         raise ToolCollisionError(msg, tool_name=name, code="name_invalid")
     if len(model_name(name)) > MODEL_NAME_LIMIT:
         msg = f"{name!r} is longer than the {MODEL_NAME_LIMIT} characters that models accept"

@@ -18,17 +18,28 @@ if TYPE_CHECKING:
 # Keywords that let in arguments which `properties` does not name.
 _OPEN = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"})
 
+# Keywords by which one argument has to do with another.
+_ENTANGLING = frozenset(
+    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "minProperties", "maxProperties"}
+    | {"dependentRequired", "dependentSchemas", "dependencies", "const", "enum"}
+)
+
 # What says how a single argument must look, whichever others are given.
 _SHAPE = frozenset({"$schema", "$id", "$defs", "definitions", "properties"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """The record as changed, and the arguments that are filled in behind the caller's back."""
+    """The record as changed, and the arguments that are filled in behind the caller's back.
+
+    They are `entangled` where the schema has more to say than how each argument looks, such as
+    that one of two is needed: then it can only be checked with all of them there.
+    """
 
     spec: ToolSpec
     fixed: Mapping[str, Any]
     defaults: Mapping[str, Any]
+    entangled: bool
 
     def fill(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as the original tool takes them."""
@@ -48,7 +59,12 @@ def overlay(spec: ToolSpec, override: ToolOverride, *, name: str) -> Overlay:
         tags=tuple(override.tags) if override.tags is not None else spec.tags,
         timeout_s=override.timeout_s or spec.timeout_s,
     )
-    return Overlay(spec=_with_effects(changed, override), fixed=override.fix, defaults=override.default)
+    return Overlay(
+        spec=_with_effects(changed, override),
+        fixed=override.fix,
+        defaults=override.default,
+        entangled=bool(override.fix or override.default) and not _ENTANGLING.isdisjoint(spec.input_schema),
+    )
 
 
 def _with_effects(spec: ToolSpec, override: ToolOverride) -> ToolSpec:

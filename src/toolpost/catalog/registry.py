@@ -72,7 +72,8 @@ class ToolRegistry:
     ) -> None:
         """Add a tool, or with `replace` exchange the one of the same name without a gap.
 
-        ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad (both ValueErrors).
+        ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad (both ValueErrors). With a
+        `source` it is that which runs the calls, by the limits of `config`; whoever gives one closes it.
         """
         _check_contract(tool.spec)
         if override is not None and override.hide:
@@ -125,7 +126,7 @@ class ToolRegistry:
         return name in self._entries or self._names.to_canonical(name) is not None
 
     def list(self) -> list[Tool]:
-        """All tools, in the order they came."""
+        """All tools, in the order they came; `specs` has their records."""
         return [entry.tool for entry in self._entries.values()]
 
     def specs(self, collection: str | None = None) -> Sequence[ToolSpec]:
@@ -145,7 +146,7 @@ class ToolRegistry:
         return [entry.tool for entry in self._entries.values() if entry.spec.category is category]
 
     def to_llm_tools(self, names: Iterable[str] | None = None) -> Sequence[ToolDefinition]:
-        """The tools as a model's function-calling interface wants them."""
+        """The tools as a model's function-calling interface wants them: all, or those of these names."""
         entries = self._entries.values() if names is None else [self.find(name) for name in names]
         to_model = self._names.to_model
         return [

@@ -74,7 +74,7 @@ def list_tools(
         )
 
     async def work(box: Toolbox, output: Output) -> int:
-        show_tools([spec for spec in _in_order(box, collection) if wanted(spec)], output)
+        show_tools([spec for spec in _specs(box, collection) if wanted(spec)], output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
@@ -129,14 +129,12 @@ app.command("connect")(connect)
 app.command("export")(export_tools)
 
 
-def _in_order(box: Toolbox, collection: str | None) -> list[ToolSpec]:
-    """The tools as the configuration has their sources; which of these answered first is chance."""
+def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
+    """The tools of a collection, or all."""
     try:
-        specs = box.registry.specs(collection)
+        return [*box.registry.specs(collection)]
     except KeyError as error:
         raise ToolError(str(error.args[0]), code="collection_not_found") from None
-    places = {source.name: place for place, source in enumerate(box.settings.all_sources())}
-    return sorted(specs, key=lambda spec: places.get(spec.source or "", -1))
 
 
 def _show_spec(spec: ToolSpec, output: Output) -> None:

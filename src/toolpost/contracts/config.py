@@ -96,7 +96,7 @@ class ToolOverride(ConfigModel):
     side_effects: str | None = None
     destructive: bool | None = None
     replay: str | None = None
-    timeout_s: float | None = None
+    timeout_s: float | None = Field(default=None, gt=0)
     tags: list[str] | None = None
 
 

@@ -45,6 +45,7 @@ class CallServices(Protocol):
 class ToolContext:
     """Who a call is for, where it may write, and how it can pause.
 
+    `user_id` is written `tenant:user`, unless whoever made the context wrote it otherwise.
     `llm_context` is what a model may see and is read-only; `tool_context` is for tools
     alone. Not for secrets: credentials travel beside the context, never in it.
     """

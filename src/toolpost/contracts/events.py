@@ -56,7 +56,10 @@ class JsonText(str):
 
 
 class RunEvent(NamedTuple):
-    """Something that happened to a call. `facts` are raw; only `payload` may be shown or stored."""
+    """Something that happened to a call. `facts` are raw; only `payload` may be shown or stored.
+
+    `call` says which call of which run, tenant and user it belongs to: `event.call.run_id`.
+    """
 
     code: EventCode
     at: float

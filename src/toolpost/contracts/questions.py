@@ -61,7 +61,7 @@ class PendingAction:
 
     It holds the exact call, so answering runs that call and nothing else. `answers`
     are the earlier answers of the same call; `answerers` narrows who may answer
-    within the tenant (None: anyone in it).
+    within the tenant (None: anyone in it). Once it was answered, `outcome` is what came of it.
     """
 
     id: str

@@ -8,7 +8,7 @@ claimant in any number of processes; nothing is visible across tenants.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,9 +123,14 @@ class PendingStore(Protocol):
         ...
 
     async def list(
-        self, *, tenant: str | None = None, status: PendingStatus | None = "open", limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        status: PendingStatus | None = "open",
+        call_id: str | None = None,
+        limit: int = 100,
     ) -> list[PendingAction]:
-        """Questions, newest first."""
+        """Questions, of one call or of all, newest first."""
         ...
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
@@ -147,7 +152,7 @@ class PendingStore(Protocol):
         ...
 
     async def adopt_claims(self) -> Sequence[PendingAction]:
-        """Take over claimed questions whose claimant died before settling; each goes to exactly one adopter."""
+        """Take over what a dead process claimed, expired or cancelled and did not settle; each goes to one adopter."""
         ...
 
 
@@ -178,6 +183,13 @@ class KeyStore(Protocol):
         ...
 
 
+class CancelWish(NamedTuple):
+    """When a cancellation was asked for, and whose calls are meant (None: everybody's); what began later is not."""
+
+    at: float
+    tenant: str | None
+
+
 class CancelStore(Protocol):
     """Wishes to cancel a run or a call, seen by whichever process runs it."""
 
@@ -185,8 +197,8 @@ class CancelStore(Protocol):
         """Ask for a cancellation."""
         ...
 
-    async def requested(self, target_ids: Sequence[str]) -> Mapping[str, float]:
-        """Which of these were asked to be cancelled, and when; what began later is not meant."""
+    async def requested(self, target_ids: Sequence[str]) -> Mapping[str, CancelWish]:
+        """Which of these were asked to be cancelled."""
         ...
 
 

@@ -10,7 +10,7 @@ import string
 import zlib
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}|\\.|&[#A-Za-z]", re.DOTALL)  # quick to 
 _BLANKS = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
 _PLAIN = bytes.maketrans(string.ascii_uppercase.encode() + b"-_", string.ascii_lowercase.encode() + b"+/")
 GZIP = "H4sI"  # how gzip begins in base64
-_GZIP = re.compile(r"H4sI(?:[A-Za-z0-9+/_-]|\s*[\r\n]\s*|\\[nr/])+={0,2}")
+_GZIP = re.compile(r"H4sI(?:[A-Za-z0-9+/_-]|%2[BbFf]|\s*[\r\n]\s*|\\[nr/])+={0,2}")
 
 
 def plainly(text: str) -> str:
@@ -126,7 +126,8 @@ def seen(text: str, layer: int) -> Seen:
 def packed_in(text: str) -> Iterator[tuple[int, int, str | None]]:
     """Where gzip in base64 stands in a text, and what is in it; None where that is too much to look at."""
     for found in _GZIP.finditer(text):
-        letters = re.sub(r"\\.|[^A-Za-z0-9+/_-]", "", found[0].replace("\\/", "/")).replace("-", "+").replace("_", "/")
+        written = unquote(found[0]).replace("\\/", "/")
+        letters = re.sub(r"\\.|[^A-Za-z0-9+/_-]", "", written).replace("-", "+").replace("_", "/")
         yield found.start(), found.end(), _unpacked(base64.b64decode(letters[: len(letters) & ~3]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.passing import PassingSecret
@@ -213,14 +213,23 @@ class Lookout:
                             yield begin, begin + len(form)
 
     def _cut(self, plain: str) -> Iterator[tuple[int, int]]:
-        """The beginnings of secrets where the text was cut."""
+        """The beginnings of secrets where the text was cut; no place is looked at twice, however often it was."""
+        looked = 0
         for found in CUT.finditer(plain):
-            end = found.start()
-            for begin in range(max(0, end - _MOST_CUT), end - _LEAST_CUT + 1):
-                forms = self._long.get(plain[begin : begin + _LONG], ())
-                if any(form.startswith(plain[begin:end]) for form in forms):
-                    yield begin, end
-                    break
+            beyond = found.start() - _LEAST_CUT + 1
+            for begin in range(max(looked, beyond - _MOST_CUT), beyond):
+                for form in self._long.get(plain[begin : begin + _LONG], ()):
+                    end = begin + _agreeing(form, plain, begin)
+                    if end - begin >= _LEAST_CUT and CUT.match(plain, end):
+                        yield begin, end
+            looked = max(looked, beyond)
+
+
+def _agreeing(form: str, plain: str, begin: int) -> int:
+    """How much of a form stands in a text at a place; dots at its end may be those of the cut."""
+    pairs = zip(form, plain[begin : begin + _MOST_CUT], strict=False)
+    agreeing = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return len(form[:agreeing].rstrip(".…"))
 
 
 def _masked(text: str, spans: Iterable[tuple[int, int]], mask: str) -> str:

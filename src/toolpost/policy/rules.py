@@ -92,7 +92,10 @@ class Verdict:
 
 
 class Policy:
-    """Rules first, the first that matches; the template decides about the rest."""
+    """Rules first, the first that matches; the template decides about the rest.
+
+    For whoever puts a ToolRouter together; `Settings(policy=...)` takes a template's name, or rules as mappings.
+    """
 
     def __init__(self, template: Template = "standard", rules: Sequence[Rule] = ()) -> None:
         self._asks = _ASKS[template]

@@ -26,7 +26,11 @@ class EventBus:
         self._keep_history = keep_history
 
     def subscribe(self, code: EventCode | None, handler: Callable[[RunEvent], None]) -> Callable[[], None]:
-        """Be told of events; call what is returned to be told no more."""
+        """Be told of events; call what is returned to be told no more.
+
+        The handler is a plain function and returns at once. It is called on the event loop, but for the progress of a
+        plain function, which is told from its worker thread: hand that on with `loop.call_soon_threadsafe`.
+        """
         subscription = (code, handler)
         self._handlers.append(subscription)
         return lambda: self._handlers.remove(subscription)

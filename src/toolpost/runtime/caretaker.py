@@ -81,13 +81,13 @@ class Caretaker:
 
     async def _heed_cancels(self) -> None:
         if len(self._router.inflight):
-            for target, at in (await self._store.cancels.requested(self._router.inflight.ids())).items():
-                self._router.inflight.cancel(target, before=at)
+            for target, wish in (await self._store.cancels.requested(self._router.inflight.ids())).items():
+                self._router.inflight.cancel(target, tenant=wish.tenant, before=wish.at)
 
     async def sweep(self) -> None:
         """Close late questions and take over what dead processes left unfinished."""
         for action in await self._store.pending.expire(time.time()):
-            await self._close(action, outcome_to_dict(self._desk.endings.expired(action)), "expired")
+            await self._conclude(action)
         for entry in await self._store.journal.adopt_orphans():
             await self._ask_about(entry)
         for action in await self._store.pending.adopt_claims():
@@ -107,8 +107,13 @@ class Caretaker:
         """Close the open questions of a call or run that is cancelled."""
         closed = await self._store.pending.cancel(target_id, tenant=tenant)
         for action in closed:
-            await self._close(action, outcome_to_dict(self._desk.endings.cancelled(action)), "cancelled")
+            await self._conclude(action)
         return len(closed)
+
+    async def _conclude(self, action: PendingAction) -> None:
+        """End a call whose question was closed without an answer."""
+        end = self._desk.endings.expired if action.status == "expired" else self._desk.endings.cancelled
+        await self._close(action, outcome_to_dict(end(action)), action.status)
 
     async def _close(self, action: PendingAction, kept: Mapping[str, Any], status: PendingStatus) -> None:
         await self._store.pending.settle(action.id, status, outcome=kept)
@@ -118,9 +123,12 @@ class Caretaker:
     async def _end(self, run: RunSummary) -> None:
         """Tell the end that a dead process did not come to tell; what the journal has is what happened."""
         entry = await self._store.journal.find(run.call_id, "")
+        asked = await self._store.pending.list(tenant=run.tenant, status=None, call_id=run.call_id, limit=1)
         if entry is not None and entry.done:
             self._desk.endings.recorded(run, entry.result)
-        else:
+        elif asked and asked[0].status == "open":
+            self._desk.endings.paused(asked[0], asked[0])
+        elif not asked or asked[0].status != "claimed":  # else a living process is at it
             self._desk.endings.interrupted(run)
 
     async def _ask_about(self, entry: JournalEntry) -> None:
@@ -129,8 +137,7 @@ class Caretaker:
         One that a person let go on is taken back instead, for nobody waits to call again: its answer, which is still
         claimed, is then carried out once more.
         """
-        waiting = await self._store.pending.list(tenant=entry.principal.tenant, status="open", limit=10_000)
-        if any(action.call_id == entry.call_id for action in waiting):
+        if await self._store.pending.list(tenant=entry.principal.tenant, call_id=entry.call_id, limit=1):
             await self._store.journal.forget(entry.call_id, "")  # it had paused; the question stands
             return
         if _is_doubtful(entry):
@@ -174,15 +181,18 @@ class Caretaker:
             await self._store.keys.settle(action.asked_by, action.idempotency_key, _paused(entry, kept))
 
     async def _continue(self, action: PendingAction) -> None:
-        """An answer was given but its process died: go on where the journal says it stopped."""
+        """A question was taken but its process died: go on where the journal says it stopped."""
+        if action.status != "claimed":
+            await self._conclude(action)
+            return
         entry = await self._store.journal.find(action.call_id, "")
         if entry is not None and entry.done:
             await self._close(action, entry.result, "answered")
             return
-        waiting = await self._store.pending.list(tenant=action.asked_by.tenant, status="open", limit=10_000)
-        follow_up = next((other for other in waiting if other.call_id == action.call_id), None)
-        if follow_up is not None:  # it went on to another question, an unknown outcome among them
-            question = {"id": follow_up.id, "kind": follow_up.question.kind, "prompt": follow_up.question.prompt}
+        waiting = await self._store.pending.list(tenant=action.asked_by.tenant, call_id=action.call_id, limit=1)
+        if waiting:  # it went on to another question, an unknown outcome among them
+            asked = waiting[0].question
+            question = {"id": waiting[0].id, "kind": asked.kind, "prompt": asked.prompt}
             await self._close(action, _paused(action, question), "answered")
             return
         if action.tool_name.partition(".")[0] in self._absent:

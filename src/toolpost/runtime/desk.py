@@ -79,6 +79,7 @@ class PendingDesk:
         context: ToolContext | None = None,
     ) -> Outcome:
         """Answer a question; the waiting call goes on, in `context` if given, and its outcome is returned."""
+        self._router.inflight.check_home()  # before the question is taken
         action = await self.get(pending_id, by=by)
         self._check(action, by, decision)
         self._check_value(action, value, decision)

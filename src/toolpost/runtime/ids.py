@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 
 def as_id(given: str) -> str:
-    """An id as text that can be written down, whatever a caller took for one."""
+    """An id, or a text, that can be written down, whatever somebody took for one."""
     if given.__class__ is str and given.isascii():
         return given
     return str(given).encode("utf-8", "backslashreplace").decode()

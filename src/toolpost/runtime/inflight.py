@@ -13,16 +13,18 @@ _STRANGER = (
     "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
     "the call over with asyncio.run_coroutine_threadsafe(box.call(...), loop)"
 )
+_OVER = "this Toolbox is closed: its `async with` is over; make the call within it, or open a new one"
+_NOWHERE = object()
 
 
 class InFlight:
     """All running calls of one Toolbox. A timer is armed only for the earliest deadline.
 
-    Calls are made in the loop that holds the connections, where `home` says which that is.
+    Calls are made in the loop that holds the connections, where `home` says which that is; after `close`, nowhere.
     """
 
     def __init__(self) -> None:
-        self.home: asyncio.AbstractEventLoop | None = None
+        self.home: object | None = None
         self._flights: dict[str, Attempt] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = float("inf")
@@ -34,7 +36,7 @@ class InFlight:
         """Begin to watch the calling task on behalf of a call."""
         loop = asyncio.get_running_loop()
         if self.home is not None and loop is not self.home:
-            raise RuntimeError(_STRANGER)
+            self.check_home()
         attempt.task = task = asyncio.current_task(loop)
         attempt.cancelling = 0 if task is None else task.cancelling()
         attempt.timeout_s = timeout_s
@@ -43,12 +45,24 @@ class InFlight:
         if deadline < self._armed_for:
             self._arm(loop, deadline)
 
+    def check_home(self) -> None:
+        """RuntimeError when calls cannot be made in this loop, or not any more."""
+        if self.home is _NOWHERE:
+            raise RuntimeError(_OVER)
+        if self.home not in (None, asyncio.get_running_loop()):
+            raise RuntimeError(_STRANGER)
+
+    def close(self) -> None:
+        """Let nothing in any more."""
+        self.home = _NOWHERE
+
     def leave(self, attempt: Attempt) -> None:
         """Stop watching; the timer is left to find out by itself."""
         self._flights.pop(attempt.request.call_id, None)
 
     def cancel(self, target_id: str, *, tenant: str | None = None, before: float = float("inf")) -> int:
         """Cancel a call, or every call of a run that began before a time; says how many there were."""
+        self.check_home()  # a task belongs to its loop
         found = [a for a in self._flights.values() if target_id in (a.call.call_id, a.call.run_id)]
         mine = [a for a in found if tenant in (None, a.call.tenant) and a.began_at <= before]
         for attempt in mine:

@@ -83,7 +83,11 @@ class Invoker:
     async def _intend(self, attempt: Attempt) -> None:
         """Write the intent; from here on the call may have had its effect."""
         attempt.journaled = True  # first: a deadline may strike while the intent is on its way to the disk
-        await self._journal.begin(attempt.journal_entry(""))
+        try:
+            await self._journal.begin(attempt.journal_entry(""))
+        except Exception:
+            attempt.journaled = False  # there is no intent, so nothing ran and there is no result to keep
+            raise
 
     async def _before_next(self, attempt: Attempt, lane: Lane, error: ToolError, tries: int) -> None:
         """Wait until the next try, holding nothing; raise the error when there must not be one."""

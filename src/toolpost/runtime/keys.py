@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import Store
     from toolpost.runtime.lane import Lane
 
-_MOST_QUESTIONS = 10_000
-
 
 def _hash(arguments: Mapping[str, Any]) -> str:
     """Arguments by value; a tool that is merely described in other words keeps its keys."""
@@ -74,11 +72,10 @@ class KeyGate:
 
     async def _question_of(self, request: RequestedCall, held: KeyRecord) -> Mapping[str, Any] | None:
         """The newest question of the call that holds the key, as an outcome."""
-        found = await self._store.pending.list(tenant=request.principal.tenant, status=None, limit=_MOST_QUESTIONS)
-        for action in found:
-            if action.call_id == held.call_id:
-                paused = Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
-                return outcome_to_dict(paused)
+        tenant = request.principal.tenant
+        for action in await self._store.pending.list(tenant=tenant, status=None, call_id=held.call_id, limit=1):
+            paused = Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
+            return outcome_to_dict(paused)
         return None
 
     async def _lost(self, key: str) -> Outcome:

@@ -37,23 +37,28 @@ class Pausing:
         redact = self._teller.redactor_for(attempt.request, lane).text
         question = replace(question, prompt=redact(question.prompt))
         request, action = attempt.request, self._action(attempt, lane, question)
-        adding = self._background.start(self._store.pending.add(action))
+        keeping = self._background.start(self._keep(action, journaled=attempt.journaled))
         try:
-            await asyncio.shield(adding)
+            await asyncio.shield(keeping)
         except asyncio.CancelledError:
-            self._background.start(self._retract(adding, action))
-            raise
-        if attempt.journaled:
-            await self._store.journal.forget(request.call_id, "")
             attempt.journaled = False
+            self._background.start(self._retract(keeping, action))
+            raise
+        attempt.journaled = False
         self._teller.paused(attempt.call, action)
         shown = replace(question, state=None)
         return Paused(request.call_id, request.run_id, lane.spec.name, action.id, shown, attempt.elapsed_ms)
 
-    async def _retract(self, adding: asyncio.Task[None], action: PendingAction) -> None:
+    async def _keep(self, action: PendingAction, *, journaled: bool) -> None:
+        await self._store.pending.add(action)
+        if journaled:
+            await self._store.journal.forget(action.call_id, "")
+
+    async def _retract(self, keeping: asyncio.Task[None], action: PendingAction) -> None:
         """The call was stopped while its question was being written: close that again, the call has ended."""
-        await adding
-        await self._store.pending.cancel(action.call_id, tenant=action.asked_by.tenant)
+        await keeping
+        for closed in await self._store.pending.cancel(action.call_id, tenant=action.asked_by.tenant):
+            await self._store.pending.settle(closed.id, closed.status)
 
     def _action(self, attempt: Attempt, lane: Lane, question: Question) -> PendingAction:
         request, now = attempt.request, time.time()

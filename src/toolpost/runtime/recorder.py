@@ -47,6 +47,8 @@ class Recorder:
         while True:
             await asyncio.sleep(PATIENCE_S)
             try:
+                if attempt.journaled and await self._journal.find(attempt.request.call_id, "") is None:
+                    attempt.journaled = False  # the intent never came to the disk
                 return await self._write(attempt, outcome, kept)
             except StoreError:
                 continue

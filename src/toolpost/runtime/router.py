@@ -247,6 +247,8 @@ class ToolRouter:
         """Stop what runs and wait for what is left to be written."""
         await self.inflight.stop_all()
         await self.background.finish(patience_s=PATIENCE_S * 2)
+        self.inflight.close()
+        await self.inflight.stop_all()  # what that background began
 
 
 def _private(arguments: Any, told: Any) -> Any:

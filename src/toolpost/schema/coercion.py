@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -172,7 +173,7 @@ def _read_integer(value: Any) -> Any:
 
 def _read_number(value: Any) -> Any:
     found = _NUMBER.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
-    return json.loads(value) if found else _NOTHING
+    return _parsed(value) if found else _NOTHING
 
 
 def _read_boolean(value: Any) -> Any:
@@ -180,11 +181,15 @@ def _read_boolean(value: Any) -> Any:
 
 
 def _read_string(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return _NOTHING
-    if isinstance(value, int) and value.bit_length() > _MAX_DIGITS * 3:
-        return _NOTHING
-    return json.dumps(value)
+    match value:
+        case bool():
+            return _NOTHING
+        case int():
+            return _NOTHING if value.bit_length() > _MAX_DIGITS * 3 else str(value)
+        case float():
+            return json.dumps(value) if math.isfinite(value) else _NOTHING
+        case _:
+            return _NOTHING
 
 
 def _read_object(value: Any) -> Any:
@@ -197,13 +202,26 @@ def _read_array(value: Any) -> Any:
 
 
 def _read_json(value: Any, kind: type) -> Any:
-    if not isinstance(value, str):
-        return _NOTHING
+    parsed = _parsed(value) if isinstance(value, str) else _NOTHING
+    return parsed if isinstance(parsed, kind) else _NOTHING
+
+
+def _parsed(text: str) -> Any:
+    """What JSON text says; numbers that JSON does not know, or that only infinity could stand for, are no JSON."""
     try:
-        parsed = json.loads(value)
+        return _decode(text.strip())
     except (ValueError, RecursionError):
         return _NOTHING
-    return parsed if isinstance(parsed, kind) else _NOTHING
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+_decode = json.JSONDecoder(parse_float=_finite, parse_constant=_finite).decode
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

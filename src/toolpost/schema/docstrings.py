@@ -6,10 +6,19 @@ import inspect
 from typing import TYPE_CHECKING, NamedTuple
 
 import docstring_parser
+from docstring_parser import DocstringStyle
+from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
+
+    from docstring_parser import Docstring
+
+# Sections that tell a caller something; the parser of Google's style drops those that it does not know.
+_REMARKS = ("Note", "Notes", "Warning", "Warnings", "Important", "Caution")
+_SECTIONS = [Section(title, title.lower(), SectionType.SINGULAR) for title in _REMARKS]
+_google = GoogleParser([*DEFAULT_SECTIONS, *_SECTIONS])
 
 
 class Documentation(NamedTuple):
@@ -24,7 +33,23 @@ def documentation_of(fn: Callable[..., Any]) -> Documentation:
     text = inspect.getdoc(fn) or ""
     try:
         parsed = docstring_parser.parse(text)
+        if parsed.style is DocstringStyle.GOOGLE:
+            parsed = _google.parse(text)
     except docstring_parser.ParseError:
         return Documentation(text.strip(), {})
-    described = {param.arg_name.lstrip("*"): " ".join((param.description or "").split()) for param in parsed.params}
-    return Documentation((parsed.description or "").strip(), {name: line for name, line in described.items() if line})
+    described = {
+        name.strip().lstrip("*"): " ".join(param.description.split())
+        for param in parsed.params
+        if param.description
+        for name in param.arg_name.split(",")  # NumPy's style may describe several at once
+    }
+    return Documentation("\n\n".join(_said(parsed)), described)
+
+
+def _said(parsed: Docstring) -> Iterator[str]:
+    """The description, and the remarks that stand behind the lists."""
+    if parsed.description:
+        yield parsed.description.strip()
+    for section in parsed.meta:
+        if section.description and section.args[0].capitalize() in _REMARKS:
+            yield f"{section.args[0].capitalize()}: {section.description.strip()}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from inspect import Parameter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin
 
+import typing_extensions
 from pydantic.fields import FieldInfo
 
 from toolpost.contracts.errors import ToolSchemaError
@@ -86,7 +88,7 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
         if annotation is _CONTEXT:
             context.append(parameter.name)
         elif parameter.kind is Parameter.VAR_KEYWORD:
-            extras = annotation
+            extras = _extras(fn, parameter.name, annotation)
         else:
             arguments.append(_argument(parameter, annotation))
     if len(context) > 1:
@@ -102,6 +104,12 @@ def _check_fillable(fn: Callable[..., Any], parameter: Parameter) -> None:
         raise ToolSchemaError(f"{name_of(fn)}: '*{name}' cannot be given by name; use '{name}: list[...]' instead")
     if name in ("self", "cls") and parameter.annotation is Parameter.empty:
         raise ToolSchemaError(f"{name_of(fn)}: parameter {name!r} is not bound; use a bound method as the tool")
+
+
+def _extras(fn: Callable[..., Any], name: str, annotation: Any) -> Any:
+    if get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
+        raise ToolSchemaError(f"{name_of(fn)}: '**{name}' is unpacked; write its fields as parameters of their own")
+    return annotation
 
 
 _CONTEXT = object()

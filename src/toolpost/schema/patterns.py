@@ -27,6 +27,7 @@ _DASH_BEFORE_CLASS = re.compile(r"(?<=[^\[\\^])-(?=\\[wWdDsS])")
 _REFERS_BACK = re.compile(r"\\[1-9]|\\k<|\(\?P=|\(\?\(")
 _FIXED = re.compile(r"\{\d+\}")
 _AT_MOST_ONCE = ("?", "{1}", "{0,1}")
+_NAMES = ("properties", "$defs", "definitions", "dependentSchemas")  # under these, any name is only a name
 _SET = re.compile(r"\[\^?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
@@ -52,6 +53,8 @@ def with_patterns(schema: Any, change: Callable[[str], str]) -> Any:
 def _changed(key: str, value: Any, change: Callable[[str], str]) -> Any:
     if key in ("enum", "const", "default", "examples"):
         return value
+    if key in _NAMES and is_object(value):
+        return {name: with_patterns(inner, change) for name, inner in value.items()}
     if key == "pattern" and isinstance(value, str):
         return change(value)
     if key == "patternProperties" and is_object(value):

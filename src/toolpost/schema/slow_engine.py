@@ -130,9 +130,11 @@ def _of_extra(path: tuple[str | int, ...], error: jsonschema.ValidationError) ->
 
 def _of_choice(path: tuple[str | int, ...], error: jsonschema.ValidationError) -> Fault:
     options: Any = error.validator_value
-    branches: list[list[Fault]] = [[] for _ in options]
+    # The fault of `false` does not say which alternative it is of.
+    branches: list[list[Fault]] = [[Fault(path, "falseSchema")] if option is False else [] for option in options]
     for inner in error.context or ():
-        branches[cast("int", inner.schema_path[0])].append(_fault(inner))
+        if inner.schema_path:
+            branches[cast("int", inner.schema_path[0])].append(_fault(inner))
     return Fault(path, str(error.validator), branches=tuple(map(tuple, branches)))
 
 

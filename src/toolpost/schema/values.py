@@ -22,6 +22,7 @@ _MAX_STEPS = 30
 _MAX_BITS = 256
 _MAX_VISITS = 1_000_000
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_CONTAINERS = (dict, list, tuple)
 _ATOMS = (int, float, bool, type(None), Decimal, Enum)
 
 
@@ -94,6 +95,20 @@ def nested_deeper_than(limit: int, value: Any) -> bool:
     return True
 
 
+def holds_float(value: Any) -> bool:
+    """Whether a number with a decimal point lies anywhere in a JSON value."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        inner = part.values() if is_object(part) else part
+        kinds = set(map(type, inner))
+        if float in kinds:
+            return True
+        if not kinds.isdisjoint(_CONTAINERS):
+            stack.extend(child for child in inner if _has_members(child))
+    return False
+
+
 class Link(NamedTuple):
     """A place as a chain back to the root, which costs the same at any depth."""
 
@@ -160,7 +175,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _has_members(value: Any) -> bool:
-    return isinstance(value, dict | list | tuple)
+    return isinstance(value, _CONTAINERS)
 
 
 def _children(value: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from hashlib import sha256
 from struct import Struct
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from toolpost.contracts.events import EventCode, StoredEvent
 
@@ -53,6 +53,14 @@ def stored_event(id: int, row: Fields) -> StoredEvent:
         at=at,
         call_id=call_id,
         tenant=tenant,
-        payload=json.loads(payload),
+        payload=_facts(payload),
         hash=digest.hex(),
     )
+
+
+def _facts(payload: str) -> Any:
+    """What an event tells; one that was damaged keeps nobody from the others, and `find_breaks` shows it."""
+    try:
+        return json.loads(payload)
+    except ValueError as error:
+        return {"unrenderable": type(error).__name__}

@@ -13,6 +13,7 @@ from toolpost.contracts.errors import StoreError
 
 T = TypeVar("T")
 
+FAULTS = (sqlite3.Error, UnicodeEncodeError)  # the second for text that has half a character
 MIGRATIONS = Path(__file__).with_name("migrations")
 _RETRY_S = 0.02
 
@@ -72,6 +73,8 @@ def store_error(exc: BaseException, path: Path) -> StoreError:
     """What went wrong with the database, where, and what to do about it."""
     if isinstance(exc, StoreError):
         return exc
+    if isinstance(exc, UnicodeEncodeError):
+        return StoreError(f"{ascii(exc.object)[:80]} is not text that can be kept: it has half a character", cause=exc)
     code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
     advice = _ADVICE.get(code, "look at the folder's permissions and free space")
     return StoreError(f"database {str(path)!r}: {exc}; {advice}", cause=exc)

@@ -18,10 +18,10 @@ _PERSON = "tenant = :tenant AND user = :user"
 _RUNS = f"SELECT run_id FROM runs WHERE {_PERSON}"  # noqa: S608 - constants, here and below
 _OWNERS = f"""
 SELECT owner FROM journal WHERE {_PERSON} AND result IS NULL
-UNION SELECT owner FROM pending WHERE {_PERSON} AND status = 'claimed'
+UNION SELECT owner FROM pending WHERE {_PERSON} AND owner IS NOT NULL
 """  # noqa: S608
 _RUNNING = "(result IS NULL AND owner IN (SELECT value FROM json_each(:living)))"
-_ANSWERED = "(status = 'claimed' AND owner IN (SELECT value FROM json_each(:living)))"
+_ANSWERED = "(ifnull(owner, '') IN (SELECT value FROM json_each(:living)))"
 _UNDER_WAY = f"""
 SELECT (SELECT count(*) FROM journal WHERE {_PERSON} AND {_RUNNING})
      + (SELECT count(*) FROM pending WHERE {_PERSON} AND {_ANSWERED})
@@ -32,7 +32,7 @@ _DELETE = {
     "pending": f"DELETE FROM pending WHERE {_PERSON} AND NOT {_ANSWERED}",  # noqa: S608
     "journal": f"DELETE FROM journal WHERE {_PERSON} AND NOT {_RUNNING}",  # noqa: S608
     "keys": f"DELETE FROM keys WHERE {_PERSON} AND outcome IS NOT NULL",  # noqa: S608
-    "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN ({_RUNS})",  # noqa: S608
+    "state": f"DELETE FROM state WHERE owner = :owner OR (kind IN ('event', 'binding') AND key IN ({_RUNS}))",  # noqa: S608
     "artifacts": f"DELETE FROM artifacts WHERE tenant = :tenant AND run_id IN ({_RUNS})",  # noqa: S608
 }
 
@@ -55,7 +55,7 @@ class Forgetter:
 
     def _forget(self, db: sqlite3.Connection, *, principal: Principal) -> tuple[dict[str, int], list[str]]:
         self._appender.save_heads(db)  # A run that began in this very transaction may have artifacts too.
-        person = {"tenant": principal.tenant, "user": principal.user}
+        person = {"tenant": principal.tenant, "user": principal.user, "owner": str(principal)}
         owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
         values = {**person, "living": json.dumps([owner for owner in owners if self._liveness.alive(owner)])}
         under_way = db.execute(_UNDER_WAY, values).fetchone()[0]

@@ -15,11 +15,6 @@ from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
 
 _COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
-_OWNERS = """
-SELECT owner FROM journal WHERE result IS NULL
-UNION SELECT owner FROM pending WHERE status = 'claimed'
-UNION SELECT owner FROM keys WHERE outcome IS NULL
-"""
 
 
 class SQLiteJournal:
@@ -71,7 +66,7 @@ class SQLiteJournal:
         for (owner,) in owners:
             if not self._liveness.alive(owner):
                 rows += db.execute(sql, (self._liveness.owner_id, owner)).fetchall()
-        self._liveness.sweep(keep={owner for (owner,) in db.execute(_OWNERS)})
+        self._liveness.sweep()
         return readable(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
 
     def _entry(self, row: tuple[Any, ...]) -> JournalEntry:

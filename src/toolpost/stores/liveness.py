@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Collection
 from pathlib import Path
 
 from toolpost.contracts.errors import StoreError
@@ -65,10 +64,10 @@ class Liveness:
         finally:
             os.close(descriptor)
 
-    def sweep(self, *, keep: Collection[str] = ()) -> None:
-        """Remove the files of the dead, but those who still have something to be adopted."""
+    def sweep(self) -> None:
+        """Remove the files of the dead; they are as dead without."""
         for path in self._folder.glob("*.lock"):
-            if path.stem not in keep and path.stem != self.owner_id:
+            if path.stem != self.owner_id:
                 with contextlib.suppress(OSError):
                     _remove_if_dead(path)
 

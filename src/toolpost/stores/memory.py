@@ -55,7 +55,7 @@ class MemoryStore:
 
         cancels = MemoryCancelStore(tenants_of, clock)
         self._pruner = MemoryPruner(
-            log, journal=journal, pending=pending, keys=keys, cancels=cancels, artifacts=artifacts
+            log, journal=journal, pending=pending, keys=keys, cancels=cancels, artifacts=artifacts, shelf=shelf
         )
         self._forgetter = MemoryForgetter(
             log, journal=journal, pending=pending, keys=keys, artifacts=artifacts, tokens=tokens, shelf=shelf

@@ -41,7 +41,7 @@ class MemoryForgetter:
             "pending": drop(actions, lambda _, each: each.asked_by == who and each.status != "claimed"),
             "journal": drop(entries, lambda _, entry: entry.principal == who and entry.done),
             "keys": drop(self._keys.records, lambda key, held: key[0] == who and held[0].outcome is not None),
-            "state": self._shelf.remove(("event", "binding"), runs),
+            "state": self._shelf.remove(runs=runs, owner=str(who)),
             "artifacts": drop(refs, lambda _, ref: ref.tenant == who.tenant and ref.run_id in runs),
         }
         named = {ref.sha256 for ref in refs.values()}

@@ -107,12 +107,14 @@ class MemoryRuns:
                 surplus -= len(run.ids)
         self.remove(doomed)
 
-    def events(self, run_id: str | None, after: int) -> Iterator[StoredEvent]:
-        """The events with an id above `after`, of one run or of all."""
+    def events(self, run_id: str | None, after: int, tenant: str | None) -> Iterator[StoredEvent]:
+        """The events with an id above `after`, of one run or of all, of one tenant or of all."""
         runs = self.by_name.values() if run_id is None else filter(None, [self.by_name.get(run_id)])
         meant = [(id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after]
         for id_, at, run in sorted(meant, key=itemgetter(0)):
-            yield stored_event(id_, run.render()[at])
+            row = run.render()[at]
+            if tenant in (None, row[5]):
+                yield stored_event(id_, row)
 
 
 class MemoryEventLog:
@@ -145,8 +147,7 @@ class MemoryEventLog:
     ) -> list[StoredEvent]:
         runs = self.absorbed()
         with self._lock:
-            meant = (event for event in runs.events(run_id, after) if tenant in (None, event.tenant))
-            return list(islice(meant, max(0, limit)))
+            return list(islice(runs.events(run_id, after, tenant), max(0, limit)))
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
         newest_first = [run.standing for run in reversed(self.absorbed().by_name.values())]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
-from toolpost.contracts.storage import ArtifactRef, JournalEntry, KeyRecord
+from toolpost.contracts.storage import ArtifactRef, CancelWish, JournalEntry, KeyRecord
 from toolpost.stores.artifacts import new_artifact_id
 from toolpost.stores.records import detached, detached_action
 
@@ -71,12 +71,19 @@ class MemoryPendingStore:
         return detached_action(action) if action and tenant in (None, action.asked_by.tenant) else None
 
     async def list(
-        self, *, tenant: str | None = None, status: PendingStatus | None = "open", limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        status: PendingStatus | None = "open",
+        call_id: str | None = None,
+        limit: int = 100,
     ) -> Actions:
         found = [
             action
             for action in reversed(self.actions.values())
-            if tenant in (None, action.asked_by.tenant) and status in (None, action.status)
+            if tenant in (None, action.asked_by.tenant)
+            and status in (None, action.status)
+            and call_id in (None, action.call_id)
         ]
         newest_first = sorted(found, key=lambda action: action.created_at, reverse=True)
         return [detached_action(action) for action in newest_first[: max(0, limit)]]
@@ -159,13 +166,13 @@ class MemoryCancelStore:
     def __init__(self, tenants_of: Callable[[str], set[str]], clock: Callable[[], float]) -> None:
         self._tenants_of = tenants_of
         self._clock = clock
-        self.wishes: dict[str, float] = {}
+        self.wishes: dict[str, CancelWish] = {}
 
     async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
         if tenant is None or not self._tenants_of(target_id) - {tenant}:
-            self.wishes[target_id] = self._clock()
+            self.wishes[target_id] = CancelWish(self._clock(), tenant)
 
-    async def requested(self, target_ids: Sequence[str]) -> dict[str, float]:
+    async def requested(self, target_ids: Sequence[str]) -> dict[str, CancelWish]:
         return {target_id: self.wishes[target_id] for target_id in target_ids if target_id in self.wishes}
 
 

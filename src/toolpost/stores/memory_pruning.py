@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from toolpost.contracts.storage import ArtifactRef, Retention
+from toolpost.contracts.storage import ArtifactRef, JournalEntry, Retention
 from toolpost.stores.memory_log import MemoryEventLog
 from toolpost.stores.memory_parts import (
     MemoryArtifactStore,
@@ -16,6 +16,7 @@ from toolpost.stores.memory_parts import (
 )
 from toolpost.stores.retention import PRUNED, Weighed, over_quota
 from toolpost.stores.runs import FINISHED
+from toolpost.stores.state import MemoryShelf
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,6 +34,7 @@ class MemoryPruner:
         keys: MemoryKeyStore,
         cancels: MemoryCancelStore,
         artifacts: MemoryArtifactStore,
+        shelf: MemoryShelf,
     ) -> None:
         self._log = log
         self._journal = journal
@@ -40,6 +42,7 @@ class MemoryPruner:
         self._keys = keys
         self._cancels = cancels
         self._artifacts = artifacts
+        self._shelf = shelf
 
     def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         """How many of each kind were removed."""
@@ -54,7 +57,7 @@ class MemoryPruner:
 
     def _prune_by_age(self, cutoff: float) -> dict[str, int]:
         unsettled = self._unsettled_runs()
-        unfinished = {entry.run_id for entry in self._journal.entries.values() if not entry.done}
+        unfinished = {entry.run_id for entry in self._journal.entries.values() if not entry.done and not entry.step}
         runs = self._log.absorbed()
         old = [
             run
@@ -67,13 +70,16 @@ class MemoryPruner:
         gone, kept = {run.standing.run_id for run in old}, runs.by_name
         runs.remove(gone)
 
+        def is_over(entry: JournalEntry) -> bool:
+            return entry.done or bool(entry.step)  # a step that was cut off is over when its run is
+
         def is_old(run_id: str, at: float) -> bool:
             return run_id in gone or (at < cutoff and run_id not in kept)
 
         return {
             "runs": len(old),
             "events": sum(len(run.ids) for run in old),
-            "journal": drop(self._journal.entries, lambda _, entry: entry.done and is_old(entry.run_id, entry.at)),
+            "journal": drop(self._journal.entries, lambda _, entry: is_over(entry) and is_old(entry.run_id, entry.at)),
             "pending": drop(
                 self._pending.actions,
                 lambda _, action: action.run_id not in unsettled and is_old(action.run_id, action.created_at),
@@ -82,7 +88,8 @@ class MemoryPruner:
                 self._keys.records,
                 lambda _, held: held[0].call_id in calls or (held[0].outcome is not None and held[1] < cutoff),
             ),
-            "cancels": drop(self._cancels.wishes, lambda _, at: at < cutoff),
+            "state": self._shelf.remove(runs=gone, before=cutoff),
+            "cancels": drop(self._cancels.wishes, lambda _, wish: wish.at < cutoff),
             "artifacts": drop(
                 self._artifacts.refs, lambda _, ref: ref.created_at < cutoff and ref.run_id not in unsettled
             ),

@@ -39,16 +39,19 @@ _REOPEN = """
 UPDATE pending SET status = 'open', answer = NULL, answered_by = NULL, answered_at = NULL, owner = NULL
 WHERE id = :id AND status = 'claimed'
 """
-_EXPIRE = f"UPDATE pending SET status = 'expired' WHERE status = 'open' AND expires_at <= ? RETURNING {_COLUMNS}"  # noqa: S608
+_EXPIRE = f"""
+UPDATE pending SET status = 'expired', owner = ? WHERE status = 'open' AND expires_at <= ? RETURNING {_COLUMNS}
+"""  # noqa: S608
 _CANCEL = f"""
-UPDATE pending SET status = 'cancelled' WHERE status = 'open' AND (call_id = :id OR run_id = :id)
+UPDATE pending SET status = 'cancelled', owner = :owner WHERE status = 'open' AND (call_id = :id OR run_id = :id)
     AND (:tenant IS NULL OR tenant = :tenant) RETURNING {_COLUMNS}
 """  # noqa: S608
-_CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE status = 'claimed'"
+# Whoever takes a question owns it until it is settled.
+_CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
 # Not before somebody has seen to what the call had begun: two processes that look after the dead at once could
 # otherwise ask about a call and run it again.
 _ADOPT = f"""
-UPDATE pending SET owner = ? WHERE owner = ? AND status = 'claimed' AND NOT EXISTS (
+UPDATE pending SET owner = ? WHERE owner = ? AND NOT EXISTS (
     SELECT 1 FROM journal WHERE journal.call_id = pending.call_id AND journal.step = '' AND journal.result IS NULL
 ) RETURNING {_COLUMNS}
 """  # noqa: S608
@@ -85,12 +88,18 @@ class SQLitePendingStore:
         return await self._reader.query(work)
 
     async def list(
-        self, *, tenant: str | None = None, status: PendingStatus | None = "open", limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        status: PendingStatus | None = "open",
+        call_id: str | None = None,
+        limit: int = 100,
     ) -> Actions:
         sql = _LIST + (" AND status = :status" if status is not None else "")
         sql += " AND tenant = :tenant" if tenant is not None else ""
+        sql += " AND call_id = :call_id" if call_id is not None else ""
         sql += " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
-        values = {"status": status, "tenant": tenant, "limit": max(0, limit)}
+        values = {"status": status, "tenant": tenant, "call_id": call_id, "limit": max(0, limit)}
         return await self._reader.query(lambda db: self._actions(db.execute(sql, values)))
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
@@ -114,10 +123,11 @@ class SQLitePendingStore:
         await self._writer.submit(work)
 
     async def expire(self, at: float) -> Actions:
-        return await self._change(_EXPIRE, (at,))
+        return await self._change(_EXPIRE, (self._liveness.owner_id, at))
 
     async def cancel(self, call_id: str, *, tenant: str | None = None) -> Actions:
-        return await self._change(_CANCEL, {"id": call_id, "tenant": tenant})
+        values = {"id": call_id, "tenant": tenant, "owner": self._liveness.owner_id}
+        return await self._change(_CANCEL, values)
 
     async def adopt_claims(self) -> Actions:
         def work(db: sqlite3.Connection) -> Actions:

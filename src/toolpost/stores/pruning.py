@@ -22,7 +22,7 @@ FILES_A_STEP = 500
 _UNSETTLED = "SELECT run_id FROM pending WHERE status IN ('open', 'claimed')"
 _OLD_RUNS = f"""
 SELECT run_id FROM runs WHERE status IN ('completed', 'failed') AND updated_at < ? AND run_id NOT IN ({_UNSETTLED})
-AND run_id NOT IN (SELECT run_id FROM journal WHERE result IS NULL) LIMIT {RUNS_A_STEP}
+AND run_id NOT IN (SELECT run_id FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
 """  # noqa: S608 - constants, here and below
 _THESE = "(SELECT value FROM json_each(:runs))"
 _OF_RUNS = {
@@ -30,18 +30,21 @@ _OF_RUNS = {
     "events": f"DELETE FROM events WHERE run_id IN {_THESE}",  # noqa: S608
     "journal": f"DELETE FROM journal WHERE run_id IN {_THESE}",  # noqa: S608
     "pending": f"DELETE FROM pending WHERE run_id IN {_THESE}",  # noqa: S608
+    "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN {_THESE}",  # noqa: S608
     "runs": f"DELETE FROM runs WHERE run_id IN {_THESE}",  # noqa: S608
 }
 _BY_AGE = {
     "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
     "journal": """
-        DELETE FROM journal WHERE result IS NOT NULL AND at < :cutoff AND run_id NOT IN (SELECT run_id FROM runs)
+        DELETE FROM journal WHERE (result IS NOT NULL OR step <> '') AND at < :cutoff
+        AND run_id NOT IN (SELECT run_id FROM runs)
     """,
     "pending": """
         DELETE FROM pending WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff
         AND run_id NOT IN (SELECT run_id FROM runs)
     """,
     "cancels": "DELETE FROM cancels WHERE at < :cutoff",
+    "state": "DELETE FROM state WHERE until < :cutoff",
     "artifacts": f"DELETE FROM artifacts WHERE created_at < :cutoff AND run_id NOT IN ({_UNSETTLED})",  # noqa: S608
 }
 _WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolpost.contracts.errors import StoreError
-from toolpost.stores.database import open_readable, store_error
+from toolpost.stores.database import FAULTS, open_readable, store_error
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Reader:
             raise StoreError(f"the store at {str(self._path)!r} is closed; open it again to go on")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._db)
-        except sqlite3.Error as exc:
+        except FAULTS as exc:
             raise store_error(exc, self._path) from exc
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 # What pruning removes, and reports by these names.
-PRUNED: tuple[str, ...] = ("runs", "events", "journal", "pending", "keys", "cancels", "artifacts", "files")
+PRUNED: tuple[str, ...] = ("runs", "events", "journal", "pending", "keys", "cancels", "state", "artifacts", "files")
 
 
 class Weighed(NamedTuple):

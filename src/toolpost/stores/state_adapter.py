@@ -228,7 +228,12 @@ class PlannerPauses:
 
     async def keep_again(self, token: str, payload: Mapping[str, Any]) -> None:
         """Keep a pause whose resumption came to nothing as it stands now: its token, used before, resumes it again."""
-        await self._save(await self._latest(token), payload)
+        name = token
+        while resumed := await self._store.load_planner_state(_ticket(name)):
+            if isinstance(self._store, _KeepsClaims):  # the way to the pause must last as long as the pause
+                await self._store.save_planner_state(_ticket(name), {**resumed, **self._lasting(payload)})
+            name = _again(name)
+        await self._save(name, payload)
 
     async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
         """The pause of a token, for exactly one who resumes it; KeyError when there is none, or not any more.
@@ -243,17 +248,22 @@ class PlannerPauses:
         payload: dict[str, Any] = kept["payload"]
         if user is not None and payload.get("user") != user:
             raise KeyError("no pause of this user has this token")
-        if not await self._is_first(_ticket(name)):
+        lasting = {key: kept.get(key) for key in ("user", "expires_at")}
+        if not await self._is_first(_ticket(name), lasting):
             raise KeyError(_RESUMED)
         if isinstance(self._store, _KeepsClaims):  # only of these is it known that they replace what stands there
             with suppress(StoreError):  # it is taken already
-                await self._store.save_planner_state(name, {"resumed": True})
+                await self._store.save_planner_state(name, {"resumed": True, **lasting})
         return payload
 
     async def _save(self, name: str, payload: Mapping[str, Any]) -> None:
-        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
         kept = {**payload, "tool_context": harmless(payload["tool_context"])} if "tool_context" in payload else payload
-        await self._store.save_planner_state(name, {"payload": dict(kept), "expires_at": expires_at})
+        await self._store.save_planner_state(name, {"payload": dict(kept), **self._lasting(payload)})
+
+    def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Whose a pause is and until when it counts; a store may want to know, for what it removes."""
+        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
+        return {"user": payload.get("user"), "expires_at": expires_at}
 
     async def _latest(self, token: str) -> str:
         """Under what the pause of a token is kept, or would be kept next."""
@@ -261,14 +271,14 @@ class PlannerPauses:
             token = _again(token)
         return token
 
-    async def _is_first(self, ticket: str) -> bool:
+    async def _is_first(self, ticket: str, lasting: Mapping[str, Any]) -> bool:
         if await self._store.load_planner_state(ticket):
             return False
         mine = secrets.token_hex(8)
         if isinstance(self._store, _KeepsClaims):
-            return await self._store.claim_planner_state(ticket, {"by": mine})
+            return await self._store.claim_planner_state(ticket, {"by": mine, **lasting})
         try:
-            await self._store.save_planner_state(ticket, {"by": mine})
+            await self._store.save_planner_state(ticket, {"by": mine, **lasting})
         except Exception:
             # Somebody else wrote it first, and the store minds; or it was written, and only the answer was lost.
             if not await self._store.load_planner_state(ticket):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.appender import EventAppender
-from toolpost.stores.database import store_error
+from toolpost.stores.database import FAULTS, store_error
 from toolpost.stores.replies import Reply
 
 
@@ -94,6 +94,6 @@ class Transactor:
                 raise
             db.execute("ROLLBACK TO job")
             db.execute("RELEASE job")
-            return Reply(job.future, error=store_error(exc, self.path) if isinstance(exc, sqlite3.Error) else exc)
+            return Reply(job.future, error=store_error(exc, self.path) if isinstance(exc, FAULTS) else exc)
         db.execute("RELEASE job")
         return Reply(job.future, result)

@@ -13,6 +13,7 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
+from toolpost.runtime.ids import as_id
 from toolpost.toolbox.live import Live
 from toolpost.toolbox.loading import LoadedSettings, load_settings, with_only
 from toolpost.toolbox.login import People
@@ -45,6 +46,8 @@ class Toolbox:
     how each source fares, and `problems` what was left out and why. `credentials` lend
     each person's own for a source, `chat_model` serves sources that may ask one, and
     `servers` are MCP server objects of this process, by the name of their source.
+    `on_pending` and `sinks` are plain functions and objects, not coroutines: they are
+    told on the event loop, must return at once, and hand on what takes longer, as to a queue.
     """
 
     def __init__(
@@ -144,7 +147,12 @@ class Toolbox:
         run_id: str | None = None,
         context: ToolContext | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
-        """Call a tool by name, for a user written `tenant:user` (the local one when not said)."""
+        """Call a tool by name, for a user written `tenant:user` (the local one when not said).
+
+        What goes wrong is a `Failed`, not an exception. With an `idempotency_key` the call happens once, and asking
+        again gives what came of it, also after a pause. `run_id` puts several calls into one run. `context` is what
+        tools see beside their arguments; whom the call is for, `user` says and not the context.
+        """
         return self.router.call(
             name,
             arguments,
@@ -169,7 +177,11 @@ class Toolbox:
         )
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
-        """Let a waiting call run, with changed arguments if given, and return its outcome."""
+        """Let a waiting call run, with changed arguments if given, and return its outcome.
+
+        As `deny` and `answer` it raises PendingNotFoundError where there is no such question for `by`, who is a person
+        of the tenant, and ToolConflictError where it was answered before, has expired, or the tool has changed.
+        """
         return await self.desk.approve(pending_id, by=by, arguments=arguments)
 
     async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
@@ -184,7 +196,7 @@ class Toolbox:
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
         """Cancel a call or a whole run, wherever it runs; False when there is nothing of that name."""
-        tenant = Principal.parse(by).tenant
+        tenant, target_id = Principal.parse(by).tenant, as_id(target_id)
         stopped = self.router.inflight.cancel(target_id, tenant=tenant)
         closed = await self.caretaker.cancel_waiting(target_id, tenant=tenant)
         elsewhere = await _is_under_way(self.store, target_id, tenant)
@@ -198,15 +210,14 @@ class Toolbox:
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
         """One run, if it exists for this user."""
-        return await self.store.events.run(run_id, tenant=self._people.of(user).tenant)
+        return await self.store.events.run(as_id(run_id), tenant=self._people.of(user).tenant)
 
     async def events(
         self, *, user: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[StoredEvent]:
-        """What was told of the tenant's runs, oldest first."""
-        return await self.store.events.read(
-            tenant=self._people.of(user).tenant, run_id=run_id, after=after, limit=limit
-        )
+        """What was told of the tenant's runs, oldest first; `after` is the id of the last event one has seen."""
+        meant = None if run_id is None else as_id(run_id)
+        return await self.store.events.read(tenant=self._people.of(user).tenant, run_id=meant, after=after, limit=limit)
 
 
 async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:

@@ -128,7 +128,7 @@ def _websocket(config: ExternalToolConfig, loan: Loan) -> ToolSource:
 def _graphql(config: ExternalToolConfig, loan: Loan) -> ToolSource:
     from toolpost.sources.graphql.source import GraphqlSource  # noqa: PLC0415 - an extra
 
-    return GraphqlSource(config, credential=loan.credential, network=loan.lent.network)
+    return GraphqlSource(config, credential=loan.credential, network=loan.lent.network, artifacts=loan.lent.artifacts)
 
 
 def _webhook(config: ExternalToolConfig, loan: Loan) -> ToolSource:

@@ -29,6 +29,7 @@ from toolpost.contracts.config import (
 from toolpost.contracts.options import ConfigModel
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
+from toolpost.policy.rules import Rule
 from toolpost.toolbox.durations import PATTERN, parse_duration
 from toolpost.wire.guard import allow_rules
 from toolpost.wire.proxies import proxy_at
@@ -88,6 +89,18 @@ class PolicyRule(ConfigModel):
     destructive: bool | None = None
     action: RuleAction
     reason: str = ""
+
+    def to_rule(self) -> Rule:
+        """The rule as policy takes it."""
+        return Rule(
+            action=self.action,
+            tools=tuple(self.tools),
+            sources=tuple(self.sources or ()),
+            tags=tuple(self.tags or ()),
+            side_effects=tuple(self.side_effects or ()),
+            destructive=self.destructive,
+            reason=self.reason,
+        )
 
 
 Policy = Annotated[

@@ -80,8 +80,14 @@ class Shelf:
 
     def _override(self, tool: Tool) -> ToolOverride | None:
         name = tool.spec.name
-        return self._config.overrides.get(name.partition(".")[2]) or self._overrides.get(name)
+        own, general = self._config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
+        return _laid_over(general, own) if own is not None and general is not None else own or general
 
     def _hides(self, tool: Tool) -> bool:
         override = self._override(tool)
         return override is not None and override.hide
+
+
+def _laid_over(general: ToolOverride, own: ToolOverride) -> ToolOverride:
+    """Two overrides of one tool as one: what the source's own leaves out, the general one may say."""
+    return general.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})

@@ -23,7 +23,7 @@ from toolpost.toolbox.factories import Lent, make_source
 from toolpost.toolbox.shelf import Shelf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from toolpost.auth.authorizer import Authorizer
     from toolpost.catalog.registry import ToolRegistry
@@ -91,6 +91,31 @@ class _Member:
         return Listing(config, tuple(self.shelf.tools), tuple(self.shelf.problems), sure)
 
 
+class _Turn:
+    """When a source's tools may enter the catalog: after those of the sources before it."""
+
+    def __init__(self, before: Sequence[asyncio.Event] = ()) -> None:
+        self._before = before
+        self.over = asyncio.Event()
+
+    async def come(self) -> None:
+        for over in self._before:
+            await over.wait()
+
+    async def used_by(self, load: Coroutine[Any, Any, None]) -> None:
+        try:
+            await load
+        finally:
+            self.over.set()
+
+
+def _turns(count: int) -> list[_Turn]:
+    turns: list[_Turn] = []
+    for _ in range(count):
+        turns.append(_Turn([turn.over for turn in turns]))
+    return turns
+
+
 class Sources:
     """The sources of one Toolbox; it hears from those that change and exchanges their tools without a gap.
 
@@ -153,15 +178,21 @@ class Sources:
         return [] if member is None else list(member.shelf.tools.values())
 
     async def load_all(self, configs: Sequence[ExternalToolConfig]) -> None:
-        """Bring all in at once, so that a slow one delays nobody; only a required one may stop everything."""
+        """Bring all in at once, so that a slow one delays nobody; only a required one may stop everything.
+
+        Their tools enter the catalog in the order of the configuration, whoever answers first: a model is shown the
+        same list every time, and of two tools with one name the same one wins.
+        """
         enabled = [config for config in configs if config.enabled]
-        results = await asyncio.gather(*(self.load(config) for config in enabled), return_exceptions=True)
+        turns = _turns(len(enabled))
+        loads = [turn.used_by(self.load(config, turn)) for config, turn in zip(enabled, turns, strict=True)]
+        results = await asyncio.gather(*loads, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def load(self, config: ExternalToolConfig) -> None:
-        """Bring one source in."""
+    async def load(self, config: ExternalToolConfig, turn: _Turn | None = None) -> None:
+        """Bring one source in, its tools when its turn has come."""
         if not config.enabled:
             return
         if config.name in self._members:
@@ -169,7 +200,7 @@ class Sources:
         shelf = Shelf(self._registry, config, self._overrides)
         member = self._members[config.name] = _Member(config, shelf)
         try:
-            await self._connect(member)
+            await self._connect(member, turn or _Turn())
         except ToolError as error:
             member.error = self._redactor.told(str(error))
             if config.required:
@@ -177,7 +208,7 @@ class Sources:
         if isinstance(member.source, LiveSource):
             member.source.watch(self)
 
-    async def _connect(self, member: _Member) -> None:
+    async def _connect(self, member: _Member, turn: _Turn) -> None:
         try:
             given, config = member.config, with_environment(member.config) if self._resolve else member.config
             member.config = config
@@ -185,12 +216,13 @@ class Sources:
             credential = _credential(config, self._authorizer, self._lend)
             member.source = make_source(config, credential, self._lent, self._factories)
             found = await member.source.discover()
+            await turn.come()
+            self._redactor.learn(getattr(member.source, "secrets", ()))
+            member.shelf.fill(member.source, found, getattr(member.source, "problems", ()))
         except ToolError:
             raise
         except (Exception, SystemExit) as raised:
             raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
-        self._redactor.learn(getattr(member.source, "secrets", ()))
-        member.shelf.fill(member.source, found, getattr(member.source, "problems", ()))
 
     def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """A source says what it offers from now on."""

@@ -1,4 +1,4 @@
-"""Names in settings that match nothing: in rules, overrides, filters, collections and providers."""
+"""Names in settings that match nothing, and rules that decide nothing: what somebody wrote without effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolpost.catalog.names import nearest
 from toolpost.contracts.config import TransportType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from toolpost.builtin.providers.config import ProviderSettings
     from toolpost.catalog.registry import ToolRegistry
@@ -26,19 +26,20 @@ _NEED_A_KEY = frozenset({"brave", "tavily", "google", "bing", "jina"})
 
 
 class Stray(NamedTuple):
-    """A name that matches nothing; `unguarded` if it was to keep calls from a tool, and keeps none."""
+    """What has no effect; `unguarded` if it was to keep calls from a tool, and keeps none."""
 
     text: str
     unguarded: bool = False
 
 
 def strays(settings: Settings, registry: ToolRegistry, sources: Sources, redactor: Redactor) -> list[Stray]:
-    """Every name that matches nothing now; those of sources that cannot be asked now are given the benefit of doubt."""
+    """Everything that has no effect now; names of sources that cannot be asked now are given the benefit of doubt."""
     known = _Known(settings, registry, sources)
     rules = () if isinstance(settings.policy, str) else settings.policy
     found = [
         stray for number, rule in enumerate(rules, start=1) for stray in _of_rule(f"policy rule {number}", rule, known)
     ]
+    found += _of_order(rules, known)
     found += _of_overrides(settings, known)
     for listing in known.sure:
         found += [*_of_source_overrides(listing, known), *_of_filter(listing), *_of_exclude(listing)]
@@ -68,6 +69,12 @@ class _Known:
         return {*(tool.spec.name for tool in self.registry.list()), *self.registry.hidden, *listed}
 
     @cached_property
+    def renamed(self) -> dict[str, str]:
+        """The tools that an override gave another name, by the one they had."""
+        pairs = zip(self.registry.list(), self.registry.specs(), strict=True)
+        return {tool.spec.name: spec.name for tool, spec in pairs if tool.spec.name != spec.name}
+
+    @cached_property
     def elsewhere(self) -> set[str]:
         """Names that are right although nothing has them here: built-in tools that are off, and those of agents."""
         return {*read_records(), *(name for members in COLLECTIONS.values() for name in members)}
@@ -92,6 +99,8 @@ class _Known:
 
     def suggestion(self, name: str, names: Iterable[str]) -> str:
         """The end of a sentence that names the nearest: a tool, or the source that it may be of."""
+        if name in self.renamed and name not in names:
+            return f"; an override calls it {self.renamed[name]!r}"
         known = sorted(names)
         same = next((one for one in known if one.rpartition(".")[2] == name), None)
         near = same or nearest(name, known)
@@ -141,6 +150,22 @@ def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[Stray]:
     if not told and not _can_apply(rule, known):
         told.append(f"no tool of {_listed(rule.sources or ())} is called {_listed(rule.tools)}")
     yield from (Stray(f"{where}: {text}", unguarded=denies) for text in told)
+
+
+def _of_order(rules: Sequence[PolicyRule], known: _Known) -> Iterator[Stray]:
+    """Rules that decide nothing, because a wider one comes first; one for all the rest may have none left today."""
+    made = [rule.to_rule() for rule in rules]
+    matched = [{spec.name for spec in known.specs if rule.matches(spec)} for rule in made]
+    for number, (rule, names) in enumerate(zip(made, matched, strict=True)):
+        if not names or any(_may_reach(pattern, source) for pattern in rule.tools for source in known.unseen):
+            continue
+        exact = not any(map(_WILD.search, rule.tools))
+        for place in range(number):
+            wider = names < matched[place] or (exact and names == matched[place])
+            if wider and made[place].action != rule.action:
+                said = f"rule {place + 1} decides first, and says {made[place].action}; put this one before it"
+                yield Stray(f"policy rule {number + 1}: {said}", unguarded=rule.action == "deny")
+                break
 
 
 def _unmeant(patterns: Iterable[str], known: _Known) -> list[str]:

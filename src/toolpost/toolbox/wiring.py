@@ -13,7 +13,7 @@ from toolpost.builtin.collections import COLLECTIONS
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolError
 from toolpost.policy.redaction import Redactor
-from toolpost.policy.rules import Policy, Rule
+from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
 from toolpost.runtime.caretaker import Caretaker
 from toolpost.runtime.desk import PendingDesk
@@ -213,19 +213,7 @@ def _open_store(settings: Settings) -> Store:
 def _policy(settings: Settings) -> Policy:
     if isinstance(settings.policy, str):
         return Policy(settings.policy)
-    rules = [
-        Rule(
-            action=rule.action,
-            tools=tuple(rule.tools),
-            sources=tuple(rule.sources or ()),
-            tags=tuple(rule.tags or ()),
-            side_effects=tuple(rule.side_effects or ()),
-            destructive=rule.destructive,
-            reason=rule.reason,
-        )
-        for rule in settings.policy
-    ]
-    return Policy("standard", rules)
+    return Policy("standard", [rule.to_rule() for rule in settings.policy])
 
 
 def _context_defaults(settings: Settings) -> ContextDefaults:

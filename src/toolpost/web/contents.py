@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 10_000
 _BEGINNINGS = frozenset({b"{", b"["})
+_NO_PROSE = frozenset({b"{", b"[", b'"', b"<"})  # broken JSON, and web pages
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MAY_BE_MISLABELLED = frozenset({"text", "binary"})
@@ -73,12 +74,19 @@ def _encoding(data: bytes, charset: str | None) -> str:
 
 
 def _unlabelled(data: bytes, declared: Collection[str]) -> Content:
-    """A body that does not say what it is: what was promised, if that is one thing, else what it looks like."""
+    """A body that does not say what it is: what was promised, if that is one thing, else what it looks like.
+
+    A promised JSON text without its quotes is taken as a text, as it is where it says so.
+    """
     if not data:
         return Content(None, OCTETS)
     promised = [kind for kind in declared if not media_type(kind).is_range]
     if len(promised) == 1:
-        return content_of(data, promised[0])
+        try:
+            return content_of(data, promised[0])
+        except UnreadableError:
+            if b"\0" in data or data.lstrip()[:1] in _NO_PROSE:
+                raise
     if looks_like_json(data):
         try:
             return Content(parsed_json(data), "application/json")
@@ -118,7 +126,7 @@ def _json(data: bytes, kind: MediaType, content_type: str) -> Content:
             return _lines(data, kind, content_type)
         except UnreadableError:
             pass
-    raise UnreadableError(f"it says that it is {kind.essence}, but cannot be read as that: {fault}") from fault
+    raise UnreadableError(f"it cannot be read as {kind.essence}: {fault}") from fault
 
 
 def _lines(data: bytes, kind: MediaType, _: str) -> Content:

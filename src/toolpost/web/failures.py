@@ -37,6 +37,9 @@ _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CHALLENGE = re.compile(r'\b(error_description|error|scope)="([^"]*)"')
 _SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _NUMBER = re.compile(r"\d{1,13}(?:\.\d{1,9})?")
+# Where to look after a request was carried out; the other redirects say where to send it instead.
+_AFTERWARDS = frozenset({302, 303})
+_DONE = "What was asked for may be done all the same."
 _EPOCH = 1e9  # a larger number of seconds is a date
 _EPOCH_MS = 1e12
 _SAID_IN = ("detail", "error_description", "message", "error_message", "error", "msg", "reason")
@@ -53,13 +56,19 @@ def failure_of(
     *,
     remedy: str = "",
     secrets: Iterable[str] = (),
+    writes: bool = False,
     now: float | None = None,
 ) -> ToolNodeError:
     """The error that an answer stands for; nothing that was presented shows in it.
 
-    `subject` is what was called, as an error names it; `remedy` says what to do about a 401.
+    `subject` is what was called, as an error names it, and `writes` says that it was to change something; `remedy`
+    says what to do about a 401.
     """
-    said = [_redirection(headers)] if 300 <= status < 400 else [reason_of(headers, body), _challenge(headers)]
+    said = (
+        [_redirection(headers), _DONE if writes and status in _AFTERWARDS else ""]
+        if 300 <= status < 400
+        else [reason_of(headers, body), _challenge(headers)]
+    )
     told = " ".join(part for part in said if part)
     head = f"{subject} answered {status} {phrase_of(status)}".rstrip()
     message = f"{head}: {presentable(told, secrets)}" if told else head

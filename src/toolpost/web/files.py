@@ -8,6 +8,7 @@ import mimetypes
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.errors import ToolClientError
 from toolpost.schema.jsontypes import is_object
 from toolpost.web.encoding import (
     UnsendableError,
@@ -16,7 +17,25 @@ from toolpost.web.encoding import (
 from toolpost.web.media_types import OCTETS, media_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.contracts.storage import ArtifactStore
+
+FILE: JsonSchema = {
+    "type": "object",
+    "description": "A file: an artifact, its bytes in base64, or its text; a local one is read into one of these.",
+    "properties": {
+        "artifact_id": {"type": "string"},
+        "base64": {"type": "string", "contentEncoding": "base64"},
+        "text": {"type": "string"},
+        "filename": {"type": "string"},
+        "content_type": {"type": "string"},
+    },
+    "anyOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
+    "additionalProperties": False,
+}
+"""What a file takes, as an argument."""
 
 _CONTENTS = ("artifact_id", "base64", "text")
 _KEYS = frozenset({*_CONTENTS, "filename", "content_type"})
@@ -55,6 +74,17 @@ def file_of(value: object, artifacts: Mapping[str, File]) -> File:
         raise UnsendableError("its content_type is not a media type such as image/png")
     known = "" if found.media_type == OCTETS else found.media_type  # whoever kept it did not know either
     return File(found.data, said or known, name)
+
+
+async def files_at(artifact_ids: Iterable[str], store: ArtifactStore | None, tenant: str) -> dict[str, File]:
+    """The artifacts that a call takes its files from; each must belong to the tenant that calls."""
+    found: dict[str, File] = {}
+    for artifact_id in artifact_ids:
+        info = None if store is None else await store.info(artifact_id, tenant=tenant)
+        if store is None or info is None:
+            raise ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
+        found[artifact_id] = File(await store.read(artifact_id, tenant=tenant), info.media_type, info.name)
+    return found
 
 
 def type_of(file: File, offered: str = "") -> str:

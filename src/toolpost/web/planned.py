@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from toolpost.web.encoding import Pair
 
 
+READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
+"""The methods that change nothing (RFC 9110 section 9.2.1, and QUERY)."""
+
+
 class PlannedRequest(NamedTuple):
     """A request; the credential stays apart in `presented` and shows only in what is called `wire`.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from toolpost.contracts.adapt import from_status
-from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolTimeoutError
 from toolpost.schema.jsontypes import is_object
 from toolpost.web.contents import parsed_json
 from toolpost.web.encoding import (
@@ -98,7 +98,11 @@ class ClientTokens:
 
     async def _fetch(self, grant: ClientGrant) -> Token:
         began = self._clock()
-        reply = await self._send(token_request(grant))
+        try:
+            reply = await self._send(token_request(grant))
+        except (ToolConnectionError, ToolTimeoutError) as failed:  # nothing of the call itself was sent
+            told = f"{_subject(grant)} gave no token: {failed}"
+            raise ToolConnectionError(told, sent=False, category=failed.category, cause=failed) from failed
         if reply.status != 200:
             raise _refusal(grant, reply)
         return _token(grant, reply, began)

@@ -139,7 +139,7 @@ class HttpClient:
             if not left:
                 message = f"{step.subject}: redirected more than {self.max_redirects} times"
                 raise ToolClientError(message, code="too_many_redirects")
-            await self._pins.find(following.target)
+            await self._pins.find(following.target, timeout_s=step.connect_s)
         except ToolPermissionError as refused:
             await incoming.close()
             reason = str(refused).removeprefix("Permission denied: ")
@@ -150,7 +150,7 @@ class HttpClient:
     async def _send_step(self, step: Step) -> Incoming:
         if self._closed:
             raise ToolConnectionError(f"{step.subject}: the client is closed", sent=False)
-        routes = self._pins.known(step.target) or await self._pins.find(step.target)
+        routes = self._pins.known(step.target) or await self._pins.find(step.target, timeout_s=step.connect_s)
         return await self._send_along(routes, step, request_path(step.url))
 
     async def _send_along(self, routes: tuple[Route, ...], step: Step, path: str) -> Incoming:

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urljoin
 
-from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError, ToolTimeoutError
+from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import PRIVATE_REASONS, judge, plain
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ async def _look_up(target: Target, resolver: Resolver | None, timeout_s: float) 
         addresses = [ip_address(answer[-1][0]) for answer in answers]
     except TimeoutError as late:
         message = f"Looking up {target.ascii_host!r} took longer than {timeout_s:g} s; check the name or the resolver."
-        raise ToolTimeoutError(message, cause=late) from late
+        raise ToolConnectionError(message, sent=False, cause=late) from late
     except (OSError, ValueError) as failed:  # ValueError: an answer that is no address
         message = f"Host {target.ascii_host!r} could not be found ({failed}); check the name."
         raise ToolConnectionError(message, sent=False, cause=failed) from failed

@@ -17,7 +17,7 @@ from toolpost.wire.guard import REFUSED
 from toolpost.wire.http1_exchange import Exchange, head_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
 
     from toolpost.wire.transports import Outgoing
 
@@ -56,7 +56,7 @@ class Http1Connection(asyncio.Protocol):
         self._pipe: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._looking: select.poll | None = None
-        self._body = _BodyWriter(self._write, loop)
+        self._writer = _Writer(loop)
         self._goodbye: asyncio.TimerHandle | None = None
 
     @property
@@ -73,10 +73,10 @@ class Http1Connection(asyncio.Protocol):
         head, body = head_of(outgoing), outgoing.body
         if body is None or (isinstance(body, bytes) and len(body) <= _WRITTEN_AT_ONCE):
             exchange.sent_all = True
-            self._write(head + body if body else head)
+            self._writer.write(head + body if body else head)
         else:
-            self._write(head)
-            self._body.begin(exchange, outgoing)
+            self._writer.write(head)
+            self._writer.begin(exchange, outgoing)
         return exchange
 
     def verify(self, outgoing: Outgoing) -> None:
@@ -94,7 +94,7 @@ class Http1Connection(asyncio.Protocol):
     def hang_up(self) -> None:
         """Close it in good order; a peer that does not let go is not waited for."""
         self.given_up = True
-        self._body.stop()
+        self._writer.stop()
         if self._pipe is not None and self._goodbye is None:
             self._pipe.close()
             self._goodbye = self.loop.call_later(GOODBYE_S, self._pipe.abort)
@@ -113,7 +113,7 @@ class Http1Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self.given_up = True
-        self._body.stop()
+        self._writer.stop()
         if self._pipe is not None:
             self._pipe.abort()
         self._owner.lost(self)
@@ -129,7 +129,7 @@ class Http1Connection(asyncio.Protocol):
     # What the event loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._pipe = cast("asyncio.Transport", transport)
+        self._pipe = self._writer.pipe = cast("asyncio.Transport", transport)
         if sys.platform != "win32":
             self._looking = select.poll()
             self._looking.register(self._pipe.get_extra_info("socket").fileno(), select.POLLIN)
@@ -140,11 +140,15 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._exchange.feed(data)
 
+    def eof_received(self) -> None:
+        if self._pipe is not None:  # no more of an answer comes, whatever of a request is still to be written
+            self._pipe.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._goodbye is not None:
             self._goodbye.cancel()
-        self._body.stop()
-        self._body.go_on()
+        self._writer.stop()
+        self._writer.go_on()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.lost(exc, ended=not self.given_up)
@@ -154,14 +158,10 @@ class Http1Connection(asyncio.Protocol):
             self.gone.set_result(None)
 
     def pause_writing(self) -> None:
-        self._body.pause()
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        self._body.go_on()
-
-    def _write(self, data: bytes) -> None:
-        if self._pipe is not None and not self._pipe.is_closing():
-            self._pipe.write(data)
+        self._writer.go_on()
 
 
 def _kept_for(told: str) -> float:
@@ -170,17 +170,22 @@ def _kept_for(told: str) -> float:
     return math.inf if found is None else float(found[1]) - _ON_ITS_WAY_S
 
 
-class _BodyWriter:
-    """Writes a long body as fast as it is taken, while the answer may already come."""
+class _Writer:
+    """Writes what there is to say, a long body as fast as it is taken, while the answer may already come."""
 
-    def __init__(self, write: Callable[[bytes], None], loop: asyncio.AbstractEventLoop) -> None:
-        self._write = write
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.pipe: asyncio.Transport | None = None
         self._loop = loop
         self._task: asyncio.Task[None] | None = None
         self._full: asyncio.Future[None] | None = None
 
+    def write(self, data: bytes) -> None:
+        """Write this, unless the connection is gone."""
+        if self.pipe is not None and not self.pipe.is_closing():
+            self.pipe.write(data)
+
     def begin(self, exchange: Exchange, outgoing: Outgoing) -> None:
-        """Start writing."""
+        """Start writing a body."""
         self._task = self._loop.create_task(self._run(exchange, outgoing))
 
     def stop(self) -> None:
@@ -205,14 +210,14 @@ class _BodyWriter:
             async with aclosing(_pieces_of(outgoing)) as pieces:
                 async for piece in pieces:
                     if piece:
-                        self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if framed else piece)
+                        self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if framed else piece)
                     if self._full is not None:
                         await asyncio.shield(self._full)
         except Exception as error:  # noqa: BLE001 - foreign code; what the source of a body raises is its caller's to hear
             exchange.break_off(error)
             return
         if framed:
-            self._write(b"0\r\n\r\n")
+            self.write(b"0\r\n\r\n")
         exchange.sent_all = True
         self._task = None
 

@@ -14,7 +14,6 @@ from toolpost.contracts.errors import (
     ErrorCategory,
     ToolConnectionError,
     ToolPermissionError,
-    ToolTimeoutError,
     ToolValidationError,
 )
 from toolpost.wire.addresses import plain
@@ -142,7 +141,7 @@ class _Dialer(httpcore2.AsyncNetworkBackend):
     async def _addresses(self, host: str, port: int) -> Sequence[Address]:
         try:
             return await self._find(host, port)
-        except (ToolConnectionError, ToolTimeoutError) as failed:
+        except ToolConnectionError as failed:
             raise httpcore2.ConnectError(str(failed)) from failed
 
     async def _connect(self, address: Address, port: int, timeout_s: float | None) -> httpcore2.AsyncNetworkStream:

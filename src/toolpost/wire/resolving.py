@@ -73,12 +73,12 @@ class Pins:
             return None
         return pin.routes
 
-    async def find(self, target: Target) -> tuple[Route, ...]:
+    async def find(self, target: Target, *, timeout_s: float = 10.0) -> tuple[Route, ...]:
         """Look the target up and judge what was found; the address that answered last comes before the others."""
         if (known := self.known(target)) is not None:
             return known
         now = asyncio.get_running_loop().time()
-        addresses = await self._policy.resolve(target, resolver=self._lookups)
+        addresses = await self._policy.resolve(target, resolver=self._lookups, timeout_s=timeout_s)
         routes = tuple(Route.to(target, address) for address in addresses)
         if (old := self._pins.get(_key(target))) is not None:
             routes = tuple(sorted(routes, key=lambda route: route != old.routes[0]))

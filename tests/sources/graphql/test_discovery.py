@@ -139,18 +139,6 @@ async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "No such file" in told
 
 
-async def test_what_needs_a_file_is_left_out_and_told(tmp_path: Path) -> None:
-    sdl = """
-    scalar Upload type Query { a: Int } input Photo { name: String, file: Upload }
-    type Mutation { one(file: Upload!): Int  many(files: [Upload!]!): Int  maybe(photo: Photo): Int }
-    """
-    tools, problems = await found(tmp_path, sdl)
-    assert set(tools) == {"a", "maybe"}
-    assert tools["maybe"].spec.input_schema["$defs"]["Photo"]["properties"]["file"]["type"] == "null"
-    assert "mutation 'one' was left out: it takes a file, which cannot be sent" in problems[0]
-    assert "mutation 'many' was left out" in problems[1]
-
-
 HOSTILE = ["a } evil { b", "a(x: 1)", "", "a b", "1a", "ä", "a\n#", 7, None, ["a"], "a" * 3 + "!", "__typo"]
 
 

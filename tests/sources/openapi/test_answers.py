@@ -167,7 +167,7 @@ def test_a_text_where_json_was_promised_stays_a_text_for_the_schema_to_judge() -
 def test_json_that_is_none_is_an_error_that_shows_how_it_begins(body: bytes) -> None:
     error = failed(body, "application/json", 200)
     assert isinstance(error, ToolOutputError)
-    assert "says that it is application/json, but cannot be read as that" in str(error)
+    assert "it cannot be read as application/json: " in str(error)
     assert len(str(error)) < 600
 
 

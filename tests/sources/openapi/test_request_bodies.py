@@ -6,7 +6,7 @@ import pytest
 
 from tests.specs import operation_of
 from toolpost.sources.openapi.operation import Body, Part
-from toolpost.sources.openapi.request_bodies import FILE
+from toolpost.web.files import FILE
 
 
 async def body_of(content: dict[str, Any], parameters: Any = (), **rest: Any) -> Body:

@@ -266,3 +266,22 @@ async def test_the_way_to_the_next_page_is_told_of_a_large_result_too(tmp_path: 
     assert outcome.artifacts
     assert outcome.content["note"] == 'There is more: call again with {"cursor": "c2"}.'
     assert outcome.meta["next"]["arguments"] == {"cursor": "c2"}
+
+
+async def test_a_remote_document_cannot_fetch_what_merely_others_may_reach(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    inner.mkdir()
+    outer.mkdir()
+    (inner / "salaries.json").write_text('{"description": "what the boss earns", "type": "string"}')
+    with folder(inner) as served, folder(outer) as public:
+        hidden = served.replace("127.0.0.1", "localhost")
+        document = described(public)
+        number = document["paths"]["/items/{id}"]["get"]["parameters"][0]
+        number["schema"] = {"$ref": f"{hidden}/salaries.json"}
+        (outer / "api.json").write_text(json.dumps(document))
+        open_to = {"allow_hosts": [hidden.split("/")[2]]}
+        settings = Settings(data_dir=None, sources=[source(f"{public}/api.json")], network=open_to)
+        async with Toolbox(settings=settings) as box:
+            told, specs = str(box.problems), str([spec.input_schema for spec in box.registry.specs()])
+    assert "A document may only point at public addresses and at the host it came from" in told
+    assert "boss" not in specs

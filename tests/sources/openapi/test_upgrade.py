@@ -4,7 +4,7 @@ import pytest
 
 from tests.specs import api_of, own_api
 from toolpost.sources.openapi.operation import Api, Operation, Part
-from toolpost.sources.openapi.request_bodies import FILE
+from toolpost.web.files import FILE
 
 
 @pytest.fixture(name="shop")

@@ -126,3 +126,13 @@ def test_words_that_refuse_are_loosened_with_what_they_refuse() -> None:
         "anyOf": [{}, {"type": "string"}],
         "allOf": [{"anyOf": [{"type": "string"}]}],
     }
+
+
+def test_a_description_that_begins_with_blanks_is_shown_like_any_other() -> None:
+    schema = large()
+    schema["properties"]["body"] = {"type": "object", "description": f"{' ' * 2000}What to send.\n{'More. ' * 400}"}
+    schema["properties"]["odd"] = {"type": "string", "description": " " * 5000}
+    schema["properties"] |= {f"more{n}": {"type": "string", "description": "Words. " * 200} for n in range(40)}
+    view = fitted(schema)
+    assert view["properties"]["body"]["description"].startswith("What to send.")
+    assert "description" not in view["properties"]["odd"]

@@ -15,9 +15,11 @@ from graphql import (
     value_from_ast_untyped,
 )
 
-from toolpost.sources.graphql.kinds import item_type, named_type, never_null, sent_type, type_of
+from toolpost.sources.graphql.kinds import item_type, never_null, sent_type, type_of
 from toolpost.sources.graphql.texts import shortened
+from toolpost.sources.graphql.uploads import UPLOAD
 from toolpost.web.encoding import UnsendableError, compact_json
+from toolpost.web.files import FILE
 
 if TYPE_CHECKING:
     from graphql import GraphQLArgument, GraphQLField, GraphQLInputField, GraphQLType
@@ -36,7 +38,6 @@ _SCALARS: dict[str, JsonSchema] = {
     "ID": {"type": ["string", "integer"]},
 }
 _NULL: JsonSchema = {"type": "null"}
-_UPLOAD = "Upload"  # the name that servers give to files, which travel beside the JSON
 _MORE_FOR_ARGUMENTS = 3  # they are worth more words than what lies below them
 _WORDS_OF_ARGUMENTS = 120  # at least
 # Where everything leads to everything, the nearest definitions are kept and the server checks what lies beyond.
@@ -162,8 +163,8 @@ class _Writer:
 
     def _scalar(self, kind: GraphQLScalarType, *, null: bool) -> JsonSchema:
         """A scalar; of those that a server made up only the server knows what they take."""
-        if kind.name == _UPLOAD:
-            return {**_NULL, "description": "A file, which cannot be sent."}
+        if kind.name == UPLOAD:
+            return {**FILE, "type": ["object", "null"]} if null else FILE
         known = _SCALARS.get(kind.name)
         if known is None:
             said = f"{kind.name}: {kind.description or 'any value'}"
@@ -199,12 +200,6 @@ def left_out_when_null(field: GraphQLField) -> frozenset[str]:
         for name, inner in field.args.items()
         if never_null(type_of(inner)) is not None and not is_required_argument(inner)
     )
-
-
-def needs_file(field: GraphQLField) -> bool:
-    """Whether a field cannot be called without a file, which JSON has no place for."""
-    needed = (type_of(inner) for inner in field.args.values() if is_required_argument(inner))
-    return any(named_type(kind).name == _UPLOAD for kind in needed)
 
 
 def _size(schema: JsonSchema) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolpost.sources.graphql.arguments import Inputs, is_large, left_out_when_null, needs_file
+from toolpost.sources.graphql.arguments import Inputs, is_large, left_out_when_null
 from toolpost.sources.graphql.kinds import composite_of, fields_of, sent_type, type_of
 from toolpost.sources.graphql.outputs import object_schema, output_schema
 from toolpost.sources.graphql.selections import Selector, rendered
 from toolpost.sources.graphql.texts import LONGEST, shortened
+from toolpost.sources.graphql.uploads import Parted, Uploads, parted
 from toolpost.sources.graphql.written import SelectionError, Written, written_selection
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Operation:
     model_schema: JsonSchema | None
     output_schema: JsonSchema
     null_left_out: frozenset[str]
+    file_arguments: Mapping[str, GraphQLType]
     selection_argument: str | None
     result: GraphQLType
 
@@ -60,6 +62,13 @@ class Operation:
     def document(self, selection: str) -> str:
         """The query with another selection."""
         return f"{self.head} {selection} }}" if selection else f"{self.head} }}"
+
+    def parted(self, arguments: Mapping[str, Any]) -> Parted:
+        """The variables of a call, without what is left out when null, and the files among them."""
+        given = {
+            name: value for name, value in arguments.items() if value is not None or name not in self.null_left_out
+        }
+        return parted(given, self.file_arguments) if self.file_arguments else Parted(given, {})
 
 
 class Operations(NamedTuple):
@@ -97,6 +106,7 @@ class Planner:
         self._schema = schema
         self._selector = Selector(schema, depth=depth)
         self._inputs = Inputs()
+        self._uploads = Uploads(schema)
         self._selections = selections
         self._defaults: dict[str, _Asked] = {}
 
@@ -121,14 +131,10 @@ class Planner:
 
     def _add(self, found: Operations, root: _Root) -> None:
         """Plan one operation, or tell why it is left out."""
-        left_out = f"{root.kind} {root.name!r} was left out"
-        if needs_file(root.field):
-            found.problems.append(f"{left_out}: it takes a file, which cannot be sent")
-            return
         try:
             found.operations.append(self._operation(root))
         except SelectionError as error:
-            found.problems.append(f"{left_out}: its selection cannot be used: {error}")
+            found.problems.append(f"{root.kind} {root.name!r} was left out: its selection cannot be used: {error}")
 
     def selected(self, operation: Operation, text: str) -> Operation:
         """The operation with a selection of one call; SelectionError says why it cannot have it."""
@@ -153,6 +159,7 @@ class Planner:
             model_schema=None,
             output_schema=output_schema(type_of(field), None),
             null_left_out=left_out_when_null(field),
+            file_arguments=self._uploads.arguments(field),
             selection_argument=SELECTION if may_choose else None,
             result=type_of(field),
         )

@@ -22,6 +22,7 @@ from toolpost.sources.graphql.answers import failure, output_of
 from toolpost.sources.graphql.endpoint import Endpoint, Question
 from toolpost.sources.graphql.pages import going_on
 from toolpost.sources.graphql.spec import tool_spec
+from toolpost.web.files import files_at
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.storage import ArtifactStore
     from toolpost.sources.graphql.operations import Operation
     from toolpost.sources.graphql.reader import Reader
 
@@ -67,9 +69,11 @@ class GraphqlSource:
         *,
         credential: Credential = NO_CREDENTIAL,
         network: NetworkPolicy | None = None,
+        artifacts: ArtifactStore | None = None,
     ) -> None:
         self.config = config
         self._credential = credential
+        self._artifacts = artifacts
         self._reader = _reader(config)
         policy = (network or NetworkPolicy()).for_source(config.connection)
         self._client = HttpClient(policy, timeout_s=config.timeout_s, max_bytes=_ANSWER_BYTES, max_redirects=0)
@@ -124,10 +128,16 @@ class GraphqlSource:
     async def invoke(self, call: AuthorizedCall) -> ToolOutput:
         """Run one call."""
         operation = cast("FieldTool", call.tool).operation
-        return await self.run(operation, call.arguments, credential=call.credential)
+        tenant = call.request.principal.tenant
+        return await self.run(operation, call.arguments, credential=call.credential, tenant=tenant)
 
     async def run(
-        self, operation: Operation, arguments: dict[str, Any], *, credential: Credential | None = None
+        self,
+        operation: Operation,
+        arguments: dict[str, Any],
+        *,
+        credential: Credential | None = None,
+        tenant: str = "",
     ) -> ToolOutput:
         """Send an operation; its arguments travel as variables and never as part of the query."""
         variables = dict(arguments)
@@ -135,13 +145,12 @@ class GraphqlSource:
             chosen = variables.pop(operation.selection_argument, None) or ""
             if chosen.strip():  # checking it can take a second, which others need not wait for
                 operation = await asyncio.to_thread(self._reader.selected, operation, chosen)
-        given = {
-            name: value for name, value in variables.items() if value is not None or name not in operation.null_left_out
-        }
-        subject = f"{operation.kind} {operation.name!r}"
-        question = Question(subject, operation.query, operation.name, given)
+        given = operation.parted(variables)
+        files = given.parts(await files_at(given.artifact_ids, self._artifacts, tenant)) if given.files else {}
+        subject, writes = f"{operation.kind} {operation.name!r}", operation.kind == "mutation"
+        question = Question(subject, operation.query, operation.name, given.variables, files, writes)
         answer = await self._endpoint.ask(question, self._credential if credential is None else credential)
-        return going_on(output_of(operation, answer, subject), operation.input_schema, given)
+        return going_on(output_of(operation, answer, subject), operation.input_schema, given.variables)
 
     async def close(self) -> None:
         """Close every connection; safe to call twice."""

@@ -11,6 +11,7 @@ from toolpost.policy.redaction import Redactor
 from toolpost.sources.openapi.paging_links import may_go_on, next_page
 from toolpost.web.contents import UnreadableError, content_of, decoded
 from toolpost.web.failures import failure_of, phrase_of, presentable
+from toolpost.web.planned import READS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,9 +52,10 @@ def output_of(
     if 300 <= status < 400 and "location" in headers and _declared(operation, status, exactly=True):
         meta = _meta(status, headers, secrets)
         return ToolOutput({**meta}, meta=meta)  # the address is the result
-    subject = f"{operation.method.upper()} {operation.path}"
+    method = operation.method.upper()
     remedy = _which_credential(operation) if status == 401 else ""
-    raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, now=now)
+    subject, writes = f"{method} {operation.path}", method not in READS
+    raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, writes=writes, now=now)
 
 
 def _success(

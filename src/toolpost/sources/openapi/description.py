@@ -25,6 +25,7 @@ def described(operation: Operation, *, limit: int = LONGEST) -> str:
 
 def shortened(text: str, limit: int) -> str:
     """The text, or as many whole sentences as fit, or as many words."""
+    text = text.strip()
     if len(text) <= limit:
         return text
     head = text[:limit]

@@ -8,6 +8,7 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.openapi.media_choice import form_of, preferred
 from toolpost.sources.openapi.operation import Body, Part
 from toolpost.sources.openapi.references import Target
+from toolpost.web.files import FILE
 from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from toolpost.sources.openapi.references import Library
     from toolpost.sources.openapi.schemas import SchemaReader
 
-FILE: JsonSchema = {
-    "type": "object",
-    "description": "A file: an artifact, its bytes in base64, or its text; a local one is read into one of these.",
-    "properties": {
-        "artifact_id": {"type": "string"},
-        "base64": {"type": "string", "contentEncoding": "base64"},
-        "text": {"type": "string"},
-        "filename": {"type": "string"},
-        "content_type": {"type": "string"},
-    },
-    "anyOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
-    "additionalProperties": False,
-}
 _DEEPEST_LIST = 5
 _SCALARS = ("string", "number", "integer", "boolean")
 _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")

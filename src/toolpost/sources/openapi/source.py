@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +21,7 @@ from toolpost.sources.openapi.reader import read_api
 from toolpost.sources.openapi.requests import Plan, artifact_ids
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.sources.openapi.view import fitted
-from toolpost.web.files import File
+from toolpost.web.files import files_at
 from toolpost.web.sending import sender
 from toolpost.web.tokens import ClientTokens
 from toolpost.wire.client import HttpClient
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.sources.openapi.operation import Api, Operation
+    from toolpost.web.files import File
     from toolpost.web.sending import Send
 
 _DOCUMENT_BYTES = 64 * 1024 * 1024
@@ -94,6 +96,8 @@ class OpenApiSource:
         self._cache = None if cache_dir is None else ApiCache(cache_dir)
         written = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]
         self._client = HttpClient((network or NetworkPolicy()).for_source(*written), timeout_s=_DOCUMENT_S)
+        remote = is_remote(config.connection)  # what such a document refers to is bound by where it came from
+        self._referred = self._client.for_document(config.connection) if remote else self._client
         self._calling: HttpClient | None = None
         self._send: Send | None = None
         self._tokens: ClientTokens | None = None
@@ -114,6 +118,10 @@ class OpenApiSource:
             await self._calling.close()
         self.problems = [f"source {self.name!r}: {problem}" for problem in api.problems]
         self._prepare(api)
+        # Ten thousand operations take seconds, in which others go on.
+        return await asyncio.to_thread(self._tools, api)
+
+    def _tools(self, api: Api) -> list[OperationTool]:
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
         return [OperationTool(self._spec(operation), operation, self) for operation in found]
 
@@ -147,7 +155,8 @@ class OpenApiSource:
 
     async def _fetch(self, url: str) -> bytes:
         request = Request("GET", url, headers=tuple(self._own_headers(url)), max_bytes=_DOCUMENT_BYTES)
-        async with await self._client.send(request) as response:
+        client = self._client if _host(url) == _host(self.config.connection) else self._referred
+        async with await client.send(request) as response:
             if response.status != 200:
                 raise ToolClientError(f"{url.partition('?')[0]} answered HTTP {response.status}", code=_NO_DOCUMENT)
             return await response.read()
@@ -169,7 +178,7 @@ class OpenApiSource:
         self._calling = client
         self._send = sender(client)
         values = scheme_values(config.name, config.auth_config, api.schemes, os.environ)
-        self._tokens = ClientTokens(self._send)
+        self._tokens = ClientTokens(sender(client, reads=True))
         self._credentials = Credentials(
             api.schemes, values, source=config.name, tokens=self._tokens, headers=config.headers
         )
@@ -180,7 +189,8 @@ class OpenApiSource:
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
         plan = cast("OperationTool", call.tool).plan
-        files = None if plan.operation.body is None else await self._files(plan.operation, call)
+        wanted = artifact_ids(plan.operation, call.arguments)
+        files = await files_at(wanted, self._artifacts, call.request.principal.tenant) if wanted else None
         headers = self._headers
         if self._keyed and call.tool.spec.replay == "keyed" and not plan.carries(self._keyed, call.arguments):
             headers = (*headers, (self._keyed, call.replay_key))
@@ -220,27 +230,13 @@ class OpenApiSource:
             msg = f"the document of {self.name!r} wants its calls sent to {host}, with your credentials"
             raise ToolAuthError(f"{msg}; if that is right, write base_url: {operation.servers[0]} into the source")
 
-    async def _files(self, operation: Operation, call: AuthorizedCall) -> dict[str, File]:
-        """The artifacts among the arguments; each must belong to the tenant that calls."""
-        found: dict[str, File] = {}
-        for artifact_id in artifact_ids(operation, call.arguments):
-            found[artifact_id] = await self._file(artifact_id, call.request.principal.tenant)
-        return found
-
-    async def _file(self, artifact_id: str, tenant: str) -> File:
-        store = self._artifacts
-        info = None if store is None else await store.info(artifact_id, tenant=tenant)
-        if store is None or info is None:
-            raise ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
-        data = await store.read(artifact_id, tenant=tenant)
-        return File(data, info.media_type, info.name)
-
     async def close(self) -> None:
         """Close every connection; safe to call twice."""
         if self._tokens is not None:
             await self._tokens.close()
         if self._calling is not None:
             await self._calling.close()
+        await self._referred.close()
         await self._client.close()
 
 

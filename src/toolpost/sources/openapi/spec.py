@@ -11,6 +11,7 @@ from toolpost.sources.openapi.definitions import reached
 from toolpost.sources.openapi.description import described
 from toolpost.sources.openapi.keywords import or_null
 from toolpost.sources.openapi.media_choice import form_of, preferred
+from toolpost.web.planned import READS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from toolpost.schema.jsontypes import AnySchema
     from toolpost.sources.openapi.operation import Answer, Body, Operation, Parameter
 
-_READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
 _REPEATABLE = frozenset({"PUT", "DELETE"})
 _MOST_OF_ANSWERS = 300
 _NULL: JsonSchema = {"type": "null"}
@@ -63,7 +63,7 @@ class _Effects(NamedTuple):
 
 def _effects(method: str) -> _Effects:
     """What a method may do (RFC 9110 §9.2); of what is neither safe nor a deletion, nobody knows what it overwrites."""
-    if method in _READS:
+    if method in READS:
         return _Effects("read", "idempotent", destructive=False)
     replay: ReplayClass = "idempotent" if method in _REPEATABLE else "unsafe"
     return _Effects("external", replay, destructive=True if method == "DELETE" else None)

@@ -109,7 +109,7 @@ class Reach:
             source=config.name,
             client=client,
             send=send,
-            tokens=TemplateTokens(send),
+            tokens=TemplateTokens(sender(client, reads=True)),
             commands=self._commands,
             timeout_s=config.timeout_s,
             headers=tuple(config.headers.items()),
