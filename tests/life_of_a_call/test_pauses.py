@@ -243,3 +243,24 @@ async def test_pending_arguments_are_not_readable_in_the_data_folder(disk_box: M
     sealed = b"".join(file.read_bytes() for file in (tmp_path / "data").rglob("*.db*"))
     assert b"a-very-private-path" in sealed  # the event tells the arguments, redacted by name and value
     assert sealed.count(b"a-very-private-path") == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_coroutine_is_told_of_a_question_too(
+    make_box: MakeBox, caplog: pytest.LogCaptureFixture, *, fails: bool
+) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def post(action: PendingAction) -> None:
+        await asyncio.sleep(0)
+        heard.put_nowait(action.id)
+        if fails:
+            raise ValueError("nobody is there")
+
+    async with make_box(delete, on_pending=post) as box:
+        paused = await box.call("delete", {"path": "a"}, user=ANN)
+        async with asyncio.timeout(20):
+            assert await heard.get() == paused.pending_id
+        outcome = await box.approve(paused.pending_id, by=BOB)
+    assert outcome.status == "completed"
+    assert ("on_pending failed" in caplog.text) == fails

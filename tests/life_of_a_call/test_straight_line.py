@@ -359,3 +359,28 @@ async def test_tools_come_and_go_while_others_are_called_and_that_is_told(make_b
         (EventCode.CATALOG_CHANGED, "which_thread", "added"),
         (EventCode.CATALOG_CHANGED, "which_thread", "removed"),
     ]
+
+
+async def test_a_call_is_for_whom_its_context_names_and_for_nobody_else(make_box: MakeBox) -> None:
+    @tool(side_effects="pure")
+    async def who(ctx: ToolContext) -> str:
+        return f"{ctx.tenant_id} {ctx.user_id}"
+
+    async with make_box(who) as box:
+        named = await box.call("who", context=ToolContext(user_id="acme:ann"))
+        within = await box.call("who", context=ToolContext(user_id="ann", tenant_id="acme"), user="acme:ann")
+        with pytest.raises(ValueError, match="for 'acme:ann', and its context for 'globex:eve'"):
+            await box.call("who", context=ToolContext(user_id="globex:eve"), user="acme:ann")
+        runs = await box.runs(user="acme:bob")
+    assert named.content == "acme acme:ann"
+    assert within.content.startswith("acme ")
+    assert len(runs) == 2
+
+
+def test_what_is_no_tool_is_refused_with_a_word_on_what_to_do(make_box: MakeBox) -> None:
+    def bare() -> int:
+        return 1
+
+    not_one: Any = bare
+    with pytest.raises(TypeError, match="is no tool; put @tool on it"):
+        make_box(not_one)

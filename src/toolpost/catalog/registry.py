@@ -75,7 +75,7 @@ class ToolRegistry:
         ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad (both ValueErrors). With a
         `source` it is that which runs the calls, by the limits of `config`; whoever gives one closes it.
         """
-        _check_contract(tool.spec)
+        _check_contract(as_tool(tool).spec)
         if override is not None and override.hide:
             self.hidden[tool.spec.name] = tool.spec
             return
@@ -174,6 +174,13 @@ class ToolRegistry:
     def subscribe(self, listener: Callable[[CatalogChange], None]) -> None:
         """Be told whenever a tool comes, goes or changes."""
         self._listeners.append(listener)
+
+
+def as_tool(given: Tool) -> Tool:
+    """What was given, if it is a tool; TypeError says what to do with a function."""
+    if not hasattr(given, "spec"):
+        raise TypeError(f"{given!r} is no tool; put @tool on it, or give it a `spec` and `execute`")
+    return given
 
 
 def _check_contract(spec: ToolSpec) -> None:

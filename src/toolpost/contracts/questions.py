@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.contracts.principal import Principal
 
 QuestionKind = Literal["approval", "consent", "input", "unknown"]
 Decision = Literal["approve", "deny", "answer", "happened", "not_happened", "rerun"]
 PendingStatus = Literal["open", "claimed", "answered", "denied", "expired", "cancelled"]
+OnPending: TypeAlias = "Callable[[PendingAction], Awaitable[None] | None]"
 
 DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
     "approval": frozenset({"approve", "deny"}),

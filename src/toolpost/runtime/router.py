@@ -13,6 +13,7 @@ from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
+from toolpost.runtime.announcement import announcement
 from toolpost.runtime.attempt import Attempt, ContextDefaults
 from toolpost.runtime.background import Background
 from toolpost.runtime.cache import ResultCache
@@ -28,7 +29,7 @@ from toolpost.runtime.results import Bulk, Results
 from toolpost.runtime.teller import NotJson, Teller, as_told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from toolpost.auth.authorizer import Authorizer
     from toolpost.catalog.registry import ToolRegistry
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.questions import OnPending
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy
@@ -64,7 +65,7 @@ class ToolRouter:
         authorizer: Authorizer,
         redactor: Redactor,
         sinks: Sequence[EventSink] = (),
-        on_pending: Callable[[PendingAction], None] | None = None,
+        on_pending: OnPending | None = None,
         context_defaults: ContextDefaults | None = None,
         timeout_s: float = 30.0,
         inline_bytes: int = 32_768,
@@ -72,9 +73,10 @@ class ToolRouter:
         retry_ratio: float = 0.1,
     ) -> None:
         self.store = store
-        self.teller = Teller([store.events, *sinks], redactor=redactor, on_pending=on_pending)
         self.inflight = InFlight()
         self.background = Background()
+        announce = None if on_pending is None else announcement(on_pending, self.background)
+        self.teller = Teller([store.events, *sinks], redactor=redactor, announce=announce)
         self.context_defaults = context_defaults or ContextDefaults()
         self._authorizer = authorizer
         self._auto_emit = True

@@ -42,15 +42,15 @@ class Teller:
         sinks: Sequence[EventSink],
         *,
         redactor: Redactor,
-        on_pending: Callable[[PendingAction], None] | None = None,
+        announce: Callable[[PendingAction], None] | None = None,
     ) -> None:
         self._emit = fan_out(sinks)
-        self._on_pending = on_pending
+        self._announce = announce
         self.redactor = redactor
 
     def beside(self, sinks: Sequence[EventSink]) -> Teller:
         """A teller with the same secrets that tells others."""
-        return Teller(sinks, redactor=self.redactor, on_pending=self._on_pending)
+        return Teller(sinks, redactor=self.redactor, announce=self._announce)
 
     def ref(self, request: RequestedCall, lane: Lane | None) -> CallRef:
         """The call that events will speak of."""
@@ -88,11 +88,8 @@ class Teller:
         question = action.question
         code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
         self.tell(call, code, {"pending_id": action.id, "kind": question.kind, "prompt": question.prompt})
-        if self._on_pending is not None:
-            try:
-                self._on_pending(action)
-            except Exception:  # noqa: BLE001 - foreign code; the question stands whatever it did
-                _log.exception("the on_pending sink failed on %s", action.id)
+        if self._announce is not None:
+            self._announce(action)
 
     def catalog(self, change: CatalogChange) -> None:
         """Tell that a tool came, went or changed."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from toolpost.catalog.registry import ToolRegistry
+from toolpost.catalog.registry import ToolRegistry, as_tool
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
@@ -21,13 +21,13 @@ from toolpost.toolbox.settings import Settings
 from toolpost.toolbox.wiring import Given, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Decision, PendingAction
+    from toolpost.contracts.questions import Decision, OnPending
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
@@ -46,8 +46,8 @@ class Toolbox:
     how each source fares, and `problems` what was left out and why. `credentials` lend
     each person's own for a source, `chat_model` serves sources that may ask one, and
     `servers` are MCP server objects of this process, by the name of their source.
-    `on_pending` and `sinks` are plain functions and objects, not coroutines: they are
-    told on the event loop, must return at once, and hand on what takes longer, as to a queue.
+    `on_pending`, a function or a coroutine function, is told of every question for a person.
+    `sinks` are told on the event loop, must return at once, and hand on what takes longer, as to a queue.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Toolbox:
         *,
         tools: Sequence[Tool] = (),
         settings: Settings | None = None,
-        on_pending: Callable[[PendingAction], None] | None = None,
+        on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
         credentials: Mapping[str, CredentialProvider] | None = None,
         chat_model: ChatModel | None = None,
@@ -67,7 +67,7 @@ class Toolbox:
         self._given = Given(
             settings=self.settings,
             registry=self.registry,
-            tools=tools,
+            tools=[as_tool(tool) for tool in tools],
             sinks=sinks,
             on_pending=on_pending,
             credentials=credentials or {},
@@ -83,7 +83,7 @@ class Toolbox:
         config: str | Path | LoadedSettings | None = None,
         *,
         tools: Sequence[Tool] = (),
-        on_pending: Callable[[PendingAction], None] | None = None,
+        on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
         only: Collection[str] | None = None,
     ) -> Toolbox:
@@ -151,12 +151,12 @@ class Toolbox:
 
         What goes wrong is a `Failed`, not an exception. With an `idempotency_key` the call happens once, and asking
         again gives what came of it, also after a pause. `run_id` puts several calls into one run. `context` is what
-        tools see beside their arguments; whom the call is for, `user` says and not the context.
+        tools see beside their arguments; where it names a user, the call is for that one, and `user` is no other.
         """
         return self.router.call(
             name,
             arguments,
-            principal=self._people.of(user),
+            principal=self._people.of(user) if context is None else self._people.within(context, user),
             run_id=run_id,
             timeout_s=timeout_s,
             idempotency_key=idempotency_key,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
+from typing import TYPE_CHECKING
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
+
+if TYPE_CHECKING:
+    from toolpost.contracts.context import ToolContext
 
 _MOST_KNOWN = 10_000
 
@@ -15,6 +19,20 @@ class People:
 
     def __init__(self) -> None:
         self._known: dict[str | None, Principal] = {}
+
+    def within(self, context: ToolContext, user: str | None) -> Principal:
+        """Whom a call with a context is for; ValueError where that names somebody else."""
+        named = context.user_id
+        if named is None:
+            return self.of(user)
+        if context.tenant_id is not None and ":" not in named:
+            named = f"{context.tenant_id}:{named}"
+        if user is None:
+            return self.of(named)
+        person = self.of(user)
+        if named not in (person.user, str(person)):
+            raise ValueError(f"the call is for {str(person)!r}, and its context for {named!r}; name one of them")
+        return person
 
     def of(self, user: str | None) -> Principal:
         """The principal written `tenant:user`; None is the person at this machine."""

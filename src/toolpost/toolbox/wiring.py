@@ -30,12 +30,12 @@ from toolpost.toolbox.strays import strays
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AsyncExitStack
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ToolOverride
-    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.questions import OnPending
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
@@ -55,7 +55,7 @@ class Given:
     registry: ToolRegistry
     tools: Sequence[Tool] = ()
     sinks: Sequence[EventSink] = ()
-    on_pending: Callable[[PendingAction], None] | None = None
+    on_pending: OnPending | None = None
     secrets: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     credentials: Mapping[str, CredentialProvider] = field(default_factory=dict[str, "CredentialProvider"])
