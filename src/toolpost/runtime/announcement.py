@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolpost.runtime")
 
 
-def announcement(on_pending: OnPending, background: Background) -> Callable[[PendingAction], None]:
+def announcement(on_pending: OnPending | None, background: Background) -> Callable[[PendingAction], None] | None:
     """What tells of a question and waits for nobody; whatever goes wrong, the question stands."""
+    if on_pending is None:
+        return None
 
     def announce(action: PendingAction) -> None:
         try:

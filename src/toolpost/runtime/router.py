@@ -75,8 +75,7 @@ class ToolRouter:
         self.store = store
         self.inflight = InFlight()
         self.background = Background()
-        announce = None if on_pending is None else announcement(on_pending, self.background)
-        self.teller = Teller([store.events, *sinks], redactor=redactor, announce=announce)
+        self.teller = Teller([store.events, *sinks], redactor, announcement(on_pending, self.background))
         self.context_defaults = context_defaults or ContextDefaults()
         self._authorizer = authorizer
         self._auto_emit = True

@@ -38,11 +38,7 @@ class Teller:
     """Emits events to the log and to every other sink, and announces questions to the application."""
 
     def __init__(
-        self,
-        sinks: Sequence[EventSink],
-        *,
-        redactor: Redactor,
-        announce: Callable[[PendingAction], None] | None = None,
+        self, sinks: Sequence[EventSink], redactor: Redactor, announce: Callable[[PendingAction], None] | None = None
     ) -> None:
         self._emit = fan_out(sinks)
         self._announce = announce
@@ -50,7 +46,7 @@ class Teller:
 
     def beside(self, sinks: Sequence[EventSink]) -> Teller:
         """A teller with the same secrets that tells others."""
-        return Teller(sinks, redactor=self.redactor, announce=self._announce)
+        return Teller(sinks, self.redactor, self._announce)
 
     def ref(self, request: RequestedCall, lane: Lane | None) -> CallRef:
         """The call that events will speak of."""
