@@ -146,8 +146,9 @@ async def _all_events(log: EventLog, run: RunSummary) -> tuple[list[StoredEvent]
         except (ValueError, TypeError, KeyError):  # what is kept there is no record
             damaged, after, page_size = True, after + (page_size == 1), 1
             continue
-        events += [event for event in page if is_object(event.payload)]
-        damaged = damaged or any(not is_object(event.payload) for event in page)
+        readable = [event for event in page if is_object(event.payload) and "unrenderable" not in event.payload]
+        events += readable
+        damaged = damaged or len(readable) < len(page)
         if len(page) < page_size or len(events) >= _MOST_EVENTS:
             break
         after = page[-1].id
