@@ -369,8 +369,9 @@ async def test_a_call_is_for_whom_its_context_names_and_for_nobody_else(make_box
     async with make_box(who) as box:
         named = await box.call("who", context=ToolContext(user_id="acme:ann"))
         within = await box.call("who", context=ToolContext(user_id="ann", tenant_id="acme"), user="acme:ann")
-        with pytest.raises(ValueError, match="for 'acme:ann', and its context for 'globex:eve'"):
-            await box.call("who", context=ToolContext(user_id="globex:eve"), user="acme:ann")
+        for user in ("acme:ann", "acme:globex:eve"):
+            with pytest.raises(ValueError, match=f"for '{user}', and its context for 'globex:eve'"):
+                await box.call("who", context=ToolContext(user_id="globex:eve"), user=user)
         runs = await box.runs(user="acme:bob")
     assert named.content == "acme acme:ann"
     assert within.content.startswith("acme ")

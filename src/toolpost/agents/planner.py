@@ -22,7 +22,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.contexts import plain
-from toolpost.runtime.ids import as_id
+from toolpost.runtime.ids import writable
 from toolpost.runtime.revive import revive
 from toolpost.stores.state_adapter import PlannerPauses
 from toolpost.toolbox.login import People
@@ -93,7 +93,7 @@ class ReactPlanner:
         given = dict(tool_context or {})
         talk = Conversation(
             user=_user_of(given),
-            run_id=as_id(given.get("trace_id") or self._box.router.new_id("run")),
+            run_id=writable(given.get("trace_id") or self._box.router.new_id("run")),
             key=f"plan_{secrets.token_hex(12)}",
             messages=opening(query, self._instructions, llm_context or {}),
         )

@@ -13,12 +13,12 @@ import typer
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.schema.jsontypes import is_object
+from toolpost.web.media_types import OCTETS
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 _OPTION = "--file"
-_OCTETS = "application/octet-stream"
 
 
 class GivenFile(NamedTuple):
@@ -46,7 +46,7 @@ async def keep(files: Sequence[GivenFile], arguments: Any, box: Toolbox, *, user
             id="",
             sha256="",
             size=0,
-            media_type=mimetypes.guess_type(path.name)[0] or _OCTETS,
+            media_type=mimetypes.guess_type(path.name)[0] or OCTETS,
             name=path.name,
             tenant=Principal.parse(user).tenant,
             run_id=run_id,

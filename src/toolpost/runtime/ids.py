@@ -9,8 +9,8 @@ import time
 from weakref import WeakSet
 
 
-def as_id(given: str) -> str:
-    """An id, or a text, that can be written down, whatever somebody took for one."""
+def writable(given: str) -> str:
+    """A text, most often an id, that can be kept and shown, whatever somebody took for one."""
     if given.__class__ is str and given.isascii():
         return given
     return str(given).encode("utf-8", "backslashreplace").decode()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import Completed, Failed
-from toolpost.runtime.ids import as_id
+from toolpost.runtime.ids import writable
 from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results, visible
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def model_text(outcome: Outcome) -> str:
     The result of a configured source stands inside marks, after a warning not to follow what it says.
     """
     if isinstance(outcome, Completed):
-        return as_id(_result_text(outcome))
+        return writable(_result_text(outcome))
     if isinstance(outcome, Failed):
         return _error_text(outcome.tool_name, outcome.error)
     return f"This call waits for a person ({outcome.question.kind}): {visible(outcome.question.prompt).text}"

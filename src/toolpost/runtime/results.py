@@ -11,7 +11,7 @@ from toolpost.contracts.events import JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import NO_META
 from toolpost.contracts.storage import ArtifactRef
-from toolpost.runtime.ids import as_id
+from toolpost.runtime.ids import writable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,8 +125,8 @@ def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRe
         id="",
         sha256="",
         size=0,
-        media_type=as_id(media_type),  # these may be a server's words
-        name=as_id(name),
+        media_type=writable(media_type),  # these may be a server's words
+        name=writable(name),
         tenant=call.tenant,
         run_id=call.run_id,
         call_id=call.call_id,

@@ -18,7 +18,7 @@ from toolpost.runtime.attempt import Attempt, ContextDefaults
 from toolpost.runtime.background import Background
 from toolpost.runtime.cache import ResultCache
 from toolpost.runtime.failures import failure_of
-from toolpost.runtime.ids import IdMaker, as_id
+from toolpost.runtime.ids import IdMaker, writable
 from toolpost.runtime.inflight import InFlight
 from toolpost.runtime.invoker import Invoker
 from toolpost.runtime.keys import KeyGate
@@ -117,8 +117,8 @@ class ToolRouter:
         if timeout_s is not None and not timeout_s > 0:  # NaN too
             raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")
         tick = self._ids.tick()
-        run_id = f"run_{tick}" if run_id is None else as_id(run_id)
-        key = None if idempotency_key is None else as_id(idempotency_key)
+        run_id = f"run_{tick}" if run_id is None else writable(run_id)
+        key = None if idempotency_key is None else writable(idempotency_key)
         told = as_told({} if arguments is None else arguments)
         what = (f"call_{tick}", run_id, tool_name, _private(arguments, told), principal, timeout_s, key)
         how = (correlation_id, task_id, context, NO_ANSWERS, None, False, held)

@@ -13,7 +13,7 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
-from toolpost.runtime.ids import as_id
+from toolpost.runtime.ids import writable
 from toolpost.toolbox.live import Live
 from toolpost.toolbox.loading import LoadedSettings, load_settings, with_only
 from toolpost.toolbox.login import People
@@ -196,7 +196,7 @@ class Toolbox:
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
         """Cancel a call or a whole run, wherever it runs; False when there is nothing of that name."""
-        tenant, target_id = Principal.parse(by).tenant, as_id(target_id)
+        tenant, target_id = Principal.parse(by).tenant, writable(target_id)
         stopped = self.router.inflight.cancel(target_id, tenant=tenant)
         closed = await self.caretaker.cancel_waiting(target_id, tenant=tenant)
         elsewhere = await _is_under_way(self.store, target_id, tenant)
@@ -210,13 +210,13 @@ class Toolbox:
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
         """One run, if it exists for this user."""
-        return await self.store.events.run(as_id(run_id), tenant=self._people.of(user).tenant)
+        return await self.store.events.run(writable(run_id), tenant=self._people.of(user).tenant)
 
     async def events(
         self, *, user: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[StoredEvent]:
         """What was told of the tenant's runs, oldest first; `after` is the id of the last event one has seen."""
-        meant = None if run_id is None else as_id(run_id)
+        meant = None if run_id is None else writable(run_id)
         return await self.store.events.read(tenant=self._people.of(user).tenant, run_id=meant, after=after, limit=limit)
 
 

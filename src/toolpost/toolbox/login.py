@@ -30,7 +30,7 @@ class People:
         if user is None:
             return self.of(named)
         person = self.of(user)
-        if named not in (person.user, str(person)):
+        if named != str(person) and (named != person.user or ":" in named):  # a name may look like `tenant:user`
             raise ValueError(f"the call is for {str(person)!r}, and its context for {named!r}; name one of them")
         return person
 
