@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from toolpost.cli.demo_tools import LEDGER_FILE, ORDERS_FILE
-from toolpost.cli.output import Output, printable
+from toolpost.cli.output import Output
+from toolpost.cli.printable import printable
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from toolpost.catalog.names import nearest
 from toolpost.contracts.errors import ErrorCategory, ToolError
@@ -14,31 +14,38 @@ if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.loading import LoadedSettings
     from toolpost.toolbox.settings import Settings
 
-Opening: TypeAlias = "Callable[[LoadedSettings], AbstractAsyncContextManager[Toolbox]]"
+
+class Opening(Protocol):
+    """Opens a Toolbox by the settings; `sinks` are told of its events from the start."""
+
+    def __call__(
+        self, loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /
+    ) -> AbstractAsyncContextManager[Toolbox]: ...
 
 
-def every_source(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+def every_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
     """With all there is."""
-    return _opened(loaded, None)
+    return _opened(loaded, None, sinks)
 
 
-def no_source(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+def no_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
     """For what the store alone answers."""
-    return _opened(loaded, ())
+    return _opened(loaded, (), sinks)
 
 
 def one_source(name: str | None) -> Opening:
     """With the source of this name, which must be there; without a name, with all."""
 
-    def opened(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+    def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         if name is None:
-            return every_source(loaded)
+            return every_source(loaded, sinks)
         _check_source(name, loaded.settings)
-        return _opened(loaded, {name})
+        return _opened(loaded, {name}, sinks)
 
     return opened
 
@@ -46,9 +53,9 @@ def one_source(name: str | None) -> Opening:
 def service_sources(provider: str) -> Opening:
     """With the sources that people sign in to a service for."""
 
-    def opened(loaded: LoadedSettings) -> AbstractAsyncContextManager[Toolbox]:
+    def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         found = {source.name for source in personal_sources(loaded.settings) if provider_of(source) == provider}
-        return _opened(loaded, found)
+        return _opened(loaded, found, sinks)
 
     return opened
 
@@ -57,13 +64,13 @@ def tool_source(name: str, *, called: bool) -> Opening:
     """With the source of a tool; with all, where it is not found so, or is called and may call others."""
 
     @asynccontextmanager
-    async def opened(loaded: LoadedSettings) -> AsyncGenerator[Toolbox]:
+    async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
         needed = _namespaces({name}, loaded.settings)
-        async with _opened(loaded, needed) as box:
+        async with _opened(loaded, needed, sinks) as box:
             if needed == _enabled(loaded.settings) or not _needs_more(box, name, called=called):
                 yield box
                 return
-        async with every_source(loaded) as box:
+        async with every_source(loaded, sinks) as box:
             yield box
 
     return opened
@@ -73,13 +80,13 @@ def told_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction]]]
     """With the sources of the tools that questions are about: their schemas say which arguments are secret."""
 
     @asynccontextmanager
-    async def opened(loaded: LoadedSettings) -> AsyncGenerator[Toolbox]:
-        async with no_source(loaded) as box:
+    async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
+        async with no_source(loaded, sinks) as box:
             needed = _namespaces({action.tool_name for action in await find(box)}, loaded.settings)
             if not needed:
                 yield box
                 return
-        async with _opened(loaded, needed) as box:
+        async with _opened(loaded, needed, sinks) as box:
             yield box
 
     return opened
@@ -89,10 +96,10 @@ def asked_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> Opening
     """With the source of the tool that an answer runs."""
 
     @asynccontextmanager
-    async def opened(loaded: LoadedSettings) -> AsyncGenerator[Toolbox]:
-        async with no_source(loaded) as box:
+    async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
+        async with no_source(loaded, sinks) as box:
             name = (await find(box)).tool_name
-        async with tool_source(name, called=True)(loaded) as box:
+        async with tool_source(name, called=True)(loaded, sinks) as box:
             yield box
 
     return opened
@@ -110,10 +117,12 @@ def provider_of(source: ExternalToolConfig) -> str:
     return str(source.auth_config.get("provider") or source.name)
 
 
-def _opened(loaded: LoadedSettings, only: Collection[str] | None) -> AbstractAsyncContextManager[Toolbox]:
+def _opened(
+    loaded: LoadedSettings, only: Collection[str] | None, sinks: Sequence[EventSink]
+) -> AbstractAsyncContextManager[Toolbox]:
     from toolpost.toolbox.box import Toolbox
 
-    return Toolbox.open(loaded, only=only)
+    return Toolbox.open(loaded, only=only, sinks=sinks)
 
 
 def _namespaces(names: Collection[str], settings: Settings) -> set[str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from toolpost.cli.printable import printable
+from toolpost.cli.status_line import StatusLine
+
 if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError
 
-# Control characters and changes of direction: a tool's text must not repaint the screen that a person decides on.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PIPE_WIDTH = 200
 _COMMON_WORD, _GAP, _EDGES = 18, 3, 2
 
@@ -31,12 +31,14 @@ ADVICE = {
 class Output:
     """One command's answer on `stream`; remarks go to stderr.
 
-    `again` is what a command must carry that people are told to run next.
+    `again` is what a command must carry that people are told to run next. `status` is the
+    line at the terminal that says what is going on; whatever else is said takes its place.
     """
 
     def __init__(self, stream: TextIO, *, as_json: bool, again: str = "") -> None:
         self.as_json = as_json
         self.again = again
+        self.status = StatusLine()
         self._stream = stream
 
     def document(self, value: Any) -> None:
@@ -55,6 +57,7 @@ class Output:
 
     def bytes(self, data: bytes) -> None:
         """What a command gives as it is."""
+        self.status.clear()
         self._stream.flush()
         self._stream.buffer.write(data)
         self._stream.buffer.flush()
@@ -66,6 +69,7 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
+        self.status.clear()
         shown = [[printable(cell) for cell in row] for row in rows]
         console = Console(file=self._stream, width=None if self._stream.isatty() else _PIPE_WIDTH, highlight=False)
         if _narrowest([columns, *shown]) > console.width:
@@ -90,6 +94,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """A remark beside the answer."""
+        self.status.clear()
         sys.stderr.write(f"{printable(text)}\n")
         sys.stderr.flush()
 
@@ -109,6 +114,7 @@ class Output:
             self.note(advice or known)
 
     def _write(self, text: str) -> None:
+        self.status.clear()
         self._stream.write(f"{text}\n")
 
 
@@ -131,11 +137,6 @@ def failure_document(error: ToolError) -> dict[str, Any]:
         "pending": None,
         "artifacts": [],
     }
-
-
-def printable(text: str) -> str:
-    """A text that cannot command a terminal."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def pretty(value: Any) -> str:

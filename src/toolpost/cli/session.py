@@ -20,6 +20,7 @@ from toolpost.cli.opening import Opening, every_source
 from toolpost.cli.options import repeated
 from toolpost.cli.output import Output
 from toolpost.cli.source_trouble import trouble
+from toolpost.cli.status_line import ProgressSink
 from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def run_with_box(
     async def with_box(output: Output) -> int:
         from toolpost.toolbox.loading import load_settings
 
-        async with opening(load_settings(config)) as box:
+        sinks = [ProgressSink(output.status)] if output.status.live else []
+        async with opening(load_settings(config), sinks) as box:
             _tell_problems(box, output)
             return await work(box, output)
 
@@ -67,7 +69,10 @@ def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json
 
 def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:
     try:
-        return asyncio.run(_until_terminated(work(output)))
+        try:
+            return asyncio.run(_until_terminated(work(output)))
+        finally:
+            output.status.clear()
     except ToolError as error:
         output.failure(error)
         return FAILED

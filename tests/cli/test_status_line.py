@@ -1,0 +1,48 @@
+"""The line that tells what is going on while a command works."""
+
+from pathlib import Path
+
+from tests.cli.program import Run
+from tests.cli.terminal import at_a_terminal
+
+SLOW = '''
+from toolpost import ToolContext, tool
+
+
+@tool(side_effects="pure")
+async def count(to: int, ctx: ToolContext) -> str:
+    """Count, and say how far."""
+    for step in range(1, to + 1):
+        ctx.progress(f"step {step}\\x1b[2J of {to} " + "and on " * step * 20, fraction=step / to)
+    return "counted"
+'''
+ERASE = "\r\x1b[K"
+CALL = ("tools", "call", "slow.count", "--args", '{"to": 2}')
+
+
+def _with_slow_tool(home: Path) -> Path:
+    (home / "slow.py").write_text(SLOW)
+    (home / "toolpost.yaml").write_text(
+        "builtins: none\nsources:\n  - {name: slow, transport: python, connection: ./slow.py}\n"
+    )
+    return home
+
+
+def test_progress_of_a_call_is_one_line_at_a_terminal_and_gone_before_the_answer(home: Path) -> None:
+    done = at_a_terminal(_with_slow_tool(home), {}, *CALL, columns=60)
+
+    lines = [line for line in done.out.split(ERASE) if line.startswith("slow.count")]
+    assert done.code == 0
+    assert [line[:23].strip() for line in lines] == ["slow.count 50%: step 1", "slow.count 100%: step 2"]
+    assert all(len(line) < 60 and "\n" not in line and "\x1b" not in line for line in lines)
+    assert f"{ERASE}counted" in done.out
+
+
+def test_without_a_terminal_progress_is_not_shown(child: Run, home: Path) -> None:
+    _with_slow_tool(home)
+
+    done = child(*CALL)
+
+    assert done.out == "counted\n"
+    assert "step" not in done.err
+    assert "\x1b" not in done.err
