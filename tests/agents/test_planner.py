@@ -89,7 +89,7 @@ async def test_calls_of_one_message_run_at_once() -> None:
     ("name", "arguments", "shown"),
     [
         ("ad", {}, 'The call failed (tool_not_found): Tool "ad" not found. Did you mean "add"?'),
-        ("add", '{"a": 1, "b": ', "expected object, got string"),
+        ("add", '{"a": 1, "b": ', "the arguments are not JSON: Expecting value at line 1 column 15"),
         ("add", "[1, 2]", "expected object, got array"),
         ("add", '{"a": 1, "b": NaN}', "The call failed (validation_failed)"),
         ("add", "[" * 100_000, "The call failed (validation_failed)"),

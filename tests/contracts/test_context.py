@@ -26,8 +26,8 @@ class Services:
     def progress(self, text: str, *, fraction: float | None = None) -> None:
         self.told.append((text, fraction))
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
-        return Completed("call_1", "run_1", tool_name, dict(arguments))
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
+        return Completed("call_1", "run_1", tool_name, arguments if isinstance(arguments, str) else dict(arguments))
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
         self.kept[name] = (data, media_type)

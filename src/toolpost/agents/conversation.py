@@ -66,7 +66,7 @@ class Conversation:
         told: Any = call.get("function")
         function: dict[str, Any] = told if is_object(told) else {}
         call["id"] = str(call.get("id") or key)
-        return WantedCall(call["id"], str(function.get("name")), _parsed(function.get("arguments")), key)
+        return WantedCall(call["id"], str(function.get("name")), function.get("arguments"), key)
 
     def note(self, call: WantedCall, outcome: Outcome) -> None:
         """Show the model what came of a call, or remember what it waits for."""
@@ -100,11 +100,3 @@ def _as_json(reply: object) -> dict[str, Any]:
     if not is_object(message):
         raise ToolOutputError(f"the language model's message is a {type(reply).__name__}, not an object")
     return message
-
-
-def _parsed(arguments: Any) -> Any:
-    """The arguments; what is no JSON stays as it is, and the tool's schema says what is wrong with it."""
-    try:
-        return json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        return arguments

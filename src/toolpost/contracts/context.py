@@ -33,7 +33,7 @@ class CallServices(Protocol):
         """Tell that one provider failed and the next is asked."""
         ...
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
         """Call another tool as part of the same run, under the same policy."""
         ...
 
@@ -137,8 +137,8 @@ class ToolContext:
         if self._services is not None:
             self._services.fell_back(name, to=to, error=error)
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
-        """Call another tool as part of this run."""
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str | None = None) -> Outcome:
+        """Call another tool as part of this run; the arguments may be JSON text."""
         return await self._lent().call(tool_name, arguments or {})
 
     async def save_artifact(self, data: bytes, *, media_type: str = "application/octet-stream", name: str = "") -> str:

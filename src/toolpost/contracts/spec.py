@@ -135,6 +135,10 @@ class ToolDefinition(NamedTuple):
         """The definition in the shape of OpenAI's chat completions."""
         return {"type": "function", "function": self._asdict()}
 
+    def to_openai_responses(self) -> dict[str, Any]:
+        """The definition in the shape of OpenAI's responses; arguments are checked here, not by its strict mode."""
+        return {"type": "function", **self._asdict(), "strict": False}
+
     def to_anthropic(self) -> dict[str, Any]:
         """The definition in the shape of Anthropic's messages."""
         return {"name": self.name, "description": self.description, "input_schema": self.parameters}

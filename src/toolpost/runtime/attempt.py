@@ -61,7 +61,7 @@ class Runtime(Protocol):
     def call(
         self,
         tool_name: str,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, Any] | str,
         *,
         principal: Principal,
         run_id: str,
@@ -273,7 +273,7 @@ class LentServices:
         facts = {"provider": name, "next": to, **why(error)}
         self._attempt.router.teller.tell(self._attempt.call, EventCode.FALLBACK_USED, facts)
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
         """Call another tool as part of the same run, under the same policy."""
         request = self._attempt.request
         held = self._attempt.lane.limiters if self._attempt.lane else ()

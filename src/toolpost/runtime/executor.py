@@ -38,9 +38,14 @@ class ToolExecutor:
         self._limiter = Limiter(max_concurrent)
 
     async def execute(
-        self, tool_name: str, params: Mapping[str, Any], context: ToolContext, *, timeout_s: float | None = None
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | str | None,
+        context: ToolContext,
+        *,
+        timeout_s: float | None = None,
     ) -> ToolResult:
-        """Run a tool; PauseSignal when a person has to answer first."""
+        """Run a tool; PauseSignal when a person has to answer first. `params` may be JSON text."""
         started = time.time() * 1000
         await self._limiter.acquire()
         try:

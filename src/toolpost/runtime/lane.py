@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ValidatedCall
 from toolpost.contracts.makers import maker
+from toolpost.runtime.json_arguments import UnreadableArguments
 from toolpost.web.untrusted import UNTRUSTED
 
 if TYPE_CHECKING:
@@ -92,7 +93,12 @@ class Lane:
             fits = self._fits is not None and self._fits(arguments)
         except ValueError:  # something in them is not JSON at all
             fits = False
-        return _new_validated((request, self.tool, arguments if fits else self.entry.fit(arguments)))
+        return _new_validated((request, self.tool, arguments if fits else self._fitted(arguments)))
+
+    def _fitted(self, arguments: Any) -> dict[str, Any]:
+        if isinstance(arguments, UnreadableArguments):
+            raise arguments.refusal(self.name)
+        return self.entry.fit(arguments)
 
     def output_issues(self, content: Any) -> list[str]:
         """Where an output breaks its schema."""

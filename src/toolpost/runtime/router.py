@@ -21,6 +21,7 @@ from toolpost.runtime.failures import failure_of
 from toolpost.runtime.ids import IdMaker, writable
 from toolpost.runtime.inflight import InFlight
 from toolpost.runtime.invoker import Invoker
+from toolpost.runtime.json_arguments import read_arguments
 from toolpost.runtime.keys import KeyGate
 from toolpost.runtime.lanes import Lanes
 from toolpost.runtime.pausing import Pausing
@@ -102,7 +103,7 @@ class ToolRouter:
     def call(
         self,
         tool_name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] | str | None = None,
         *,
         principal: Principal,
         run_id: str | None = None,
@@ -113,7 +114,9 @@ class ToolRouter:
         context: ToolContext | None = None,
         held: tuple[object, ...] = (),
     ) -> Coroutine[Any, Any, Outcome]:
-        """Call a tool by name."""
+        """Call a tool by name; the arguments may be JSON text, as models write them."""
+        if arguments.__class__ is str:
+            arguments = read_arguments(arguments)
         if timeout_s is not None and not timeout_s > 0:  # NaN too
             raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")
         tick = self._ids.tick()

@@ -14,6 +14,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.ids import writable
+from toolpost.runtime.tool_calls import read_tool_calls
 from toolpost.toolbox.live import Live
 from toolpost.toolbox.loading import LoadedSettings, load_settings, with_only
 from toolpost.toolbox.login import People
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
+    from toolpost.runtime.tool_calls import ToolCallAnswers
 
 
 _PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "accounts", "report", "problems"})
@@ -139,7 +141,7 @@ class Toolbox:
     def call(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] | str | None = None,
         *,
         user: str | None = None,
         timeout_s: float | None = None,
@@ -149,7 +151,8 @@ class Toolbox:
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name, for a user written `tenant:user` (the local one when not said).
 
-        What goes wrong is a `Failed`, not an exception. With an `idempotency_key` the call happens once, and asking
+        The arguments are a mapping, or JSON text as models write it. What goes wrong, text that is no JSON among it,
+        is a `Failed`, not an exception. With an `idempotency_key` the call happens once, and asking
         again gives what came of it, also after a pause. `run_id` puts several calls into one run. `context` is what
         tools see beside their arguments; where it names a user, the call is for that one, and `user` is no other.
         """
@@ -165,15 +168,41 @@ class Toolbox:
 
     async def call_many(
         self,
-        calls: Sequence[tuple[str, Mapping[str, Any]]],
+        calls: Sequence[tuple[str, Mapping[str, Any] | str | None]],
         *,
         user: str | None = None,
         max_parallel: int | None = None,
+        run_id: str | None = None,
+        context: ToolContext | None = None,
     ) -> list[Outcome]:
         """Call several tools at once, never more than `limits.absolute_max_parallel`; outcomes come in order."""
         most = self.settings.limits.absolute_max_parallel
         return await map_concurrent(
-            calls, lambda one: self.call(one[0], one[1], user=user), max_concurrency=min(max_parallel or most, most)
+            calls,
+            lambda one: self.call(one[0], one[1], user=user, run_id=run_id, context=context),
+            max_concurrency=min(max_parallel or most, most),
+        )
+
+    async def answer_tool_calls(
+        self,
+        reply: object,
+        *,
+        user: str | None = None,
+        max_parallel: int | None = None,
+        run_id: str | None = None,
+        context: ToolContext | None = None,
+    ) -> ToolCallAnswers:
+        """Make the tool calls of a model's reply at once, and write the messages that answer them.
+
+        `reply` is what OpenAI's Chat Completions or Responses or Anthropic's Messages returned, as the client's own
+        object or as plain data. Append the reply to the conversation, then `messages`. Every call has its message: a
+        failure is told as one, and a call that waits for a person says that it waits. Without calls both lists are
+        empty; a reply of unknown shape is a TypeError.
+        """
+        asked = read_tool_calls(reply)
+        wanted = [(call.name, call.arguments) for call in asked.calls]
+        return asked.answered(
+            await self.call_many(wanted, user=user, max_parallel=max_parallel, run_id=run_id, context=context)
         )
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:

@@ -1,0 +1,139 @@
+"""Tool calls in the reply of a model provider, and the messages that answer them.
+
+Chat Completions and Responses of OpenAI and Messages of Anthropic are read, as plain data or as the
+client's own objects; no provider is called from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.contracts.outcomes import Failed, Paused
+from toolpost.runtime.model_text import model_text
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolpost.contracts.outcomes import Outcome
+
+_READ = (
+    "give the reply of Chat Completions or its message, the response of Responses or its output, or the message of "
+    "Anthropic's Messages, as the client's own object or as a dict"
+)
+
+
+class ToolCallAnswers(NamedTuple):
+    """What came of the tool calls in a reply: an outcome for each, in order, and the messages to append."""
+
+    outcomes: list[Outcome]
+    messages: list[dict[str, Any]]
+
+    @property
+    def paused(self) -> list[Paused]:
+        """The calls that wait for a person; their messages say so."""
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Paused)]
+
+
+class ToolCall(NamedTuple):
+    """A call that a model asked for: its id at the provider, the tool's name and the arguments as they were sent."""
+
+    id: str
+    name: str
+    arguments: Any
+
+
+class ToolCalls(NamedTuple):
+    """The calls of one reply, and how its provider wants them answered."""
+
+    calls: list[ToolCall]
+    write: Callable[[Sequence[ToolCall], Sequence[Outcome]], list[dict[str, Any]]]
+
+    def answered(self, outcomes: list[Outcome]) -> ToolCallAnswers:
+        """The outcomes of all calls, with their messages."""
+        return ToolCallAnswers(outcomes, self.write(self.calls, outcomes) if outcomes else [])
+
+
+def read_tool_calls(reply: object) -> ToolCalls:
+    """The tool calls of a provider's reply; TypeError where it is not known what the reply is."""
+    data = _plain(reply)
+    if is_array(data):
+        return _of_parts(data)
+    if not is_object(data):
+        raise TypeError(f"there are no tool calls to be read in a {type(reply).__name__}; {_READ}")
+    if is_array(data.get("choices")):
+        data = _message(data["choices"])
+    if is_array(data.get("output")):
+        return _of_parts(data["output"])
+    if is_array(data.get("tool_calls")):
+        return ToolCalls([_chat_call(call) for call in _objects(data["tool_calls"])], _chat_messages)
+    if is_array(data.get("content")):
+        return _of_parts(data["content"])
+    if data and not {"content", "role"} & data.keys():
+        raise TypeError(f"there are no tool calls to be read in an object with {', '.join(data)}; {_READ}")
+    return ToolCalls([], _chat_messages)
+
+
+def _message(choices: Sequence[Any]) -> dict[str, Any]:
+    """The message of the first choice; there is one unless more were asked for."""
+    first = next(iter(_objects(choices)), {})
+    message = _plain(first.get("message"))
+    return message if is_object(message) else {}
+
+
+def _of_parts(parts: Sequence[Any]) -> ToolCalls:
+    """Items of a response, or blocks of an Anthropic message: the calls are those that say so."""
+    items = _objects(parts)
+    uses = [_call(item, "id", "input") for item in items if item.get("type") == "tool_use"]
+    if uses:
+        return ToolCalls(uses, _anthropic_messages)
+    asked = [_call(item, "call_id", "arguments") for item in items if item.get("type") == "function_call"]
+    return ToolCalls(asked, _responses_items)
+
+
+def _chat_call(call: dict[str, Any]) -> ToolCall:
+    told = _plain(call.get("function"))
+    return _call({**(told if is_object(told) else {}), "id": call.get("id")}, "id", "arguments")
+
+
+def _call(data: dict[str, Any], id_key: str, arguments_key: str) -> ToolCall:
+    return ToolCall(str(data.get(id_key) or ""), str(data.get("name") or ""), data.get(arguments_key))
+
+
+def _chat_messages(calls: Sequence[ToolCall], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    return [
+        {"role": "tool", "tool_call_id": call.id, "content": model_text(outcome)}
+        for call, outcome in zip(calls, outcomes, strict=True)
+    ]
+
+
+def _responses_items(calls: Sequence[ToolCall], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    return [
+        {"type": "function_call_output", "call_id": call.id, "output": model_text(outcome)}
+        for call, outcome in zip(calls, outcomes, strict=True)
+    ]
+
+
+def _anthropic_messages(calls: Sequence[ToolCall], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """All results in one message, which must be the next one."""
+    return [
+        {
+            "role": "user",
+            "content": [_tool_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True)],
+        }
+    ]
+
+
+def _tool_result(call: ToolCall, outcome: Outcome) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": call.id, "content": model_text(outcome)}
+    return {**block, "is_error": True} if isinstance(outcome, Failed) else block
+
+
+def _objects(values: Sequence[Any]) -> list[dict[str, Any]]:
+    return [data for data in map(_plain, values) if is_object(data)]
+
+
+def _plain(value: Any) -> Any:
+    """A client's own object as plain data, by the `model_dump` that all of them have."""
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_none=True) if callable(dump) else value
