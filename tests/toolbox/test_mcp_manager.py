@@ -2,13 +2,25 @@
 
 import logging
 import shlex
+import time
 from typing import Any
 
 import pytest
 
 from tests import warm
 from tests.mcp.programs import SERVERS, mirror
-from toolpost import ConfigError, ExternalToolConfig, MCPManager, Settings, ToolCategory, ToolContext, ToolNodeError
+from toolpost import (
+    ConfigError,
+    ExternalToolConfig,
+    MCPManager,
+    Settings,
+    Toolbox,
+    ToolCategory,
+    ToolContext,
+    ToolNode,
+    ToolNodeError,
+    ToolResult,
+)
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.toolbox.settings import McpServerSettings
 
@@ -21,6 +33,13 @@ def abacus(name: str = "abacus", **options: Any) -> ExternalToolConfig:
 
 def broken(**options: Any) -> ExternalToolConfig:
     return ExternalToolConfig(name="broken", transport="mcp", connection="no-such-program-anywhere", **options)
+
+
+def assert_timed(result: ToolResult) -> None:
+    """The times are those of the clock on the wall, in milliseconds."""
+    assert result.started_at > time.time() * 1000 - 600_000
+    assert result.completed_at is not None
+    assert result.duration_ms == result.completed_at - result.started_at >= 0
 
 
 @pytest.mark.req("PMCP-01", "PMCP-02", "PMCP-03", "PMCP-10", "MISC-19")
@@ -50,6 +69,8 @@ async def test_a_tool_that_fails_is_a_result_that_says_so() -> None:
     assert not result.success
     assert "division" in str(result.error)
     assert not unknown.success
+    for failed in (result, unknown):
+        assert_timed(failed)
 
 
 async def test_a_required_server_stops_everything() -> None:
@@ -74,6 +95,31 @@ async def test_tools_enter_the_registries_of_agents_and_run_like_any_other() -> 
     assert add.spec.category is ToolCategory.MCP
     assert result.success
     assert result.result == {"result": 5}
+    assert_timed(result)
+
+
+@pytest.mark.req("PMCP-06")
+async def test_servers_of_a_configuration_file_say_whose_tools_they_are_in_a_toolbox_too() -> None:
+    command, *args = warm.command(ABACUS)
+    servers = {"mcpServers": [{"name": "sums", "command": command, "args": args}]}
+    settings = Settings.model_validate({"data_dir": None, "builtins": "none", "tools": servers})
+    async with Toolbox(settings=settings) as box:
+        [shown] = box.registry.to_llm_tools(["sums.add"])
+    manager = MCPManager()
+    await manager.connect_all(settings.tools.mcp_servers)
+    manager.load_tools(registry := ToolRegistry())
+    await manager.disconnect_all()
+    assert shown.description == "[sums] Add two numbers."
+    assert registry.find("sums.add").spec.description == "[sums] Add two numbers."
+
+
+@pytest.mark.req("PTYPE-03", "PMCP-08")
+async def test_a_tool_of_a_node_says_when_it_ran_and_for_how_long() -> None:
+    async with ToolNode(config=abacus(), registry=ToolRegistry()) as node:
+        [add] = [tool for tool in node.get_tools() if tool.spec.name == "abacus.add"]
+        result = await add.execute({"a": 2, "b": 3}, ToolContext())
+    assert result.result == {"result": 5}
+    assert_timed(result)
 
 
 @pytest.mark.req("PMCP-04", "PMCP-10", "KMCP-02", "KMCP-03")

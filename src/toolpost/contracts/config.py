@@ -116,6 +116,7 @@ class McpOptions(ConfigModel):
     sampling: bool = Field(default=False, description="Whether the server may ask the configured chat model")
     roots: list[str] | None = None
     trust_annotations: bool = True
+    name_in_descriptions: bool = Field(default=False, description="Whether descriptions begin with the source's [name]")
     declared_tools: list[dict[str, Any]] = Field(
         default_factory=list[dict[str, Any]], description="Tools as the server would list them, before anybody signs in"
     )

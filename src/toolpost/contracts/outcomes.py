@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -118,3 +119,34 @@ class ToolResult:
     artifacts: tuple[str, ...] = ()
     call_id: str = ""
     run_id: str = ""
+
+    @classmethod
+    def completed(cls, content: Any, text: str | None = None, *, started_at: float) -> ToolResult:
+        """Make the result of a call that began at `started_at` and has just succeeded."""
+        done = now_ms()
+        return cls(
+            success=True,
+            result=content,
+            content_text=text,
+            started_at=started_at,
+            completed_at=done,
+            duration_ms=done - started_at,
+        )
+
+    @classmethod
+    def failed(cls, error: ToolError, *, started_at: float) -> ToolResult:
+        """Make the result of a call that began at `started_at` and has just failed."""
+        done = now_ms()
+        return cls(
+            success=False,
+            error=error.message,
+            error_info=error.to_dict(),
+            started_at=started_at,
+            completed_at=done,
+            duration_ms=done - started_at,
+        )
+
+
+def now_ms() -> float:
+    """Return the time of the clock on the wall, in Unix milliseconds."""
+    return time.time() * 1000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.errors import ConfigError, ToolError, ToolNodeError
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.toolbox.settings import McpServerSettings
 from toolpost.toolbox.standalone import Standalone, result_of, without_questions
 
@@ -48,6 +48,11 @@ class ManagedTool:
         return await self._manager.call_tool(self._server, self._tool.spec.name, params, context=context)
 
 
+def _listed_plainly(config: ExternalToolConfig) -> ExternalToolConfig:
+    """The source with its server's own descriptions; a ManagedTool says whose it is by itself."""
+    return config.model_copy(update={"mcp": config.mcp.model_copy(update={"name_in_descriptions": False})})
+
+
 class MCPManager:
     """Connects MCP servers, keeps them connected, and lends their tools to any number of registries."""
 
@@ -58,7 +63,7 @@ class MCPManager:
     async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
         """Connect every enabled server; one that fails is told of and skipped, unless it is required."""
         given = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
-        sources = [without_questions(config) for config in given]
+        sources = [_listed_plainly(without_questions(config)) for config in given]
         if self._open is None:
             self._open = Standalone(self.registry)
         known = {state.name for state in self._open.sources.states} & {config.name for config in sources}
@@ -91,10 +96,11 @@ class MCPManager:
     ) -> ToolResult:
         """Call a tool of one server; a failure is a result that says so."""
         name = tool if tool.startswith(f"{server}.") else canonical_name(server, tool)
+        started = now_ms()
         try:
-            return result_of(await self._opened().call(name, args, context))
+            return result_of(await self._opened().call(name, args, context), started_at=started)
         except ToolError as error:
-            return ToolResult(success=False, error=error.message, error_info=error.to_dict())
+            return ToolResult.failed(error, started_at=started)
 
     def load_tools(self, *registries: ToolRegistry) -> int:
         """Put every server's tools into each of the registries; returns how many there are."""

@@ -11,6 +11,7 @@ from toolpost.auth.managed import AuthManager, ManagedCredentials
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolAuthError
+from toolpost.contracts.outcomes import now_ms
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.toolbox.standalone import result_of
 
@@ -42,7 +43,8 @@ class PersonalTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it for the user of the context, who may be asked to sign in first."""
-        return result_of(await self._run(self.spec.name, params, context))
+        started = now_ms()
+        return result_of(await self._run(self.spec.name, params, context), started_at=started)
 
 
 class PersonalTools:

@@ -191,7 +191,7 @@ class McpServerSettings(ConfigModel):
             cwd=self.cwd,
             enabled=self.enabled,
             required=self.required,
-            mcp=McpOptions(transport=_TRANSPORTS[self.transport]),
+            mcp=McpOptions(transport=_TRANSPORTS[self.transport], name_in_descriptions=True),
         )
 
 

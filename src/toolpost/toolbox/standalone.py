@@ -94,6 +94,6 @@ def _plain(arguments: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", arguments) if arguments is not None else {}
 
 
-def result_of(completed: Completed) -> ToolResult:
+def result_of(completed: Completed, *, started_at: float) -> ToolResult:
     """A completed call as the result of a tool."""
-    return ToolResult(success=True, result=completed.content, content_text=completed.text)
+    return ToolResult.completed(completed.content, completed.text, started_at=started_at)

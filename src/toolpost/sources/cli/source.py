@@ -11,7 +11,7 @@ from toolpost.catalog.declared import declared_spec
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.redaction import Redactor
 from toolpost.sources.cli.listing import Listing
@@ -67,8 +67,9 @@ class CommandTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it; what fails is raised."""
+        started = now_ms()
         output = await self._source.run(self.plan, params, timeout_s=self.plan.timeout_s, context=lambda: context)
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class CliSource:

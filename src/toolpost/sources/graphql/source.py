@@ -16,7 +16,7 @@ from toolpost.contracts.errors import (
     ToolSchemaError,
     ToolServerError,
 )
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.graphql.answers import failure, output_of
 from toolpost.sources.graphql.endpoint import Endpoint, Question
@@ -56,8 +56,9 @@ class FieldTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it with the source's own credential; what fails is raised."""
+        started = now_ms()
         output = await self._source.run(self.operation, params)
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class GraphqlSource:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolSchemaError
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_object
@@ -46,8 +46,9 @@ class ServerTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it with the source's own credential; what fails is raised."""
+        started = now_ms()
         output = await self._server.run(self, params, context)
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class Sifted(NamedTuple):
@@ -103,10 +104,9 @@ def _spec(
     for key in ("title", "annotations", "icons", "_meta"):
         if raw.get(key):
             extra[key.strip("_")] = raw[key]
-    description = raw.get("description")
     return ToolSpec(
         name=canonical,
-        description=description[:_LONGEST_DESCRIPTION] if isinstance(description, str) else "",
+        description=_description(raw, config),
         category=ToolCategory.MCP,
         input_schema=_input_schema(raw, canonical),
         output_schema=_output_schema(raw, canonical, problems),
@@ -117,6 +117,12 @@ def _spec(
         source=config.name,
         extra=extra,
     )
+
+
+def _description(raw: dict[str, Any], config: ExternalToolConfig) -> str:
+    given = raw.get("description")
+    description = given[:_LONGEST_DESCRIPTION] if isinstance(given, str) else ""
+    return f"[{config.name}] {description}" if config.mcp.name_in_descriptions else description
 
 
 def _effects(claims: Mapping[str, Any], *, remote: bool) -> tuple[SideEffects, ReplayClass, SafetyProfile]:

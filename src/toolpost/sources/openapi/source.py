@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientError, ToolError
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
@@ -67,8 +67,9 @@ class OperationTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it with the source's own credential; what fails is raised."""
+        started = now_ms()
         output = await self._source.run(self.plan, params)
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class OpenApiSource:

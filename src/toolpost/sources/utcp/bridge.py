@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.adapt import adapt_exception
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.sources.utcp.manuals import manual_name, manual_of
 from toolpost.sources.utcp.spec import tool_spec
 
@@ -36,8 +36,9 @@ class BridgedTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it; what fails is raised."""
+        started = now_ms()
         output = await self.run(params)
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         """Run one call; other people's errors become ours."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.makers import maker
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.sources import HoldingSource
 from toolpost.sources.utcp.bridge import Bridge, BridgedTool
 from toolpost.sources.utcp.delegates import check_servers, mcp_delegates
@@ -61,8 +61,9 @@ class UtcpTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it with the source's own credential; what fails is raised."""
+        started = now_ms()
         output = await self.run(Asked(params, self._credential, lambda: context))
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
     def run(self, asked: Asked) -> Coroutine[Any, Any, ToolOutput]:
         """Run one call."""

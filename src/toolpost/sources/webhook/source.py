@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolTimeoutError
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.webhook.answers import output_of
 from toolpost.sources.webhook.hook import is_whole, origin_of
@@ -49,8 +49,9 @@ class HookTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call it with the source's own credential; what fails is raised."""
+        started = now_ms()
         output = await self._source.run(self, params)
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class WebhookSource:

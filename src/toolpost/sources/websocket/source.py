@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.sources.websocket.correlation import Correlation
 from toolpost.sources.websocket.exchange import ONLY, Exchange
 from toolpost.sources.websocket.goodbyes import Goodbyes
@@ -48,9 +48,10 @@ class MessageTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it with the source's own credential; what fails is raised."""
+        started = now_ms()
         source, plan = self._source, self.plan
         output = await source.run(plan, params, source.credential, timeout_s=plan.timeout_s, context=lambda: context)
-        return ToolResult(success=True, result=output.content, content_text=output.text)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class WebSocketSource:
