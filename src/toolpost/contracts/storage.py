@@ -50,7 +50,7 @@ class EventLog(EventSink, Protocol):
         ...
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """The newest runs first."""
+        """The newest runs first; notices that belong to no call are no runs."""
         ...
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:

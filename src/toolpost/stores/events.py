@@ -15,6 +15,7 @@ from toolpost.stores.writer import Writer
 _EVENTS = "SELECT id, run_id, seq, code, at, call_id, tenant, payload, hash FROM events WHERE id > :after"
 _COLUMNS = "run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, root_call"
 _RUNS = f"SELECT {_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608 - constants, here and below
+_CALLED = " AND root_call <> ''"  # notices of sources and of the catalog belong to no call, so that nobody ran them
 _RUNNERS = "SELECT DISTINCT owner FROM runs WHERE status = 'running'"
 _ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND status = 'running' RETURNING {_COLUMNS}"  # noqa: S608
 
@@ -51,7 +52,7 @@ class SQLiteEventLog:
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
         await self._writer.flush()
-        sql = _RUNS + _where(tenant=tenant) + " ORDER BY rowid DESC LIMIT :limit"
+        sql = _RUNS + _CALLED + _where(tenant=tenant) + " ORDER BY rowid DESC LIMIT :limit"
         values = {"tenant": tenant, "limit": max(0, limit)}
         return await self._reader.query(lambda db: [_summary(row) for row in db.execute(sql, values)])
 

@@ -151,7 +151,7 @@ class MemoryEventLog:
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
         newest_first = [run.standing for run in reversed(self.absorbed().by_name.values())]
-        meant = (head for head in newest_first if tenant in (None, head.tenant))
+        meant = (head for head in newest_first if head.root_call and tenant in (None, head.tenant))
         return [head.summary() for head in islice(meant, max(0, limit))]
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
