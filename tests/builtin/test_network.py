@@ -11,6 +11,7 @@ from tests.builtin.pages import as_html, as_json, site, web_to
 from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_ssrf_corpus import Group, groups_to, rows
+from toolpost import Failed, Settings, Toolbox
 from toolpost.builtin.network import http_tools
 from toolpost.builtin.providers.chain import Chain
 from toolpost.builtin.providers.pages import DirectPages
@@ -165,20 +166,30 @@ async def test_a_body_of_more_than_five_megabytes_is_refused() -> None:
 
 
 @pytest.mark.req("NSSRF-04")
-async def test_a_server_that_says_nothing_is_given_up() -> None:
+@pytest.mark.parametrize("name", ["http_get", "web_fetch"])
+async def test_a_server_that_says_nothing_is_asked_once_and_given_up_within_the_limit(name: str) -> None:
     async def silent(_: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)
 
-    async with Site(answer=silent) as there, web_to(there, timeout_s=0.2) as web:
-        error = await caller(web).refused("http_get", url=there.url)
+    async with Site(answer=silent) as there, web_to(there, timeout_s=1.0) as web:
+        tools = [*http_tools(web), *page_tools(Chain([DirectPages(web)]), timeout_s=web.timeout_s)]
+        async with Toolbox(tools=tools, settings=Settings(data_dir=None, builtins="none")) as box:
+            outcome = await box.call(name, {"url": there.url})
 
-    assert error["error_code"] == "timeout"
-    assert "0.2 s" in error["message"]
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "timeout"
+    assert f"{there.host}:{there.port}" in outcome.error.message
+    assert len(there.requests) == 1
 
 
 @pytest.mark.req("NSSRF-04")
-def test_ten_seconds_and_five_megabytes_are_what_holds_unless_others_are_given() -> None:
-    assert Web().limits == (10.0, 5 * 1024 * 1024)
+async def test_a_call_that_goes_to_the_web_ends_after_ten_seconds_in_all() -> None:
+    builtins = Settings(data_dir=None, builtins=[*NAMES])
+    async with Toolbox(settings=builtins) as box:
+        limits = {spec.name: spec.timeout_s for spec in box.registry.specs()}
+
+    assert limits == dict.fromkeys(NAMES, 10.0)
+    assert (Web().timeout_s, Web().max_bytes) == (10.0, 5 * 1024 * 1024)
 
 
 @pytest.mark.req("NINJ-01")

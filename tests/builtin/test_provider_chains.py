@@ -10,7 +10,7 @@ from tests.builtin.pages import allowed, as_json, provider, site
 from tests.wire.site import Received, Site, reply
 from toolpost import Toolbox, tool
 from toolpost.builtin.providers.config import ProviderSettings
-from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain
+from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain, within_total
 from toolpost.builtin.web_pages import page_tools
 from toolpost.builtin.web_searching import search_tools
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
@@ -44,6 +44,14 @@ async def test_the_next_provider_is_asked_when_one_fails_and_that_is_an_event() 
     assert [(one["provider"], one["next"], one["error_code"]) for one in fallen] == [
         ("brave", "tavily", "server_error")
     ]
+
+
+async def test_those_who_read_pages_share_the_time_that_a_call_may_take() -> None:
+    given = [provider("direct"), provider("jina", timeout_s=4)]
+
+    assert [one.timeout_s for one in within_total(given)] == [6, 4]
+    assert [one.timeout_s for one in within_total([provider("direct"), provider("jina")])] == [5, 5]
+    assert [one.timeout_s for one in within_total([provider("direct"), provider("jina", timeout_s=30)])] == [5, 30]
 
 
 async def test_when_all_fail_every_failure_is_told() -> None:

@@ -1,8 +1,12 @@
 """Retries: only where they are safe, never more than the budget allows."""
 
+import asyncio
+import socket
+
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
+from tests.wire.site import Site
 from toolpost import (
     EventCode,
     ToolAuthError,
@@ -11,6 +15,7 @@ from toolpost import (
     ToolContext,
     ToolRateLimitError,
     ToolServerError,
+    ToolTimeoutError,
     tool,
 )
 
@@ -124,6 +129,69 @@ async def test_refused_credentials_do_not_open_the_breaker_for_everyone(make_box
     async with make_box(locked) as box:
         codes = {(await box.call("locked")).error.error_code for _ in range(8)}
     assert codes == {"auth_required"}
+
+
+async def test_a_dead_host_opens_the_breaker_for_that_host_and_that_tenant_alone(make_box: MakeBox) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    async with Site() as good, make_box(builtins=["http_get"], network={"allow_private": True}) as box:
+        first = [await box.call("http_get", {"url": dead}, user="evil:eve") for _ in range(2)]
+        again = await box.call("http_get", {"url": dead}, user="evil:eve")
+        elsewhere = await box.call("http_get", {"url": good.url}, user="evil:eve")
+        by_another = await box.call("http_get", {"url": dead}, user=ANN)
+        told = [event.payload["source"] for event in await box.events(user="evil:eve") if not event.call_id]
+        told_others = [event for event in await box.events(user=ANN) if not event.call_id]
+    assert first[0].error.error_code == "connection_failed"
+    assert again.error.error_code == "circuit_open"
+    assert elsewhere.status == "completed"
+    assert by_another.error.error_code == "connection_failed"
+    assert told == [f"http_get to {dead[7:-1]}"]
+    assert told_others == []
+
+
+async def test_retries_to_a_dead_host_do_not_use_up_those_of_other_hosts(make_box: MakeBox) -> None:
+    tries: list[str] = []
+
+    @tool(side_effects="read", host_argument="url")
+    async def fetch(url: str) -> None:
+        tries.append(url)
+        raise ToolRateLimitError("slow down", status_code=429, retry_after_s=0.001)
+
+    async with make_box(fetch, limits={"retry_budget": 0}) as box:
+        for _ in range(8):
+            await box.call("fetch", {"url": "http://busy.example/"})
+        await box.call("fetch", {"url": "http://other.example/"})
+    assert tries.count("http://busy.example/") == 18
+    assert tries.count("http://other.example/") == 3
+
+
+async def test_a_try_that_timed_out_is_repeated_only_when_there_is_time_for_another(make_box: MakeBox) -> None:
+    tries = 0
+
+    @tool(side_effects="read", timeout_s=1.0)
+    async def slow() -> None:
+        nonlocal tries
+        tries += 1
+        await asyncio.sleep(0.7)
+        raise ToolTimeoutError("no answer within 0.7 s")
+
+    async with make_box(slow) as box:
+        outcome = await box.call("slow")
+    assert tries == 1
+    assert outcome.error.message == "no answer within 0.7 s"
+
+
+async def test_what_is_told_of_a_source_is_an_event_and_no_run(make_box: MakeBox) -> None:
+    @tool(side_effects="write")
+    async def broken() -> None:
+        raise ToolServerError("down", status_code=503)
+
+    async with make_box(broken) as box:
+        called = [(await box.call("broken")).run_id for _ in range(5)]
+        listed = [run.run_id for run in await box.runs()]
+        told = [event.code for event in await box.events(run_id="source_broken")]
+    assert listed == called[::-1]
+    assert told == [EventCode.BREAKER_OPENED]
 
 
 async def test_an_outage_is_not_made_worse_by_retries(make_box: MakeBox) -> None:

@@ -98,12 +98,13 @@ def _search(shared: Shared) -> Made:
 
 
 def _pages(shared: Shared) -> Made:
-    from toolpost.builtin.providers.making import scrape_chain  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.providers.making import scrape_chain, within_total  # noqa: PLC0415 - when it is first needed
     from toolpost.builtin.web_pages import page_tools  # noqa: PLC0415 - the same
 
-    chain = scrape_chain(shared.parts.scrape or _usual("direct"), shared.parts.network)
+    links = within_total(shared.parts.scrape or _usual("direct"))
+    chain = scrape_chain(links, shared.parts.network)
     shared.closing.append(chain.close)
-    return page_tools(chain)
+    return page_tools(chain, timeout_s=sum(link.timeout_s for link in links))
 
 
 def _retrieve(shared: Shared) -> Made:

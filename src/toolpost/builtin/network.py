@@ -33,9 +33,6 @@ Body = Annotated[
 ]
 
 TAGS = ("builtin", "network")
-TIMEOUT_S = 15.0
-"""More than the client's ten seconds, so that its own error is the one that is told."""
-
 _NO_HEADERS: dict[str, str] = {}
 
 
@@ -55,7 +52,11 @@ _ANSWER = schema_of(TypeAdapter(HttpAnswer), "serialization")
 
 
 def looking(
-    answer: JsonSchema, *, timeout_s: float, category: ToolCategory = ToolCategory.NETWORK
+    answer: JsonSchema,
+    *,
+    timeout_s: float,
+    category: ToolCategory = ToolCategory.NETWORK,
+    host_argument: str | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]:
     """What declares a tool that only looks at what is elsewhere."""
     return tool(
@@ -66,12 +67,19 @@ def looking(
         tags=TAGS,
         timeout_s=timeout_s,
         output_schema=answer,
+        host_argument=host_argument,
     )
 
 
-_sending = tool(
-    side_effects="external", category=ToolCategory.NETWORK, tags=TAGS, timeout_s=TIMEOUT_S, output_schema=_ANSWER
-)
+def _sending(web: Web) -> Callable[[Callable[..., Any]], FunctionTool]:
+    return tool(
+        side_effects="external",
+        category=ToolCategory.NETWORK,
+        tags=TAGS,
+        timeout_s=web.timeout_s,
+        output_schema=_ANSWER,
+        host_argument="url",
+    )
 
 
 def http_tools(web: Web) -> list[FunctionTool]:
@@ -80,7 +88,7 @@ def http_tools(web: Web) -> list[FunctionTool]:
 
 
 def _http_get(web: Web) -> FunctionTool:
-    @looking(_ANSWER, timeout_s=TIMEOUT_S)
+    @looking(_ANSWER, timeout_s=web.timeout_s, host_argument="url")
     async def http_get(url: Url, *, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
         """Get what is at a URL. Any status is an answer; redirects are followed, at most three."""
         return _output("GET", await web.ask("GET", url, headers=headers))
@@ -89,7 +97,7 @@ def _http_get(web: Web) -> FunctionTool:
 
 
 def _http_post(web: Web) -> FunctionTool:
-    @_sending
+    @_sending(web)
     async def http_post(url: Url, *, body: Body = None, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
         """Post something to a URL, as JSON unless a Content-Type says otherwise. Any status is an answer."""
         return await _sent(web, "POST", url, body, headers)
@@ -98,7 +106,7 @@ def _http_post(web: Web) -> FunctionTool:
 
 
 def _http_request(web: Web) -> FunctionTool:
-    @_sending
+    @_sending(web)
     async def http_request(
         method: Annotated[Method, Field(description="The HTTP method")],
         url: Url,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RECORDS = Path(__file__).with_name("records.json")
 _FIELDS = (
     *("name", "description", "category", "input_schema", "output_schema", "model_schema", "side_effects"),
-    *("safety", "replay", "timeout_s", "tags", "validate_inputs"),
+    *("safety", "replay", "timeout_s", "tags", "validate_inputs", "host_argument"),
 )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolpost.wire.headers import HeaderInput, Headers
 
 TIMEOUT_S = 10.0
+_OF_A_CALL = 0.98  # a request ends a little before the call that it is for, so that its own error is the one told
 MAX_BYTES = 5 * 1024 * 1024
 
 
@@ -31,7 +32,10 @@ class Answer(NamedTuple):
 
 
 class Web:
-    """Sends requests to public addresses, and to what else an operator allows; `close` lets go of all connections."""
+    """Sends requests to public addresses, and to what else an operator allows; `close` lets go of all connections.
+
+    `timeout_s` is the longest that a call may take, whatever number of requests it comes to.
+    """
 
     def __init__(
         self,
@@ -42,7 +46,8 @@ class Web:
         resolver: Resolver | None = None,
     ) -> None:
         self.network = network or NetworkPolicy()
-        self.limits = (timeout_s, max_bytes)
+        self.timeout_s = timeout_s
+        self.max_bytes = max_bytes
         self._resolver = resolver
         self._client: HttpClient | None = None
 
@@ -53,8 +58,8 @@ class Web:
 
     def for_operator(self, url: str) -> Web:
         """The same for an address that an operator wrote down, private or not; it has connections of its own."""
-        timeout_s, max_bytes = self.limits
-        return Web(self.network.for_source(url), timeout_s=timeout_s, max_bytes=max_bytes, resolver=self._resolver)
+        network = self.network.for_source(url)
+        return Web(network, timeout_s=self.timeout_s, max_bytes=self.max_bytes, resolver=self._resolver)
 
     async def close(self) -> None:
         """Close every connection; safe to call twice."""
@@ -66,6 +71,8 @@ class Web:
         if self._client is None:
             from toolpost.wire.client import HttpClient  # noqa: PLC0415 - most runs never ask
 
-            timeout_s, max_bytes = self.limits
-            self._client = HttpClient(self.network, timeout_s=timeout_s, max_bytes=max_bytes, resolver=self._resolver)
+            timeout_s = self.timeout_s * _OF_A_CALL
+            self._client = HttpClient(
+                self.network, timeout_s=timeout_s, max_bytes=self.max_bytes, resolver=self._resolver
+            )
         return self._client

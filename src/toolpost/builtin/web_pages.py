@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from toolpost.builtin.network import Url, looking
 from toolpost.builtin.spelling import either, with_camel_case
+from toolpost.builtin.web_access import TIMEOUT_S
 from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 CHARS = 20_000
 _MOST_CHARS = 100_000
-_TIMEOUT_S = 30.0
 
 
 class FetchedPage(TypedDict):
@@ -41,10 +41,10 @@ class FetchedPage(TypedDict):
 _PAGE = schema_of(TypeAdapter(FetchedPage), "serialization")
 
 
-def page_tools(chain: Chain[ScrapeProvider]) -> list[FunctionTool]:
-    """The tool of this module over a chain of those who read pages."""
+def page_tools(chain: Chain[ScrapeProvider], *, timeout_s: float = TIMEOUT_S) -> list[FunctionTool]:
+    """The tool of this module over a chain of those who read pages; together they may take `timeout_s`."""
 
-    @looking(_PAGE, timeout_s=_TIMEOUT_S)
+    @looking(_PAGE, timeout_s=timeout_s, host_argument="url")
     async def web_fetch(
         url: Url,
         ctx: ToolContext,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import time
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, get_args, overload
 
@@ -14,7 +13,7 @@ from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import JSON, ToolOutput
 from toolpost.contracts.errors import PauseSignal, ToolCollisionError, ToolError, ToolExecutionError
 from toolpost.contracts.makers import maker
-from toolpost.contracts.outcomes import NO_META, ToolResult
+from toolpost.contracts.outcomes import NO_META, ToolResult, now_ms
 from toolpost.contracts.spec import (
     JsonSchema,
     ReplayClass,
@@ -87,29 +86,13 @@ class FunctionTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run the function without the pipeline; failures are results."""
-        started = time.time() * 1000
+        started = now_ms()
         try:
             output = self._output(await self._run(params, context))
         except Exception as raised:  # noqa: BLE001 - foreign code is called here; the failure is the result
             error = raised if isinstance(raised, ToolError) else raised_by_tool(raised, self.spec.name)
-            done = time.time() * 1000
-            return ToolResult(
-                success=False,
-                error=str(error),
-                error_info=error.to_dict(),
-                started_at=started,
-                completed_at=done,
-                duration_ms=done - started,
-            )
-        done = time.time() * 1000
-        return ToolResult(
-            success=True,
-            result=output.content,
-            content_text=output.text,
-            started_at=started,
-            completed_at=done,
-            duration_ms=done - started,
-        )
+            return ToolResult.failed(error, started_at=started)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
     async def _run(self, arguments: dict[str, Any], context: ToolContext | None) -> Any:
         kwargs = arguments if self._convert is None else self._convert(arguments)
@@ -193,6 +176,7 @@ def tool(
     lenient: bool = False,
     cache_ttl_s: float | None = None,
     max_concurrency: int | None = None,
+    host_argument: str | None = None,
     network: bool | None = None,
     file: bool = False,
     open_world: bool | None = None,
@@ -211,6 +195,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     "stateful". Undeclared counts as "write": such calls are journaled and never
     repeated by themselves. `destructive=True` makes a person decide first, and so
     does "external" unless `destructive=False` is said. `lenient=True` takes "5" for 5.
+    `host_argument` names the argument that holds the URL it goes to, so that one dead
+    host opens the breaker for that host and that tenant alone.
     Plain functions run in a worker thread.
     """
     if fn is not None:

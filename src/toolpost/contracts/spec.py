@@ -47,7 +47,8 @@ class ToolSpec:
     `input_schema` and `output_schema` are kept as they came: they are what a model
     sees and what calls are validated against. Where the input schema is too large for a
     model, `model_schema` is a true but shorter view of it. `replay` and `safety` follow
-    from the side effects unless they are given.
+    from the side effects unless they are given. `host_argument` names the argument that
+    holds the URL a call goes to: breaker and retry budget are then per host and tenant.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ToolSpec:
     validate_inputs: InputValidation = "strict"
     cache_ttl_s: float | None = None
     max_concurrency: int | None = None
+    host_argument: str | None = None
     deprecated: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

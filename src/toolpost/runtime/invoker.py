@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, TypeGuard
 
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ToolError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.questions import Question
 from toolpost.runtime.echoes import Echoes
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from toolpost.runtime.attempt import Attempt
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.teller import Teller
+    from toolpost.runtime.upstream import Upstream
 
 
 _REFUSALS = frozenset({401, 403})  # what is not let in has no effect, so that it may go again
 _MOST_RENEWALS = 2
+_now = time.monotonic
 _STARTED = EventCode.TOOL_CALL_STARTED  # looking a member up runs Python code
 
 
@@ -53,26 +56,28 @@ class Invoker:
     async def invoke(self, attempt: Attempt, lane: Lane, call: AuthorizedCall) -> ToolOutput | Question:
         """Try until it works or must not be repeated; a failure of foreign code is an answer, not a crash."""
         self._start(attempt, call)
+        upstream = lane.upstream if lane.hosts is None else lane.hosts.of(call)
         tries = 0
         while True:
             tries += 1
-            lane.admit()
+            upstream.admit(lane.name)
             if lane.limiters and not lane.try_acquire(attempt.request.held):
                 await lane.acquire(attempt.request.held)
+            began = _now()
             try:
                 if lane.journaled and not attempt.journaled:
                     await self._intend(attempt)
                 attempt.invoked = True
                 output = await lane.invoke(call)
             except BaseException as raised:  # noqa: BLE001 - foreign code is called here
-                error = _own_failure(raised, attempt, lane)
+                error = _own_failure(raised, attempt, lane, upstream)
             else:
-                lane.succeeded()
+                upstream.succeeded()
                 return self._echoes.without(output, call.credential) if _has_lent(output, call) else output
             finally:
                 if lane.limiters:
                     lane.release(attempt.request.held)
-            await self._before_next(attempt, lane, error, tries)
+            await self._before_next(attempt, lane, upstream, error, tries, took_s=_now() - began)
 
     def _start(self, attempt: Attempt, call: AuthorizedCall) -> None:
         """Tell that the tool begins, once however often the call is resumed."""
@@ -89,15 +94,17 @@ class Invoker:
             attempt.journaled = False  # there is no intent, so nothing ran and there is no result to keep
             raise
 
-    async def _before_next(self, attempt: Attempt, lane: Lane, error: ToolError, tries: int) -> None:
+    async def _before_next(
+        self, attempt: Attempt, lane: Lane, upstream: Upstream, error: ToolError, tries: int, *, took_s: float
+    ) -> None:
         """Wait until the next try, holding nothing; raise the error when there must not be one."""
-        lane.breaker.failed(error)
+        upstream.breaker.failed(error)
         wait = backoff(tries, error, lane.retry_policy)
         if (
             tries >= lane.retry_policy.max_attempts
             or not may_repeat(error, lane.spec.replay, lane.retry_policy)
-            or wait >= attempt.remaining_s
-            or not lane.budget.withdraw()
+            or wait + _least_s(error, took_s) >= attempt.remaining_s
+            or not upstream.budget.withdraw()
         ):
             raise error
         self._teller.tell(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **why(error)})
@@ -108,10 +115,15 @@ def _has_lent(output: ToolOutput | Question, call: AuthorizedCall) -> TypeGuard[
     return bool(call.credential.headers) and not isinstance(output, Question)
 
 
-def _own_failure(raised: BaseException, attempt: Attempt, lane: Lane) -> ToolError:
+def _least_s(error: ToolError, took_s: float) -> float:
+    """How long the next try needs at least: after one that timed out, a shorter one would only time out again."""
+    return took_s if isinstance(error, ToolTimeoutError) else 0.0
+
+
+def _own_failure(raised: BaseException, attempt: Attempt, lane: Lane, upstream: Upstream) -> ToolError:
     """What a tool raised, as an error; a wish of others to stop is passed on."""
     stopped = isinstance(raised, asyncio.CancelledError) and attempt.is_cancelled
     if stopped or isinstance(raised, (KeyboardInterrupt, GeneratorExit)):
-        lane.breaker.abandoned()
+        upstream.breaker.abandoned()
         raise raised
     return failure_of(raised, lane.name)

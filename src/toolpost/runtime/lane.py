@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import RequestedCall
     from toolpost.contracts.config import RetryPolicy
     from toolpost.policy.rules import Verdict
-    from toolpost.runtime.breaker import CircuitBreaker
     from toolpost.runtime.limits import Limiter
-    from toolpost.runtime.retry import RetryBudget
+    from toolpost.runtime.upstream import HostUpstreams, Upstream
     from toolpost.schema.secrets import SecretPaths
 
 
@@ -31,10 +30,9 @@ class Lane:
 
     __slots__ = (
         "_fits",
-        "breaker",
-        "budget",
         "cache_ttl_s",
         "entry",
+        "hosts",
         "invoke",
         "journaled",
         "limiters",
@@ -48,6 +46,7 @@ class Lane:
         "spec",
         "timeout_s",
         "tool",
+        "upstream",
         "verdict",
     )
 
@@ -56,8 +55,8 @@ class Lane:
         entry: Entry,
         *,
         verdict: Verdict,
-        breaker: CircuitBreaker,
-        budget: RetryBudget,
+        upstream: Upstream,
+        hosts: HostUpstreams | None,
         limiters: tuple[Limiter, ...],
         retry_policy: RetryPolicy,
         timeout_s: float,
@@ -70,8 +69,8 @@ class Lane:
         self.tool = entry.tool
         self.invoke = entry.invoke
         self.verdict = verdict
-        self.breaker = breaker
-        self.budget = budget
+        self.upstream = upstream
+        self.hosts = hosts
         self.limiters = limiters
         self.retry_policy = retry_policy
         self.timeout_s = timeout_s
@@ -105,11 +104,6 @@ class Lane:
         validator = self.entry.output_validator
         return [] if validator is None else validator.issues(content)
 
-    def admit(self) -> None:
-        """Pass the source's breaker, or raise ToolCircuitOpenError."""
-        if self.breaker.failures:
-            self.breaker.admit(self.name)
-
     def try_acquire(self, held: tuple[object, ...]) -> bool:
         """Take a place at the tool and at its source if both have one; what an outer call holds serves this one."""
         for count, limiter in enumerate(self.limiters):
@@ -139,13 +133,6 @@ class Lane:
         for limiter in self.limiters:
             if limiter not in held:
                 limiter.release()
-
-    def succeeded(self) -> None:
-        """A try ended well."""
-        if self.breaker.failures:
-            self.breaker.succeeded()
-        if self.budget.spent:
-            self.budget.deposit()
 
 
 def _origin(entry: Entry) -> dict[str, str] | None:

@@ -10,17 +10,22 @@ from toolpost.runtime.breaker import CircuitBreaker
 from toolpost.runtime.lane import Lane
 from toolpost.runtime.limits import Limiter
 from toolpost.runtime.retry import RetryBudget
+from toolpost.runtime.upstream import HostUpstreams, Upstream
 from toolpost.schema.secrets import secret_paths
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.rules import Policy
     from toolpost.runtime.teller import Teller
 
 
 class Lanes:
-    """Breaker, budget and limit are shared by the tools of a source; a tool of no source has its own."""
+    """Breaker, budget and limit are shared by the tools of a source; a tool of no source has its own.
+
+    A tool that takes a URL has a breaker and a budget per host and tenant: one dead host is no reason to refuse others.
+    """
 
     def __init__(
         self, registry: ToolRegistry, policy: Policy, teller: Teller, *, timeout_s: float, retry_ratio: float
@@ -31,8 +36,8 @@ class Lanes:
         self._timeout_s = timeout_s
         self._retry_ratio = retry_ratio
         self._lanes: dict[str, Lane] = {}
-        self._breakers: dict[str, CircuitBreaker] = {}
-        self._budgets: dict[str, RetryBudget] = {}
+        self._upstreams: dict[str, Upstream] = {}
+        self._hosts: dict[str, HostUpstreams] = {}
         self._limiters: dict[str, Limiter] = {}
         registry.subscribe(lambda _change: self._lanes.clear())
 
@@ -59,8 +64,8 @@ class Lanes:
         return Lane(
             entry,
             verdict=self._policy.verdict(spec),
-            breaker=self._breakers.get(group) or self._new_breaker(group),
-            budget=self._budgets.setdefault(group, RetryBudget(ratio=self._retry_ratio)),
+            upstream=self._upstreams.get(group) or self._upstreams.setdefault(group, self._new_upstream(group)),
+            hosts=self._hosts_of(spec),
             limiters=self._limits(entry),
             retry_policy=config.retry_policy if config else RetryPolicy(),
             timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
@@ -77,7 +82,19 @@ class Lanes:
             limits.append(self._limiters.setdefault(f"tool {spec.name}", Limiter(spec.max_concurrency)))
         return tuple(limits)
 
-    def _new_breaker(self, group: str) -> CircuitBreaker:
+    def _new_upstream(self, group: str) -> Upstream:
         breaker = CircuitBreaker(group, tell=lambda state: self._teller.breaker(group, state))
-        self._breakers[group] = breaker
-        return breaker
+        return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+
+    def _hosts_of(self, spec: ToolSpec) -> HostUpstreams | None:
+        """Return the upstreams of a tool that takes a URL; they outlive its lane."""
+        argument, name = spec.host_argument, spec.name
+        if argument is None:
+            return None
+
+        def make(host: str, tenant: str) -> Upstream:
+            told = f"{name} to {host}"
+            breaker = CircuitBreaker(told, tell=lambda state: self._teller.breaker(told, state, tenant=tenant))
+            return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+
+        return self._hosts.get(name) or self._hosts.setdefault(name, HostUpstreams(argument, make))

@@ -11,6 +11,7 @@ from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.policy.redaction import secret_values
 from toolpost.runtime.bus import fan_out
 
@@ -92,14 +93,15 @@ class Teller:
         call = CallRef("catalog", "", change.tool_name, "local", "toolpost", "", self.redactor.plain)
         self.tell(call, EventCode.CATALOG_CHANGED, {"change": change.kind})
 
-    def breaker(self, source: str, state: str) -> None:
-        """Tell that a source's breaker opened or closed."""
+    def breaker(self, source: str, state: str, *, tenant: str = LOCAL_TENANT) -> None:
+        """Tell that a source's breaker opened or closed, and whom it concerns."""
         code = EventCode.BREAKER_CLOSED if state == "closed" else EventCode.BREAKER_OPENED
-        self.source(source, code, {"state": state})
+        self.source(source, code, {"state": state}, tenant=tenant)
 
-    def source(self, name: str, code: EventCode, facts: Mapping[str, Any]) -> None:
-        """Tell how a source is doing."""
-        call = CallRef(f"source_{name}", "", "", "local", "toolpost", "", self.redactor.plain)
+    def source(self, name: str, code: EventCode, facts: Mapping[str, Any], *, tenant: str = LOCAL_TENANT) -> None:
+        """Tell how a source is doing; where it is one tenant's alone, only that tenant is told."""
+        run_id = f"source_{name}" if tenant == LOCAL_TENANT else f"source_{tenant}_{name}"
+        call = CallRef(run_id, "", "", tenant, "toolpost", "", self.redactor.plain)
         self.tell(call, code, {"source": name, **facts})
 
 

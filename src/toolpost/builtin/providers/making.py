@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolpost.builtin.providers.chain import Chain
-from toolpost.builtin.web_access import Web
+from toolpost.builtin.web_access import TIMEOUT_S, Web
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ def search_chain(links: Sequence[ProviderSettings], network: NetworkPolicy) -> C
 def scrape_chain(links: Sequence[ProviderSettings], network: NetworkPolicy) -> Chain[ScrapeProvider]:
     """Who reads pages, in this order."""
     return Chain([_made("read pages", _SCRAPE, link, network) for link in links])
+
+
+def within_total(links: Sequence[ProviderSettings], total_s: float = TIMEOUT_S) -> list[ProviderSettings]:
+    """Share the longest that a call may take among those who are not given a time of their own."""
+    given = [link.timeout_s for link in links if _TIME in link.model_fields_set]
+    others = len(links) - len(given)
+    share = max(total_s - sum(given), total_s / len(links)) / max(others, 1)
+    return [one if _TIME in one.model_fields_set else one.model_copy(update={_TIME: share}) for one in links]
 
 
 def retrieve_chain(links: Sequence[ProviderSettings], network: NetworkPolicy) -> Chain[RetrieveProvider]:
@@ -126,6 +134,7 @@ def _calling(link: ProviderSettings, network: NetworkPolicy) -> Any:
     )
 
 
+_TIME = "timeout_s"
 _OURS = frozenset({"web_search", "web_fetch", "retrieve"})
 _SEARCH: dict[str, Maker] = {
     **{name: partial(_engine, name) for name in ("brave", "tavily", "google", "bing", "jina")},
