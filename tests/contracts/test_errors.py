@@ -162,7 +162,7 @@ def test_an_error_as_plain_data_says_all_that_a_surface_needs() -> None:
 
 @pytest.mark.req("ERR-19")
 def test_every_class_has_a_stable_code_of_its_own() -> None:
-    codes = {kind.__name__: kind.error_code for kind in tree()}
+    codes = {kind.__name__: kind.error_code for kind in dict.fromkeys(tree())}
 
     assert codes == {
         "ToolError": "tool_error",
@@ -187,6 +187,9 @@ def test_every_class_has_a_stable_code_of_its_own() -> None:
         "ToolRateLimitError": "rate_limited",
         "ToolClientError": "client_error",
         "ToolServerError": "server_error",
+        "MCPClientError": "mcp_client_failed",
+        "MCPConnectionError": "mcp_connection_failed",
+        "MCPToolExecutionError": "mcp_tool_failed",
     }
 
 
@@ -201,7 +204,7 @@ def test_a_code_can_be_narrowed_for_one_error_without_touching_its_class() -> No
 def test_the_tree_in_the_docstring_names_every_class() -> None:
     drawn = errors.__doc__ or ""
 
-    assert [kind.__name__ for kind in tree() if f"{kind.__name__} " not in drawn] == []
+    assert [kind.__name__ for kind in dict.fromkeys(tree()) if f"{kind.__name__} " not in drawn] == []
 
 
 @pytest.mark.req("ERR-14")
@@ -285,7 +288,7 @@ def test_an_unknown_question_is_a_key_error_whose_text_is_readable() -> None:
     assert str(error).startswith("Pending action 'ask_1' not found for this user.")
 
 
-@pytest.mark.parametrize("kind", list(tree()), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", list(dict.fromkeys(tree())), ids=lambda kind: kind.__name__)
 def test_every_error_can_be_told_as_json(kind: type[ToolError]) -> None:
     told = json.loads(json.dumps(kind("what happened").to_dict()))
 

@@ -7,7 +7,14 @@ import pytest
 from tests import warm
 from tests.mcp.programs import mirror
 from tests.toolbox.test_mcp_manager import ABACUS
-from toolpost import MCPClient, ToolClientError, ToolConnectionError, ToolNodeError
+from toolpost import (
+    MCPClient,
+    MCPClientError,
+    MCPConnectionError,
+    MCPToolExecutionError,
+    ToolClientError,
+    ToolConnectionError,
+)
 
 
 @pytest.mark.req("KMCP-01", "KMCP-03")
@@ -24,12 +31,17 @@ async def test_a_server_is_connected_listed_and_called(where: str) -> None:
 
 
 @pytest.mark.req("KMCP-04", "ERR-18")
-async def test_what_goes_wrong_is_raised() -> None:
+async def test_what_goes_wrong_is_raised_as_the_clients_own_errors() -> None:
     async with MCPClient(connect_timeout_s=60) as client:
-        with pytest.raises(ToolNodeError, match="connect"):
+        with pytest.raises(MCPClientError, match="connect"):
             await client.list_tools()
-        with pytest.raises(ToolConnectionError, match="cannot connect"):
+        with pytest.raises(MCPConnectionError, match="cannot connect") as unreachable:
             await client.connect("http://127.0.0.1:9/mcp")
         await client.connect(shlex.join(warm.command(ABACUS)))
-        with pytest.raises(ToolClientError, match="division"):
+        with pytest.raises(MCPToolExecutionError, match="division") as failed:
             await client.call_tool("divide", {"a": 1, "b": 0})
+        with pytest.raises(MCPToolExecutionError, match="not found"):
+            await client.call_tool("subtract")
+    assert isinstance(unreachable.value, ToolConnectionError)
+    assert isinstance(failed.value.__cause__, ToolClientError)
+    assert isinstance(failed.value, MCPClientError)

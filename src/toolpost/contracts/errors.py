@@ -22,7 +22,10 @@ ToolError                       something about one tool or one call
     ├── ToolConnectionError     no connection, or it broke
     ├── ToolRateLimitError      429
     ├── ToolClientError         other 4xx, or the tool itself reports an error
-    └── ToolServerError         500 to 504
+    ├── ToolServerError         500 to 504
+    └── MCPClientError          what MCPClient raises
+        ├── MCPConnectionError      no connection, or it broke (also a ToolConnectionError)
+        └── MCPToolExecutionError   the call failed: refused, timed out, or the tool reports an error
 PauseSignal                     not an error: unwinds a tool that asked a person
 ```
 
@@ -322,6 +325,24 @@ class ToolServerError(ToolNodeError):
 
     category = ErrorCategory.RETRYABLE_SERVER
     error_code = "server_error"
+
+
+class MCPClientError(ToolNodeError):
+    """An MCPClient was used wrongly, or what it was asked for failed."""
+
+    error_code = "mcp_client_failed"
+
+
+class MCPConnectionError(ToolConnectionError, MCPClientError):
+    """The connection of an MCPClient could not be made, or broke."""
+
+    error_code = "mcp_connection_failed"
+
+
+class MCPToolExecutionError(MCPClientError):
+    """A call of an MCPClient failed; `__cause__` is the error as the rest of the library raises it."""
+
+    error_code = "mcp_tool_failed"
 
 
 class PauseSignal(BaseException):
