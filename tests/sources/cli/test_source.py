@@ -25,11 +25,26 @@ async def test_only_what_is_written_down_runs(tmp_path: Path) -> None:
     assert other.error.error_code == "validation_failed"
 
 
+@pytest.mark.req("UTCP-03", "MISC-04")
+async def test_a_connection_alone_is_one_tool_that_takes_the_words_behind_it(tmp_path: Path) -> None:
+    async with box_of(source(f"{say(tmp_path)} --fixed", {})) as box:
+        (spec,) = [spec for spec in box.registry.specs() if spec.source == "cmd"]
+        said = await box.call("cmd.call", {"args": ["--loud", "two words; id"]})
+        bare = await box.call("cmd.call", {})
+        refused = await box.call("cmd.call", {"args": "--loud"})
+    assert (spec.name, spec.safety.destructive, spec.replay) == ("cmd.call", None, "unsafe")
+    assert said.content["words"] == ["--fixed", "--loud", "two words; id"]
+    assert bare.content["words"] == ["--fixed"]
+    assert refused.error.error_code == "validation_failed"
+
+
 @pytest.mark.req("FUT-16")
-async def test_a_source_without_tools_runs_nothing_and_says_so(tmp_path: Path) -> None:
-    async with box_of(source(say(tmp_path), {})) as box:
-        assert [spec.name for spec in box.registry.specs() if spec.source == "cmd"] == []
-        assert box.problems == ["source 'cmd': there are no tools under cli.tools"]
+async def test_a_connection_alone_runs_nothing_before_a_person_agreed(tmp_path: Path) -> None:
+    program = script(tmp_path, f"touch {tmp_path}/ran")
+    async with box_of(source(program, {}), policy="standard") as box:
+        outcome = await box.call("cmd.call", {"args": ["x"]})
+    assert (outcome.status, box.problems) == ("paused", [])
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.req("MISC-04")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import nearest
@@ -15,14 +16,19 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
 
 _MOST_NAMES = 10
+WHOLE_COMMAND = "call"
 
 
 class Command(NamedTuple):
-    """A tool, the fixed words before its own, and what only it runs with; `described` is where its words are from."""
+    """A tool, the fixed words before its own, and what only it runs with; `described` is where its words are from.
+
+    With `takes_options` its arguments may begin with a dash.
+    """
 
     tool: CliTool
     fixed: tuple[str, ...]
     described: DescribedCommand | None = None
+    takes_options: bool = False
 
 
 class Listing:
@@ -36,13 +42,17 @@ class Listing:
         self._described = None if described is None else {command.name: command for command in described}
 
     def names(self) -> list[str]:
-        """All of them that the filters let in."""
+        """All of them that the filters let in; where neither tools nor a manual are given, the program itself."""
         every = dict.fromkeys([*self._config.cli.tools, *(self._described or ())])
+        if self._described is None and not every:
+            every = dict.fromkeys([WHOLE_COMMAND])
         return [name for name in every if self._config.includes(name)]
 
     def of(self, name: str) -> Command:
         """One of them; a ConfigError is the sentence that says why it is left out."""
         written = self._config.cli.tools.get(name)
+        if self._described is None and not self._config.cli.tools:
+            return Command(_whole_command(self._program(name)), self._program(name), takes_options=True)
         described = (self._described or {}).get(name)
         if described is None:
             return self._as_written(name, written or CliTool())
@@ -62,6 +72,19 @@ class Listing:
         if self._fixed is None:
             raise _left_out(name, "its args need a program before them; write it as the connection of the source")
         return self._fixed
+
+
+def _whole_command(fixed: Sequence[str]) -> CliTool:
+    """A tool that runs the connection with any words behind it; nobody says what that does, so a person is asked.
+
+    Its description names the program alone: the other words of a connection may be secret.
+    """
+    words = {"type": "array", "items": {"type": "string"}, "description": "Words after the command, options included"}
+    return CliTool(
+        description=f"Run `{PurePath(fixed[0]).name}` with these arguments.",
+        args=["{args}"],
+        input_schema={"type": "object", "properties": {"args": words}},
+    )
 
 
 def _left_out(name: str, why: str) -> ConfigError:

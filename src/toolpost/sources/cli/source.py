@@ -75,6 +75,8 @@ class CommandTool:
 class CliSource:
     """The tools under `cli.tools` and those that `describe` finds in a manual, each a program run without a shell.
 
+    Without either, the connection itself is one tool, `call`, that takes the words behind it.
+
     A command sees the few variables that programs need, those that the source gives it, and no others.
     """
 
@@ -110,7 +112,8 @@ class CliSource:
                 found.append(self._tool(name, listing.of(name), problems))
             except ToolError as error:
                 problems.append(str(error))
-        self._refuse_nothing(found, problems)
+        if described is not None and problems and not found:
+            raise ConfigError(f"no tool can be used: {'; '.join(problems[:_MOST_REASONS])}")
         self.problems = [f"source {self.name!r}: {problem}" for problem in problems]
         return found
 
@@ -120,13 +123,6 @@ class CliSource:
                 f"source {self.name!r}: a command has no place for auth_type {self.config.auth_type.value!r}; "
                 "hand the secret on in a variable, such as env: {TOKEN: '${TOKEN}'}"
             )
-
-    def _refuse_nothing(self, found: Sequence[CommandTool], problems: list[str]) -> None:
-        """A manual of which nothing can be used is an error; a source that nobody wrote tools for is told of."""
-        if self._describe is None:
-            problems += [] if self.config.cli.tools else ["there are no tools under cli.tools"]
-        elif problems and not found:
-            raise ConfigError(f"no tool can be used: {'; '.join(problems[:_MOST_REASONS])}")
 
     def _fixed_words(self) -> tuple[str, ...] | None:
         """The program and its first words; none where the manual is all that the source has."""
@@ -151,6 +147,8 @@ class CliSource:
         tool, described = command.tool, command.described
         try:
             template, schema = read_template(tool, command.fixed, is_described=described is not None)
+            if command.takes_options:
+                template = template._replace(words=tuple(word._replace(is_free=True) for word in template.words))
             env, cwd = self._env, self.config.cwd
             if described is not None:
                 self.secrets |= secrets_of(self.config.model_copy(update={"env": described.env}))
