@@ -1,6 +1,7 @@
 """Retries: only where they are safe, never more than the budget allows."""
 
 import asyncio
+import errno
 import socket
 
 import pytest
@@ -52,10 +53,14 @@ async def test_a_read_that_fails_for_a_moment_is_tried_again(make_box: MakeBox) 
         ("read", ToolAuthError("who are you", status_code=401), 1),
         ("read", ConnectionResetError("by peer"), 3),
         ("write", ConnectionResetError("by peer"), 1),
+        ("read", OSError(errno.EHOSTUNREACH, "no route to host"), 3),
+        ("read", TimeoutError("late"), 3),
+        ("read", FileNotFoundError(errno.ENOENT, "no such file", "x"), 1),
+        ("read", OSError(errno.ENOSPC, "no space left on device"), 1),
         ("read", ValueError("a bug"), 1),
     ],
 )
-@pytest.mark.req("TEST-11")
+@pytest.mark.req("TEST-11", "RES-02")
 async def test_a_call_is_repeated_only_where_that_helps_and_does_no_harm(
     make_box: MakeBox, side_effects: str, error: Exception, tries: int
 ) -> None:
@@ -71,6 +76,26 @@ async def test_a_call_is_repeated_only_where_that_helps_and_does_no_harm(
         outcome = await box.call("failing")
     assert outcome.status == "failed"
     assert count == tries
+
+
+@pytest.mark.req("RES-02", "TEST-02")
+async def test_a_call_that_was_cancelled_is_not_tried_again(make_box: MakeBox) -> None:
+    tries, begun = 0, asyncio.Event()
+
+    @tool(side_effects="read")
+    async def wait() -> None:
+        nonlocal tries
+        tries += 1
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with make_box(wait) as box:
+        calling = asyncio.create_task(box.call("wait"))
+        await begun.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+    assert tries == 1
 
 
 async def test_a_keyed_call_is_repeated_with_the_same_key(make_box: MakeBox) -> None:

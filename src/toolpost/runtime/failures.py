@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolExecutionError, ToolTimeoutError
+
+# What the operating system calls a network that failed, where it has no class of its own.
+_NETWORK_ERRNOS = frozenset(
+    {errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
+)
 
 
 def failure_of(raised: BaseException, tool_name: str) -> ToolError:
@@ -13,6 +20,6 @@ def failure_of(raised: BaseException, tool_name: str) -> ToolError:
     message = f"{type(raised).__name__}: {str(raised) or 'no message'}"
     if isinstance(raised, TimeoutError):
         return ToolTimeoutError(message, tool_name=tool_name, cause=raised)
-    if isinstance(raised, ConnectionError):
+    if isinstance(raised, ConnectionError) or (isinstance(raised, OSError) and raised.errno in _NETWORK_ERRNOS):
         return ToolConnectionError(message, tool_name=tool_name, cause=raised)
     return ToolExecutionError(message, tool_name=tool_name, cause=raised)
