@@ -31,3 +31,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     items = requirements.load().values()
     proved = sum(item.status == "proved" for item in items)
     terminalreporter.write_line(f"requirements proved: {proved} of {len(items)}")
+    passed, skipped = (
+        [report.nodeid for report in terminalreporter.stats.get(how, ())] for how in ("passed", "skipped")
+    )
+    if unproved := requirements.only_skipped(passed, skipped):
+        terminalreporter.write_line(f"NOT PROVED HERE, every test was skipped: {', '.join(unproved)}", red=True)

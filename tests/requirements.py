@@ -3,7 +3,7 @@
 import ast
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -36,6 +36,21 @@ def carried(folder: Path = TESTS) -> dict[str, list[str]]:
             for id_ in _ids(marked, path):
                 found[id_].append(f"{path.relative_to(folder)}::{name}")
     return dict(found)
+
+
+def only_skipped(passed: Iterable[str], skipped: Iterable[str], folder: Path = TESTS) -> list[str]:
+    """The ids whose tests were all skipped in a run, given by node ids: a test that did not run proves nothing."""
+    ran = {place for node in passed for place in _places(node)}
+    left = {place for node in skipped for place in _places(node)}
+    carriers = {id_: set(tests) for id_, tests in carried(folder).items()}
+    return sorted(id_ for id_, tests in carriers.items() if tests & left and not tests & ran)
+
+
+def _places(node_id: str) -> Iterator[str]:
+    """Where the mark of a test may stand: on itself, on its class or on its module."""
+    path, *names = node_id.partition("[")[0].split("::")
+    module = path.removeprefix(f"{TESTS.name}/")
+    yield from (f"{module}::{name}" for name in (*names, "pytestmark"))
 
 
 def _marked_nodes(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:

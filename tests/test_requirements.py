@@ -1,5 +1,6 @@
 """The manifest and the tests agree, both ways."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,29 @@ def test_marks_are_found_on_tests_on_classes_on_modules_and_on_parameters(tmp_pa
         "A-04": ["test_sample.py::TestMany"],
         "A-05": ["test_sample.py::test_two"],
     }
+
+
+def test_a_test_that_was_skipped_proves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(
+        "@pytest.mark.req('A-01')\ndef test_one(): ...\n"
+        "@pytest.mark.req('A-01', 'A-02')\ndef test_two(): ...\n"
+        "@pytest.mark.req('A-03')\nclass TestMany: ...\n"
+    )
+    node_ids = ["tests/test_sample.py::test_two[x::y]", "tests/test_sample.py::TestMany::test_it"]
+
+    assert requirements.only_skipped(["tests/test_sample.py::test_one"], node_ids, tmp_path) == ["A-02", "A-03"]
+    assert requirements.only_skipped(node_ids, node_ids, tmp_path) == []
+
+
+@pytest.mark.req("TEST-03")
+def test_the_suite_fails_where_less_than_nine_tenths_of_the_code_were_run() -> None:
+    root = requirements.TESTS.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    commands = (root / "Makefile").read_text(encoding="utf-8")
+
+    assert project["tool"]["coverage"]["report"]["fail_under"] >= 90
+    assert "--cov " in commands
+    assert "tools.branch_gate coverage.json 90" in commands
 
 
 def test_an_id_that_is_computed_is_refused(tmp_path: Path) -> None:

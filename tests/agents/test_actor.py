@@ -24,7 +24,7 @@ def heard_with_state(bus: EventBus, task: TaskContext) -> list[tuple[int, int, b
     return heard
 
 
-@pytest.mark.req("PEXE-01", "PEXE-06", "PEXE-05", "MISC-15", "MISC-16", "MISC-17", "GEN-26")
+@pytest.mark.req("PEXE-01", "PEXE-06", "PEXE-05", "MISC-15", "MISC-16", "MISC-17")
 async def test_a_step_is_recorded_before_anyone_hears_of_its_end() -> None:
     bus, task = EventBus(), TaskContext(task_id="t")
     heard = heard_with_state(bus, task)

@@ -42,7 +42,7 @@ def test_a_sign_in_without_a_network_pauses_and_goes_on(reader: Reader) -> None:
     follow(reader, "The model", "A pause")
 
 
-@pytest.mark.req("EXA-01", "EXA-03", "EXA-04", "STATE-09", "GEN-08")
+@pytest.mark.req("EXA-01", "EXA-03", "EXA-04", "STATE-09")
 def test_functions_mcp_servers_and_utcp_manuals_stand_in_one_catalog(reader: Reader) -> None:
     follow(reader, "The model", "Tools from everywhere")
 

@@ -51,7 +51,6 @@ async def seen(ctx: ToolContext) -> dict[str, Any]:
     }
 
 
-@pytest.mark.req("STATE-04")
 async def test_a_request_is_answered_with_tools() -> None:
     model = Scripted(
         calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), calls(("add", {"a": 3, "b": 7})), "10"

@@ -57,7 +57,7 @@ async def test_a_name_that_no_tool_has_is_a_mistake() -> None:
             pass
 
 
-@pytest.mark.req("PCOL-01", "PCOL-02", "PCOL-03", "PCOL-04", "PCOL-05")
+@pytest.mark.req("PCOL-01", "PCOL-03", "PCOL-04", "PCOL-05")
 @pytest.mark.parametrize("name", sorted(COLLECTIONS))
 async def test_a_collection_has_exactly_its_tools(name: str) -> None:
     async with Toolbox(settings=settings()) as box:

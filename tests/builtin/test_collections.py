@@ -28,7 +28,6 @@ def test_the_tools_of_a_task_are_the_six_parts_and_nothing_of_the_main_agent() -
     assert {"spawn_task", "reply"}.isdisjoint(COLLECTIONS["all_task_tools"])
 
 
-@pytest.mark.req("PCOL-02")
 def test_the_tools_of_the_main_agent() -> None:
     assert set(COLLECTIONS["main_agent_tools"]) == {
         *("current_time", "memory_list", "memory_read", "task_list", "task_replay"),

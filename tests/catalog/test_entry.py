@@ -73,7 +73,7 @@ async def invoke(made: Tool, *, source: Elsewhere | None = None, **arguments: An
     return await registry.find(made.spec.name).invoke(call)
 
 
-@pytest.mark.req("PCUS-01", "PTYPE-01", "GEN-17", "GEN-25")
+@pytest.mark.req("PCUS-01", "PTYPE-01", "GEN-17")
 async def test_a_hand_written_tool_is_registered_and_run_like_any_other() -> None:
     written = ReadNumber()
 
@@ -94,7 +94,6 @@ async def test_a_hand_written_tool_may_pause() -> None:
     assert answer.prompt == "Which one?"
 
 
-@pytest.mark.req("GEN-25")
 async def test_a_tool_of_a_source_is_run_by_its_source() -> None:
     assert await invoke(ReadNumber(), source=Elsewhere(), text="1") == ToolOutput("read_number ran elsewhere")
 

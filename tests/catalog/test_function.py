@@ -53,7 +53,7 @@ def where() -> str:
     return threading.current_thread().name
 
 
-@pytest.mark.req("GEN-17", "GEN-25", "NCON-02", "PTYPE-01")
+@pytest.mark.req("GEN-17", "NCON-02", "PTYPE-01")
 def test_a_function_is_described_by_itself() -> None:
     assert isinstance(add, Tool)
     assert (add.spec.name, add.spec.description, add.spec.category) == ("add", "Add two numbers.", ToolCategory.CUSTOM)

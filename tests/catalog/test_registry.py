@@ -60,7 +60,7 @@ def test_a_tool_is_found_by_the_name_that_models_use(registry: ToolRegistry) -> 
     assert registry.has("gh__issue")
 
 
-@pytest.mark.req("PREG-01", "STATE-07")
+@pytest.mark.req("PREG-01")
 def test_a_name_is_given_once(registry: ToolRegistry) -> None:
     with pytest.raises(ValueError, match=r"'gh\.issue' is already registered \(from the toolbox itself\)") as raised:
         registry.register(issue)

@@ -203,13 +203,14 @@ def test_the_bare_writer_chains_what_it_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("MET-02")
-def test_a_native_call_is_measured_beside_its_floor_and_a_direct_await() -> None:
+def test_a_native_call_costs_less_than_its_limit_beside_its_floor_and_a_direct_await() -> None:
     figure = native.measure(TINY, unheard)
 
     medians = {row["name"]: row["median_us"] for row in figure.rows}
     assert list(medians) == [native.DIRECT, native.FLOOR, native.MEMORY, native.SQLITE]
     (overhead,) = figure.targets
     assert overhead.limit == 50
+    assert overhead.met  # by a factor of a thousand, so that a busy machine does not matter
     assert overhead.value == (medians[native.SQLITE] - medians[native.DIRECT]) / 1000
 
 

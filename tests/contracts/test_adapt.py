@@ -178,7 +178,6 @@ def test_cancellation_is_raised_again_and_never_wrapped() -> None:
         adapt_exception(asyncio.CancelledError(), "mcp")
 
 
-@pytest.mark.req("RES-02")
 @pytest.mark.parametrize(
     ("raised", "retried"),
     [
@@ -194,7 +193,6 @@ def test_what_may_be_tried_again(raised: Exception, *, retried: bool) -> None:
     assert adapt_exception(raised, "mcp").is_retryable is retried
 
 
-@pytest.mark.req("RES-02")
 def test_a_wish_to_stop_is_never_tried_again() -> None:
     with pytest.raises(asyncio.CancelledError):
         adapt_exception(asyncio.CancelledError(), "mcp")

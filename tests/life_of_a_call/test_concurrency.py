@@ -54,7 +54,6 @@ async def test_fifty_calls_reach_a_source_ten_at_a_time(make_box: MakeBox) -> No
     assert gauge.most == config.max_concurrency == 10
 
 
-@pytest.mark.req("CONC-01")
 async def test_a_planner_never_gets_more_than_its_absolute_limit(make_box: MakeBox) -> None:
     gauge = Gauge()
 

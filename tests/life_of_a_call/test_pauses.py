@@ -35,7 +35,7 @@ async def delete(path: str) -> str:
     return f"deleted {path}"
 
 
-@pytest.mark.req("NAPP-01", "NAPP-02", "NAPP-03")
+@pytest.mark.req("NAPP-01", "NAPP-02")
 async def test_a_destructive_call_waits_and_runs_when_a_person_says_yes(make_box: MakeBox) -> None:
     async with make_box(delete) as box:
         paused = await box.call("delete", {"path": "a"}, user=ANN)

@@ -40,7 +40,7 @@ async def codes(box: Any, run_id: str) -> list[EventCode]:
     return [event.code for event in await box.events(user=ANN, run_id=run_id)]
 
 
-@pytest.mark.req("GEN-16", "GEN-19", "GEN-23", "PEXE-02", "NRT-01", "CONC-04")
+@pytest.mark.req("PEXE-02", "CONC-04")
 async def test_a_function_is_called_and_its_result_comes_back(make_box: MakeBox) -> None:
     async with make_box(add) as box:
         outcome = await box.call("add", {"a": 2, "b": 3}, user=ANN)

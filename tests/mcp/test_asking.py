@@ -143,6 +143,7 @@ class Parrot:
         return {"role": "assistant", "content": f"you said: {messages[-1]['content']}"}
 
 
+@pytest.mark.req("FUT-02")
 @ERAS
 async def test_a_server_may_ask_the_chat_model_where_that_is_switched_on(protocol: str) -> None:
     async with toolbox(inquirer(protocol=protocol, sampling=True), chat_model=Parrot()) as box:

@@ -112,6 +112,7 @@ async def test_a_refusal_shows_no_secret() -> None:
     assert "s3cret-token" not in repr(state) + repr(refused)
 
 
+@pytest.mark.req("FUT-01")
 async def test_resources_and_prompts_are_tools_like_any_other() -> None:
     with mirror() as url:
         async with toolbox(source(url)) as box:

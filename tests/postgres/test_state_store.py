@@ -103,7 +103,7 @@ async def test_pauses_are_json_under_the_hash_of_their_token(url: str, opened: O
     assert await store.load_planner_state("another") == {}
 
 
-@pytest.mark.req("STATE-03", "STATE-01")
+@pytest.mark.req("STATE-03")
 async def test_history_is_in_order_and_an_event_saved_twice_is_there_once(opened: Open) -> None:
     store = await opened()
     events = [replace(EVENT, seq=seq, payload={"z": 1, "a": "\0\ud800"}) for seq in (11, 2, 1)]
@@ -118,7 +118,7 @@ async def test_history_is_in_order_and_an_event_saved_twice_is_there_once(opened
         await store.save_event(replace(EVENT, hash="cd"))
 
 
-@pytest.mark.req("STATE-03", "STATE-01")
+@pytest.mark.req("STATE-03")
 async def test_a_remote_binding_is_kept_by_agent_and_task_and_the_last_one_counts(url: str, opened: Open) -> None:
     store = await opened()
     for binding in (BINDING, replace(BINDING, task_id="task_2"), replace(BINDING, metadata={"a": 2})):

@@ -30,7 +30,7 @@ def fulfils(state: StateStore, planner: PlannerStateStore) -> tuple[StateStore, 
     return state, planner
 
 
-@pytest.mark.req("STATE-01", "MISC-08")
+@pytest.mark.req("MISC-08")
 async def test_history_comes_back_in_order(store: AnyStore) -> None:
     state, _ = fulfils(store.state, store.state)
     later = [replace(EVENT, seq=seq, id=seq) for seq in (11, 2, 1)]
@@ -42,7 +42,6 @@ async def test_history_comes_back_in_order(store: AnyStore) -> None:
     assert list(await state.load_history("trace_3")) == []
 
 
-@pytest.mark.req("STATE-01")
 async def test_an_event_saved_twice_is_there_once(store: AnyStore) -> None:
     await store.state.save_event(EVENT)
     await store.state.save_event(EVENT)
@@ -50,7 +49,7 @@ async def test_an_event_saved_twice_is_there_once(store: AnyStore) -> None:
     assert list(await store.state.load_history("trace_1")) == [EVENT]
 
 
-@pytest.mark.req("STATE-01", "MISC-08")
+@pytest.mark.req("MISC-08")
 async def test_remote_bindings_are_kept_by_agent_and_task(store: AnyStore) -> None:
     other = replace(BINDING, task_id="task_2", context_id="context")
     for binding in (BINDING, other, replace(BINDING, metadata={"a": 2})):
@@ -74,7 +73,7 @@ async def test_an_unknown_token_gives_nothing(store: AnyStore) -> None:
     assert await store.state.load_planner_state("token_1") == {}
 
 
-@pytest.mark.req("STATE-01", "STATE-02")
+@pytest.mark.req("STATE-02")
 async def test_state_survives_a_restart_sealed(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await store.state.save_event(replace(EVENT, payload={"note": "event-secret"}))

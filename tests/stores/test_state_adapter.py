@@ -37,7 +37,7 @@ def told(number: int, run_id: str = "run_1") -> RunEvent:
     return RunEvent(EventCode.TOOL_CALL_REQUESTED, 1000.0 + number, call, {"number": number})
 
 
-@pytest.mark.req("STATE-01", "OAUTH-23")
+@pytest.mark.req("OAUTH-23")
 async def test_what_a_toolbox_tells_is_saved_in_a_store_of_others(theirs: DatabaseState) -> None:
     events = StateEvents(theirs)
     async with Toolbox(tools=[add], settings=Settings(data_dir=None), sinks=[events]) as box:
@@ -51,7 +51,6 @@ async def test_what_a_toolbox_tells_is_saved_in_a_store_of_others(theirs: Databa
     assert events.lost == 0
 
 
-@pytest.mark.req("STATE-01")
 async def test_a_run_that_goes_on_in_another_process_is_numbered_and_chained_on(theirs: DatabaseState) -> None:
     for part in (range(3), range(3, 5)):
         events = StateEvents(theirs, most_runs=1)
@@ -156,7 +155,7 @@ def fulfils(state: StateStore, planner: PlannerStateStore) -> tuple[StateStore, 
     return state, planner
 
 
-@pytest.mark.req("STATE-01", "STATE-02")
+@pytest.mark.req("STATE-02")
 async def test_our_own_store_is_a_state_store(store: AnyStore) -> None:
     ours = StoreState(store)
     state, planner = fulfils(ours, ours)

@@ -80,7 +80,7 @@ async def test_a_required_server_stops_everything() -> None:
     assert manager.registry.list() == []
 
 
-@pytest.mark.req("PMCP-05", "PMCP-06", "PMCP-07", "PMCP-09", "PMCP-11", "MISC-18")
+@pytest.mark.req("PMCP-05", "PMCP-06", "PMCP-07", "PMCP-11")
 async def test_tools_enter_the_registries_of_agents_and_run_like_any_other() -> None:
     manager, main, agent = MCPManager(), ToolRegistry(), ToolRegistry()
     await manager.connect_all([abacus()])

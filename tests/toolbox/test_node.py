@@ -1,14 +1,22 @@
 """ToolNode: one source, a registry shared with others, errors raised."""
 
+import asyncio
+import json
 import logging
+import re
 import shlex
 import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastmcp import FastMCP
 from pydantic import BaseModel
 
+from tests import warm
+from tests.mcp.programs import SERVERS
+from tests.wire.site import Received, Site, reply
 from toolpost import (
     ExternalToolConfig,
     RetryPolicy,
@@ -25,6 +33,26 @@ from toolpost import (
 )
 
 SLOW = "import time; time.sleep(60)"
+DOCUMENTS: dict[str, Any] = {
+    "http": {
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "servers": [{"url": "URL"}],
+        "paths": {"/get": {"get": {"operationId": "get", "responses": {"200": {"description": "ok"}}}}},
+    },
+    "utcp": {
+        "utcp_version": "1.0.1",
+        "manual_version": "1.0.0",
+        "tools": [
+            {
+                "name": "get",
+                "description": "",
+                "inputs": {"type": "object"},
+                "tool_call_template": {"call_template_type": "http", "url": "URL/get", "http_method": "GET"},
+            }
+        ],
+    },
+}
 
 
 def server() -> FastMCP[Any]:
@@ -65,11 +93,67 @@ def command(code: str, **options: Any) -> ToolNode:
 
 
 @pytest.mark.req("NODE-01", "NODE-02")
-def test_a_node_has_a_configuration_a_shared_registry_and_hides_the_rest() -> None:
+async def test_a_node_has_a_configuration_a_shared_registry_and_hides_the_rest() -> None:
     made = node(auth_type="bearer", auth_config={"token": "s3cret"})
     assert made.auth_manager is None
-    assert "s3cret" not in repr(made)
-    assert "_open" not in repr(made)
+    async with made:
+        shown = repr(made)
+    assert "'math'" in shown
+    assert "s3cret" not in shown
+    assert re.findall(r"\b_\w+", shown) == []
+
+
+@pytest.mark.req("NODE-08", "TEST-01")
+async def test_a_call_by_either_name_waits_its_turn() -> None:
+    gauge: FastMCP[Any] = FastMCP("gauge")
+    running = most = 0
+
+    @gauge.tool
+    async def measure() -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return most
+
+    config = ExternalToolConfig(name="g", transport="mcp", connection="memory:x", max_concurrency=2)
+    async with ToolNode(config=config, registry=ToolRegistry(), server=gauge) as made:
+        await asyncio.gather(*(made.call(name, {}) for name in ("measure", "g.measure") * 4))
+    assert most == 2
+
+
+@pytest.mark.req("NODE-08", "TEST-02")
+async def test_a_call_that_may_be_repeated_is_tried_again(tmp_path: Path) -> None:
+    answers = [reply(503), reply(200, b'"hi"', content_type="application/json")]
+
+    async def answer(_received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(answers.pop(0))
+        await writer.drain()
+
+    async with Site(answer) as site:
+        (tmp_path / "api.json").write_text(json.dumps(DOCUMENTS["http"]).replace("URL", site.url))
+        config = ExternalToolConfig(name="one", transport="http", connection=str(tmp_path / "api.json"))
+        async with ToolNode(config=config, registry=ToolRegistry()) as made:
+            assert await made.call("get", {}) == "hi"
+
+
+@pytest.mark.req("NODE-04")
+@pytest.mark.parametrize("transport", ["mcp", "http", "utcp", "cli"])
+async def test_the_transport_decides_who_is_spoken_to(transport: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as open_until_end:
+        connection, call = shlex.join([sys.executable, "-c", "print('hi')"]), "call"
+        if transport == "mcp":
+            connection, call = shlex.join(warm.command(SERVERS / "abacus.py")), "add"
+        elif transport in ("http", "utcp"):
+            site = await open_until_end.enter_async_context(Site(reply(200, b'"hi"', content_type="application/json")))
+            document = tmp_path / "document.json"
+            document.write_text(json.dumps(DOCUMENTS[transport]).replace("URL", site.url))
+            connection, call = str(document), "get"
+        config = ExternalToolConfig(name="one", transport=transport, connection=connection)
+        made = await open_until_end.enter_async_context(ToolNode(config=config, registry=ToolRegistry()))
+        result = await made.call(call, {"a": 1, "b": 2} if transport == "mcp" else {})
+    assert result == ({"result": 3} if transport == "mcp" else "hi")
 
 
 @pytest.mark.req("NODE-03", "NODE-05", "CONV-01", "CONV-11", "CONV-13")
@@ -89,14 +173,13 @@ def test_tools_of_a_node_that_is_not_connected_are_an_error() -> None:
         node().get_tools()
 
 
-@pytest.mark.req("NODE-09", "NODE-12")
+@pytest.mark.req("NODE-09")
 async def test_each_tool_is_called_by_its_full_or_its_bare_name() -> None:
     async with node() as made:
         assert await made.call("math.add", {"a": 1, "b": 2}, ToolContext(user_id="ann")) == {"result": 3}
         assert await made.call("mul", {"a": 3, "b": 4}) == {"result": 12}
 
 
-@pytest.mark.req("NODE-12")
 async def test_tools_that_are_run_by_themselves_run_themselves() -> None:
     async with node() as made:
         results = {t.spec.name: await t.execute({"a": 3, "b": 4}, ToolContext()) for t in made.get_tools()[:2]}
@@ -119,7 +202,6 @@ async def test_closing_twice_is_fine_and_takes_the_tools_out_of_the_registry() -
     await made.close()
 
 
-@pytest.mark.req("CONV-04")
 async def test_a_tool_says_where_it_comes_from_and_what_is_known_of_its_effects() -> None:
     registry = ToolRegistry()
     async with node(registry):
@@ -147,7 +229,7 @@ class Sum(BaseModel):
     b: int | None = None
 
 
-@pytest.mark.req("DEF-05", "CONV-06")
+@pytest.mark.req("DEF-05")
 async def test_what_a_model_left_unset_is_not_sent() -> None:
     async with node() as made:
         assert await made.call("add", Sum(a=1)) == {"result": 6}
@@ -182,7 +264,7 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
         await made.connect()
 
 
-@pytest.mark.req("AUTHS-05", "AUTHS-06")
+@pytest.mark.req("AUTHS-05")
 async def test_a_variable_that_is_not_set_stops_the_node_by_its_name(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -117,7 +117,7 @@ async def test_a_call_without_a_token_pauses_with_what_its_user_needs(context: T
     assert made.counts.snapshot()["pauses"] == {"github": 1}
 
 
-@pytest.mark.req("OAUTH-18", "OAUTH-29")
+@pytest.mark.req("OAUTH-18", "OAUTH-29", "NODE-08")
 async def test_after_the_pause_the_token_is_read_again() -> None:
     ledger = PlainLedger()
     signs_in = PatientContext("ann", lambda: ledger.tokens.update({("ann", "github"): "token-of-ann"}))
@@ -158,6 +158,7 @@ async def test_users_at_once_travel_each_with_their_own_token_over_http() -> Non
     assert [each["authorization"] for each in got] == [f"Bearer token-of-{user}" for user in users]
 
 
+@pytest.mark.req("NODE-11")
 async def test_each_user_has_a_process_of_their_own_that_finds_the_token_in_its_environment(tmp_path: Path) -> None:
     (tmp_path / "environ.py").write_text(ENVIRON)
     ledger = Ledger(ann="token-of-ann", bob="token-of-bob")

@@ -84,7 +84,7 @@ async def test_a_manual_is_read_from_a_file_or_a_text(app: App, tmp_path: Path, 
         assert outcome.content["query"] == {"a": ["1"]}
 
 
-@pytest.mark.req("CONV-05", "RES-06", "NODE-08")
+@pytest.mark.req("CONV-05", "RES-06")
 async def test_a_tool_goes_by_the_last_part_of_its_name_and_keeps_the_whole(app: App) -> None:
     tools = [
         tool("shop.items.get", app.http("/echo")),
@@ -143,7 +143,7 @@ def test_the_examples_of_sources_are_valid(example: dict[str, Any]) -> None:
     assert {key: getattr(config, key) for key in example} == example
 
 
-@pytest.mark.req("GEN-09", "NODE-04")
+@pytest.mark.req("GEN-09", "NODE-06")
 async def test_a_node_calls_the_tools_of_a_manual(app: App) -> None:
     config = source(manual(tool("shop.get", app.http("/echo"))))
     async with ToolNode(config=config, registry=ToolRegistry()) as node:
