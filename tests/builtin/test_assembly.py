@@ -19,7 +19,7 @@ from toolpost.toolbox.settings import Settings
 
 
 def settings(**facts: Any) -> Settings:
-    return Settings.model_validate({"data_dir": None, "policy": "exploratory", **facts})
+    return Settings.model_validate({"data_dir": None, "policy": "exploratory", "builtins": "all", **facts})
 
 
 @pytest.mark.req("PCOL-01", "PCOL-05")
@@ -41,8 +41,9 @@ def test_the_documents_tell_of_every_tool_and_of_no_other() -> None:
     assert sorted(told) == sorted(set(read_records()) - {*COMMANDS, "retrieve"})
 
 
-async def test_commands_are_there_when_they_are_named() -> None:
-    async with Toolbox(settings=settings(builtins=["run_command", "read_file"])) as box:
+async def test_commands_are_there_when_they_are_named(tmp_path: Path) -> None:
+    facts = settings(builtins=["run_command", "read_file"], tools={"allowedPaths": [str(tmp_path)]})
+    async with Toolbox(settings=facts) as box:
         names = {tool.spec.name for tool in box.registry.list()}
         outcome = await box.call("run_command", {"command": ["echo", "hello"]})
 
@@ -182,7 +183,7 @@ import asyncio, sys
 from toolpost import Toolbox
 from toolpost.toolbox.settings import Settings
 async def main():
-    async with Toolbox(settings=Settings(data_dir=None)) as box:
+    async with Toolbox(settings=Settings(data_dir=None), builtins="all") as box:
         assert len(box.registry.list()) > 30
         early = [name for name in sys.modules if name.startswith("toolpost.builtin.")]
         await box.call("current_time", {})

@@ -169,7 +169,7 @@ async def test_a_server_that_others_wrote_is_a_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tool", ["web_search", "web_fetch", "retrieve"])
 async def test_a_tool_that_asks_providers_is_none_itself(tool: str) -> None:
     own = Settings.model_validate(
-        {"data_dir": None, "tools": {"webSearch": {"chain": [{"provider": "mcp", "tool": tool}]}}}
+        {"data_dir": None, "builtins": "all", "tools": {"webSearch": {"chain": [{"provider": "mcp", "tool": tool}]}}}
     )
     with pytest.raises(ConfigError, match="asks providers itself"):
         async with Toolbox(settings=own):

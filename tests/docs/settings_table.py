@@ -94,6 +94,8 @@ def _words(annotation: Any) -> Iterator[str]:
 
 def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(field.json_schema_extra, dict):  # a file's default may be another than code's
+        value = field.json_schema_extra.get("default", value)
     if value is PydanticUndefined:
         return "required"
     if isinstance(value, bool):
@@ -102,6 +104,8 @@ def _default(field: FieldInfo) -> str:
         value = value.value
     if value is None or value in ("", [], {}):
         return "none"
+    if isinstance(value, list):
+        value = [str(part) for part in value]
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 

@@ -200,7 +200,7 @@ async def test_a_large_result_becomes_an_artifact_with_a_preview_and_nothing_is_
     async def many() -> list[dict[str, Any]]:
         return rows
 
-    async with make_box(many) as box:
+    async with make_box(many, builtins=["artifact_tools"]) as box:
         outcome = await box.call("many", user=ANN)
         (artifact_id,) = outcome.artifacts
         assert outcome.content["artifact_id"] == artifact_id
@@ -236,7 +236,7 @@ async def test_bytes_become_an_artifact(make_box: MakeBox) -> None:
     async def picture() -> bytes:
         return b"\x89PNG\x00"
 
-    async with make_box(picture) as box:
+    async with make_box(picture, builtins=["artifact_tools"]) as box:
         outcome = await box.call("picture", user=ANN)
         part = await box.call("artifact_read", {"artifact_id": outcome.artifacts[0]}, user=ANN)
     assert part.content["encoding"] == "base64"

@@ -372,7 +372,9 @@ async def test_by_configuration_alone_retrieve_asks_the_model_and_then_the_table
             "embeddings": {"url": f"{model.url}/v1/embeddings", "model": "small", "api_key": "k3y"},
         }
         tools = {"retrieval": {"chain": [link]}}
-        settings = Settings.model_validate({"data_dir": None, "policy": "exploratory", "tools": tools})
+        settings = Settings.model_validate(
+            {"data_dir": None, "policy": "exploratory", "builtins": ["retrieve"], "tools": tools}
+        )
         async with Toolbox(settings=settings) as box:
             outcome = await box.call("retrieve", {"query": "where?", "filters": {"lang": "en"}, "limit": 1})
 

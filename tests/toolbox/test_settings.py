@@ -19,8 +19,9 @@ def settings(**given: Any) -> Settings:
 def test_nothing_given_is_a_safe_machine_of_its_own() -> None:
     made = Settings()
 
-    assert (made.data_dir, made.policy, made.builtins, made.sources) == (Path(".toolpost"), "standard", "all", [])
+    assert (made.data_dir, made.policy, made.builtins, made.sources) == (Path(".toolpost"), "standard", "none", [])
     assert (made.tools.timeout, made.tools.timeout_s, made.tools.max_concurrent) == (30_000, 30.0, 3)
+    assert made.tools.allowed_paths == [Path("data")]
     assert made.tools.web_search.max_results == 10
     assert (made.network.allow_hosts, made.network.allow_private) == ([], False)
     assert (made.limits.inline_bytes, made.limits.absolute_max_parallel, made.limits.retry_budget) == (32_768, 50, 0.1)

@@ -28,7 +28,9 @@ def shop(tmp_path: Path) -> dict[str, Any]:
 
 
 async def problems(*sources: dict[str, Any], **settings: Any) -> list[str]:
-    async with Toolbox(settings=Settings.model_validate({"data_dir": None, "sources": sources, **settings})) as box:
+    async with Toolbox(
+        settings=Settings.model_validate({"data_dir": None, "builtins": "all", "sources": sources, **settings})
+    ) as box:
         return list(box.problems)
 
 

@@ -123,11 +123,7 @@ class ReactPlanner:
             raise
 
     def _begun(self, talk: Conversation, tool_context: dict[str, Any], llm_context: Mapping[str, Any] | None) -> _Run:
-        paths = self._box.router.context_defaults.allowed_paths  # a context without them would allow every path
-        context = ToolContext(
-            trace_id=talk.run_id, tool_context=tool_context, llm_context=llm_context, allowed_paths=paths
-        )
-        return _Run(talk, context)
+        return _Run(talk, ToolContext(trace_id=talk.run_id, tool_context=tool_context, llm_context=llm_context))
 
     async def _go_on(self, run: _Run) -> PlannerFinish | PlannerPause:
         talk = run.talk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Answer, QuestionKind
 
 T = TypeVar("T")
+
+
+class Inherited(Enum):
+    """Stands for what a caller leaves to the Toolbox."""
+
+    INHERITED = "inherited"
+
+
+INHERITED = Inherited.INHERITED
 
 
 class CallServices(Protocol):
@@ -48,6 +58,7 @@ class ToolContext:
     `user_id` is written `tenant:user`, unless whoever made the context wrote it otherwise.
     `llm_context` is what a model may see and is read-only; `tool_context` is for tools
     alone. Not for secrets: credentials travel beside the context, never in it.
+    `allowed_paths` that are left out are the Toolbox's, and None is no restriction.
     """
 
     def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
@@ -60,7 +71,7 @@ class ToolContext:
         correlation_id: str = "",
         call_id: str = "",
         idempotency_key: str | None = None,
-        allowed_paths: Sequence[str] | None = None,
+        allowed_paths: Sequence[str] | Inherited | None = INHERITED,
         memory_dir: str | None = None,
         session_dir: str | None = None,
         llm_context: Mapping[str, Any] | None = None,
@@ -74,7 +85,10 @@ class ToolContext:
         self.correlation_id = correlation_id
         self.call_id = call_id
         self.idempotency_key = idempotency_key
-        self.allowed_paths = None if allowed_paths is None else tuple(allowed_paths)
+        self.inherits_paths = isinstance(allowed_paths, Inherited)
+        self.allowed_paths = (
+            None if allowed_paths is None or isinstance(allowed_paths, Inherited) else tuple(allowed_paths)
+        )
         self.memory_dir = memory_dir
         self.session_dir = session_dir
         self.llm_context: Mapping[str, Any] = MappingProxyType(dict(llm_context or {}))

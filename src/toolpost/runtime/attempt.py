@@ -177,7 +177,7 @@ class Attempt:
             correlation_id=request.correlation_id or request.call_id,
             call_id=request.call_id,
             idempotency_key=request.idempotency_key or request.call_id,
-            allowed_paths=given.allowed_paths if given else defaults.allowed_paths,
+            allowed_paths=given.allowed_paths if given and not given.inherits_paths else defaults.allowed_paths,
             memory_dir=(given.memory_dir if given else None) or defaults.folder("memory", tenant),
             session_dir=(given.session_dir if given else None) or defaults.folder("sessions", tenant),
             llm_context=given.llm_context if given else None,

@@ -17,10 +17,11 @@ def keep_context(context: ToolContext | None) -> dict[str, Any] | None:
     if context is None:
         return None
     paths = context.allowed_paths
+    own = {} if context.inherits_paths else {"allowed_paths": None if paths is None else list(paths)}
     return {
+        **own,
         "user_id": context.user_id,
         "trace_id": context.trace_id,
-        "allowed_paths": None if paths is None else list(paths),
         "memory_dir": context.memory_dir,
         "session_dir": context.session_dir,
         "llm_context": plain(context.llm_context),

@@ -60,6 +60,10 @@ def json_text(value: Any) -> str:
         raise ToolOutputError(f"the result is not JSON: {error}") from error
 
 
+_READABLE = "artifact_read and artifact_search get at the rest"
+_UNREADABLE = "no tool here reads the rest; the collection artifact_tools of the built-in tools would"
+
+
 class Results:
     """Settles outputs; `inline_bytes` is the most that is handed on as it is."""
 
@@ -89,14 +93,14 @@ class Results:
             return _bulk(content, encoded, meta)
         return _new_result((content, _summary(content, encoded), text, None, meta))
 
-    async def keep(self, bulk: Bulk, call: CallRef) -> Result:
-        """Keep a result as an artifact and hand on a preview."""
+    async def keep(self, bulk: Bulk, call: CallRef, *, readable: bool) -> Result:
+        """Keep a result as an artifact and hand on a preview; `readable` says whether a tool gets at the rest."""
         data, media_type, preview, meta = bulk
         ref = await self._artifacts.put(data, artifact_of(call, media_type=media_type))
         content: dict[str, Any] = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         if preview is not None:
             content["preview"] = call.redact({"preview": preview})["preview"][:_PREVIEW_CHARS]
-            content["next"] = "artifact_read and artifact_search get at the rest"
+            content["next"] = _READABLE if readable else _UNREADABLE
         if "note" in meta:
             content["note"] = meta["note"]
         return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta)

@@ -192,7 +192,8 @@ class ToolRouter:
 
         result = self._results.settle(output, lane)
         if isinstance(result, Bulk):
-            result = await self._results.keep(result, attempt.call)
+            readable = self._lanes.find("artifact_read") is not None
+            result = await self._results.keep(result, attempt.call, readable=readable)
         return self._complete(attempt, lane, permitted, result)
 
     def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:

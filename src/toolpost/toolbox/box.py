@@ -15,6 +15,7 @@ from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.ids import writable
 from toolpost.runtime.tool_calls import read_tool_calls
+from toolpost.toolbox.builtin_names import with_builtins
 from toolpost.toolbox.live import Live
 from toolpost.toolbox.loading import LoadedSettings, load_settings, with_only
 from toolpost.toolbox.login import People
@@ -41,7 +42,9 @@ _PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "accounts
 class Toolbox:
     """One catalog of tools and one safe way to call them.
 
-    Use it as an async context manager. Without a file the defaults hold: everything
+    Use it as an async context manager. It offers `tools`, those of the sources in `settings`, and
+    the built-in ones that `builtins` names: `all`, `none`, or names of tools and collections;
+    left out, `settings` say, and those have none. Unless settings say otherwise, everything
     is kept on SQLite in `.toolpost`, and destructive calls wait for a person. While
     it is open, `registry`, `store`, `router` and `desk` are its parts, `accounts` is where
     people connect their own for the sources that need them, `report` says
@@ -57,13 +60,14 @@ class Toolbox:
         *,
         tools: Sequence[Tool] = (),
         settings: Settings | None = None,
+        builtins: Sequence[str] | str | None = None,
         on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
         credentials: Mapping[str, CredentialProvider] | None = None,
         chat_model: ChatModel | None = None,
         servers: Mapping[str, Any] | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = with_builtins(settings or Settings(), builtins)
         self.config_path: Path | None = None
         self.registry = ToolRegistry()
         self._given = Given(
@@ -85,17 +89,19 @@ class Toolbox:
         config: str | Path | LoadedSettings | None = None,
         *,
         tools: Sequence[Tool] = (),
+        builtins: Sequence[str] | str | None = None,
         on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
         only: Collection[str] | None = None,
     ) -> Toolbox:
         """A Toolbox by a file, read or not; without one, by `toolpost.yaml` in the working folder or the defaults.
 
+        As on the command line, built-in tools are there unless the file or `builtins` says otherwise.
         With `only`, no other source is brought in or told of, whatever `settings` names.
         """
         if not isinstance(config, LoadedSettings):
             config = load_settings(None if config is None else Path(config))
-        loaded = config
+        loaded = replace(config, settings=with_builtins(config.settings, builtins))
         box = cls(tools=tools, settings=loaded.settings, on_pending=on_pending, sinks=sinks)
         box.config_path = loaded.path
         used = loaded if only is None else with_only(loaded, only)

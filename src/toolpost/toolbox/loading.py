@@ -17,7 +17,7 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.toolbox.complaints import complaint
 from toolpost.toolbox.document import Document, read_document
 from toolpost.toolbox.literal_secrets import literal_secrets
-from toolpost.toolbox.settings import McpServerSettings, Settings, ToolsSettings
+from toolpost.toolbox.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 
 FILE_NAME = "toolpost.yaml"
 _Source = TypeVar("_Source", ExternalToolConfig, McpServerSettings)
@@ -96,7 +96,10 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     data_dir = None if settings.data_dir is None else _absolute(settings.data_dir, folder)
     sources = [_anchored_source(source, folder) for source in settings.sources]
     tools = _anchored_tools(settings.tools, folder)
-    return settings.model_copy(update={"data_dir": data_dir, "sources": sources, "tools": tools})
+    changes: dict[str, Any] = {"data_dir": data_dir, "sources": sources, "tools": tools}
+    if "builtins" not in settings.model_fields_set:
+        changes["builtins"] = FILE_BUILTINS
+    return settings.model_copy(update=changes)
 
 
 def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolConfig:
@@ -118,7 +121,7 @@ def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolCo
 
 
 def _anchored_tools(tools: ToolsSettings, folder: Path) -> ToolsSettings:
-    paths = ["data"] if tools.allowed_paths is None else tools.allowed_paths
+    paths = [DEFAULT_FOLDER] if tools.allowed_paths is None else tools.allowed_paths
     allowed = [_absolute(path, folder) for path in paths]
     servers = [_anchored_server(server, folder) for server in tools.mcp_servers]
     retrieval = tools.retrieval.model_copy(

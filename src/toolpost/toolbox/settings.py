@@ -37,6 +37,7 @@ from toolpost.wire.proxies import proxy_at
 PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
 McpServerTransport = Literal["stdio", "sse", "streamable_http"]
+DEFAULT_FOLDER = "data"  # what file tools may reach where nobody says otherwise
 
 
 def _whole(value: Any) -> Any:
@@ -107,7 +108,7 @@ Policy = Annotated[
     Annotated[PolicyTemplate, Tag("word")] | Annotated[list[PolicyRule], Tag("list")],
     _word_or_list("must be exploratory, standard, regulated, audit or a list of rules"),
 ]
-_BUILTINS = "must be all, none or a list of tool names, such as [all, run_command]"
+_BUILTINS = "must be all, none or a list of tool names and collections, such as [all, run_command]"
 
 
 def _all_or_none(value: Any) -> Any:
@@ -120,6 +121,8 @@ Builtins = Annotated[
     Annotated[Literal["all", "none"], BeforeValidator(_all_or_none), Tag("word")] | Annotated[list[str], Tag("list")],
     _word_or_list(_BUILTINS),
 ]
+
+FILE_BUILTINS = "all"  # of a file that does not say, and of the command line without one
 
 
 class WebSearchSettings(ConfigModel):
@@ -212,13 +215,12 @@ class AgentSettings(ConfigModel):
 class ToolsSettings(ConfigModel):
     """How tools run: for how long, how many at a time, and on which files.
 
-    `allowed_paths=None` is no restriction and exists in code only: a file that
-    leaves it out means the folder `data` beside it.
+    `allowed_paths=None`, in code only, is no restriction but for the protected paths.
     """
 
     timeout: Milliseconds = 30_000
     max_concurrent: Count = 3
-    allowed_paths: list[Path] | None = None
+    allowed_paths: list[Path] | None = Field(default_factory=lambda: [Path(DEFAULT_FOLDER)])
     env: list[str] = Field(default_factory=list[str], description="What else get_env may read of the environment")
     web_search: WebSearchSettings = Field(default_factory=WebSearchSettings)
     web_fetch: WebFetchSettings = Field(default_factory=WebFetchSettings)
@@ -285,11 +287,14 @@ class RetentionSettings(ConfigModel):
 
 
 class Settings(ConfigModel):
-    """All of `toolpost.yaml`; every part has a default that is safe on one machine."""
+    """All of `toolpost.yaml`; every part has a default that is safe on one machine.
+
+    In code `builtins` is `none` unless said otherwise; a file that does not say has `all`.
+    """
 
     data_dir: Path | None = Field(default=Path(".toolpost"), description="null keeps everything in memory")
     policy: Policy = "standard"
-    builtins: Builtins = "all"
+    builtins: Builtins = Field(default="none", json_schema_extra={"default": FILE_BUILTINS})
     sources: list[ExternalToolConfig] = Field(default_factory=list[ExternalToolConfig])
     agent: AgentSettings = Field(default_factory=AgentSettings)
     tools: ToolsSettings = Field(default_factory=ToolsSettings, validate_default=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +219,8 @@ def _policy(settings: Settings) -> Policy:
 
 def _context_defaults(settings: Settings) -> ContextDefaults:
     paths = settings.tools.allowed_paths
-    return ContextDefaults(None if paths is None else tuple(map(str, paths)), settings.data_dir)
+    # A program may change its working folder later; what it may reach does not move with it.
+    return ContextDefaults(None if paths is None else tuple(map(os.path.abspath, paths)), settings.data_dir)
 
 
 def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Builtins:
