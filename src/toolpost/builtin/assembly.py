@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.builtin.deferred import DeferredTool
 from toolpost.builtin.groups import COMMANDS, GROUPS, BuiltinParts, Shared
-from toolpost.builtin.records import read_records
+from toolpost.builtin.records import builtin_target, read_records
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,8 +62,12 @@ class Builtins:
     def _load(self, name: str) -> FunctionTool:
         if name not in self._made:
             make = next(make for names, make in GROUPS if name in names)
-            self._made |= {tool.spec.name: tool for tool in make(self._shared)}
+            self._made |= {tool.spec.name: _with_target(tool) for tool in make(self._shared)}
         return self._made[name]
+
+
+def _with_target(tool: FunctionTool) -> FunctionTool:
+    return tool.renamed(replace(tool.spec, target=builtin_target(tool.spec.name)))
 
 
 def _names(wanted: Sequence[str] | str, *, known: set[str]) -> set[str]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,5 +34,11 @@ def _spec(facts: dict[str, Any]) -> ToolSpec:
         "category": ToolCategory(facts["category"]),
         "safety": SafetyProfile(*facts["safety"]),
         "tags": tuple(facts["tags"]),
+        "target": builtin_target(facts["name"]),
     }
     return ToolSpec(**typed)
+
+
+def builtin_target(name: str) -> ToolTarget:
+    """The target of a built-in tool, which is Toolpost's own code whatever its configuration."""
+    return ToolTarget("builtin", f"the built-in tool {name}")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.options import DeclaredTool
-    from toolpost.contracts.spec import JsonSchema
+    from toolpost.contracts.spec import JsonSchema, ToolTarget
 
 
 _OPEN = frozenset(
@@ -38,6 +38,7 @@ def declared_spec(
     category: ToolCategory = ToolCategory.NETWORK,
     network: bool = True,
     extra: Mapping[str, Any] | None = None,
+    target: ToolTarget | None = None,
 ) -> ToolSpec:
     """The record of one declared tool; `kind` is the word for its source, by which it is found and tagged."""
     schema = tool.input_schema if "type" in tool.input_schema else {"type": "object", **tool.input_schema}
@@ -56,4 +57,5 @@ def declared_spec(
         tags=tuple(dict.fromkeys((kind, source, *tool.tags))),
         source=source,
         extra={"source": kind, "namespace": source, "remote_name": name, **(extra or {})},
+        target=target,
     )

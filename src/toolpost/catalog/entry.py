@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from toolpost.catalog.code_target import code_target
 from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.contracts.errors import ToolValidationError
+from toolpost.contracts.spec import ToolTarget
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ class Entry:
         overlay: Overlay | None = None,
     ) -> None:
         self.tool = tool
-        self.spec: ToolSpec = overlay.spec if overlay is not None else tool.spec
+        self.spec: ToolSpec = _with_target(overlay.spec if overlay is not None else tool.spec, tool, source)
         self.overlay = overlay
         self.config = config
         self.source = source
@@ -107,6 +110,16 @@ class Entry:
         self.total_ms += duration_ms
         if not success:
             self.failures += 1
+
+
+def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolSpec:
+    """The record with its target; for a source that gives none, what is known of where its calls go."""
+    if spec.target is not None:
+        return spec
+    if source is None:
+        return replace(spec, target=code_target(tool.execute))
+    remote = spec.extra.get("remote_name", spec.name)
+    return replace(spec, target=ToolTarget.of("source", f"{remote} of source {source.name}", extra=dict(spec.extra)))
 
 
 def _is_entangled(overlay: Overlay | None) -> TypeGuard[Overlay]:

@@ -8,6 +8,7 @@ import inspect
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, get_args, overload
 
+from toolpost.catalog.code_target import code_target
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import JSON, ToolOutput
@@ -225,6 +226,7 @@ def _make(
         validate_inputs="lenient" if lenient else "strict",
         tags=tuple(tags),
         extra=dict(extra or {}),
+        target=code_target(fn),
         **_with_effects(**declared),
     )
     if not spec.name.replace("<lambda>", ""):

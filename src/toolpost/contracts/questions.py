@@ -32,6 +32,9 @@ class Question:
     fit `answer_schema` if there is one. `state` is what the asking side wants back
     with the answer: it is kept sealed and shown to nobody. With `deliver_denial` a
     person's no is an answer that the tool gets to hear, not the end of the call.
+    `arguments` and `target` say which call it is about: with secrets masked and long values
+    cut, and where the call goes (`kind` and a line of `summary`). Whoever asks may leave them
+    out; they are filled in when the call pauses. A `preview` in the payload shows what would change.
     """
 
     kind: QuestionKind
@@ -43,6 +46,8 @@ class Question:
     answer_schema: Mapping[str, Any] | None = None
     state: Any = field(default=None, repr=False)
     deliver_denial: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    target: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

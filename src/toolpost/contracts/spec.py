@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 SideEffects = Literal["pure", "read", "write", "external", "stateful"]
 ReplayClass = Literal["pure", "idempotent", "keyed", "unsafe"]
@@ -37,6 +39,56 @@ class SafetyProfile(NamedTuple):
     open_world: bool = False
 
 
+class ToolTarget:
+    """Where the calls of a tool go: what a person reads of it, and what an approval is bound to.
+
+    `summary` is one line, such as `POST https://api.example.com/orders/{id}`. `detail` is JSON of all else that
+    decides what a call does; a function makes it when it is first needed. Both may hold what the configuration
+    holds: show or store the target only as `masked` gives it.
+    """
+
+    __slots__ = ("_detail", "_digest", "kind", "summary")
+
+    def __init__(self, kind: str, summary: str, detail: str | Callable[[], str] = "") -> None:
+        self.kind = kind
+        self.summary = summary
+        self._detail = detail
+        self._digest: str | None = None
+
+    @classmethod
+    def of(cls, kind: str, summary: str, **facts: Any) -> ToolTarget:
+        """A target with these facts as its detail."""
+        return cls(kind, summary, json.dumps(facts, sort_keys=True, default=str))
+
+    @property
+    def detail(self) -> str:
+        """What decides about a call beside the summary."""
+        if not isinstance(self._detail, str):
+            self._detail = self._detail()
+        return self._detail
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of kind, summary and detail."""
+        if self._digest is None:
+            whole = json.dumps([self.kind, self.summary, self.detail])
+            self._digest = hashlib.sha256(whole.encode()).hexdigest()
+        return self._digest
+
+    def masked(self, mask: Callable[[str], str]) -> ToolTarget:
+        """The target with every secret that `mask` knows taken out, from its digest too."""
+        return ToolTarget(self.kind, mask(self.summary), mask(self.detail))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolTarget) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.summary))
+
+    def __repr__(self) -> str:
+        return f"ToolTarget({self.kind!r})"
+
+
 _DERIVED: Any = None  # left out: worked out from the side effects, so that readers never see it
 
 
@@ -49,6 +101,7 @@ class ToolSpec:
     model, `model_schema` is a true but shorter view of it. `replay` and `safety` follow
     from the side effects unless they are given. `host_argument` names the argument that
     holds the URL a call goes to: breaker and retry budget are then per host and tenant.
+    `target` is where calls go; a source fills it in.
     """
 
     name: str
@@ -72,6 +125,7 @@ class ToolSpec:
     host_argument: str | None = None
     deprecated: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    target: ToolTarget | None = None
 
     def __post_init__(self) -> None:
         if cast("SafetyProfile | None", self.safety) is None:

@@ -111,7 +111,8 @@ class Policy:
 
 
 def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """What a grant is bound to: the tool as it was described, and the exact arguments."""
-    effects = [spec.side_effects, *spec.safety]
-    described = [spec.name, spec.version, spec.description, spec.input_schema, effects, arguments]
-    return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
+    """What a grant is bound to: the tool as it was described, where its calls go, and the exact arguments."""
+    effects = [spec.side_effects, spec.replay, *spec.safety]
+    target = None if spec.target is None else spec.target.digest
+    described = [spec.name, spec.version, spec.description, spec.input_schema, spec.output_schema, effects]
+    return hashlib.sha256(json.dumps([*described, target, arguments], sort_keys=True, default=str).encode()).hexdigest()

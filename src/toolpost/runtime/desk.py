@@ -18,6 +18,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.contracts.sources import HoldingSource
+from toolpost.policy.call_summary import target_summary
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.router import ToolRouter
 
 _OWN = frozenset({"auth_url", "state"})
+_RUNS_AGAIN = frozenset({"approve", "rerun"})
 _WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
 
 
@@ -84,6 +86,8 @@ class PendingDesk:
         self._check(action, by, decision)
         self._check_value(action, value, decision)
         answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)
+        if decision in _RUNS_AGAIN and action.arguments_hash:
+            self._refuse_changed(action)
         if decision == "approve":
             answer = replace(answer, value=self._grant(action, arguments))
         return await asyncio.shield(self._router.background.start(self._claim(pending_id, answer, by, context)))
@@ -165,11 +169,20 @@ class PendingDesk:
     def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
         """The hash of what is approved; changed arguments are validated before the question is closed."""
         entry = self._registry.find(action.tool_name)
-        granted = call_hash(entry.spec, entry.fit(dict(action.arguments if arguments is None else arguments)))
-        if arguments is None and granted != action.arguments_hash:
-            msg = f"{action.tool_name!r} has changed since this was asked; deny it and call the tool again"
+        return call_hash(entry.spec, entry.fit(dict(action.arguments if arguments is None else arguments)))
+
+    def _refuse_changed(self, action: PendingAction) -> None:
+        """Refuse to run a tool that is no longer what the question was about, or whose calls go elsewhere now."""
+        entry = self._registry.find(action.tool_name)
+        try:
+            now = call_hash(entry.spec, entry.fit(dict(action.arguments)))
+        except ToolValidationError:
+            now = ""
+        if now != action.arguments_hash:
+            anew = "deny it" if action.question.kind == "approval" else "say whether it happened"
+            moved = _moved(action.question.target, target_summary(entry.spec, self._router.teller.redactor.told))
+            msg = f"{action.tool_name!r} has changed since this was asked{moved}; {anew} and call the tool again"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
-        return granted
 
     async def _too_late(self, pending_id: str) -> ToolConflictError:
         action = await self._store.pending.get(pending_id)
@@ -182,6 +195,13 @@ class PendingDesk:
         return ToolConflictError(
             f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
         )
+
+
+def _moved(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Where the call went when it was asked about and where it would go now, if that differs."""
+    if not then or then == now:
+        return ""
+    return f": it was {then.get('summary')}, and is now {now.get('summary')}"
 
 
 def _as_seen(action: PendingAction, by: str) -> PendingAction:

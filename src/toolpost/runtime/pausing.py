@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import PendingAction
+from toolpost.policy.call_summary import arguments_summary, target_summary
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import keep_context
 
@@ -34,8 +35,13 @@ class Pausing:
 
     async def pause(self, attempt: Attempt, lane: Lane, question: Question) -> Paused:
         """Keep the call and tell that it waits; the intent of a tool that asked by itself is taken back."""
-        redact = self._teller.redactor_for(attempt.request, lane).text
-        question = replace(question, prompt=redact(question.prompt))
+        redactor = self._teller.redactor_for(attempt.request, lane)
+        question = replace(
+            question,
+            prompt=redactor.text(question.prompt),
+            arguments=arguments_summary(attempt.asked, redactor, lane.secret_paths),
+            target=target_summary(lane.spec, redactor.told),
+        )
         request, action = attempt.request, self._action(attempt, lane, question)
         keeping = self._background.start(self._keep(action, journaled=attempt.journaled))
         try:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from toolpost.catalog.code_target import code_target
 from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolConnectionError
@@ -45,7 +46,9 @@ class PythonSource:
 
     def _named(self, tool: Tool) -> Tool:
         spec = replace(tool.spec, name=canonical_name(self.name, tool.spec.name), source=self.name)
-        return tool.renamed(spec) if isinstance(tool, FunctionTool) else RenamedTool(tool, spec)
+        if isinstance(tool, FunctionTool):
+            return tool.renamed(spec)
+        return RenamedTool(tool, replace(spec, target=spec.target or code_target(tool.execute)))
 
     def _collect(self) -> list[Tool]:
         """The tools that the module holds, each once however many names it has there."""

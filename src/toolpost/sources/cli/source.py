@@ -12,8 +12,9 @@ from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.contracts.spec import ToolCategory
+from toolpost.contracts.spec import ToolCategory, ToolTarget
 from toolpost.policy.redaction import Redactor
+from toolpost.schema.secrets import harmless
 from toolpost.sources.cli.listing import Listing
 from toolpost.sources.cli.results import output_of
 from toolpost.sources.cli.telling import LineTelling
@@ -140,7 +141,16 @@ class CliSource:
         if useless := unused(plan.template, schema):
             problems.append(f"tool {name!r} does nothing with {', '.join(map(repr, useless))}")
         tool = plan.tool.model_copy(update={"input_schema": schema})
-        spec = declared_spec(self.name, name, tool=tool, kind="cli", category=ToolCategory.SYSTEM)
+        own = self.config.env if command.described is None else {**self.config.env, **command.described.env}
+        target = ToolTarget.of(
+            "command",
+            shlex.join((*command.fixed, *tool.args)),
+            words=[command.fixed, tool.args],
+            stdin=tool.stdin,
+            cwd=plan.cwd,
+            env=harmless(own),
+        )
+        spec = declared_spec(self.name, name, tool=tool, kind="cli", category=ToolCategory.SYSTEM, target=target)
         return CommandTool(spec, plan, self)
 
     def _plan(self, name: str, command: Command) -> tuple[Plan, JsonSchema]:

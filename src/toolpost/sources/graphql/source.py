@@ -99,7 +99,10 @@ class GraphqlSource:
             raise reader.late() from None
         self._reader = reader
         self.problems = [f"source {self.name!r}: {problem}" for problem in reader.problems]
-        return [FieldTool(tool_spec(one, source=self.name), one, self) for one in reader.operations]
+        return [
+            FieldTool(tool_spec(one, source=self.name, url=self.config.connection), one, self)
+            for one in reader.operations
+        ]
 
     async def _introspect(self, reader: Reader) -> dict[str, Any]:
         """What the server says of itself; an error says what to do where it says nothing."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 
 if TYPE_CHECKING:
     from toolpost.sources.graphql.operations import Operation
@@ -15,7 +15,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _DESTROYS = frozenset({"delete", "destroy", "remove"})
 
 
-def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
+def tool_spec(operation: Operation, *, source: str, url: str) -> ToolSpec:
     """The record of the tool that sends an operation."""
     reads = operation.kind == "query"
     destroys = not _DESTROYS.isdisjoint(map(str.lower, _WORD.findall(operation.name)))
@@ -33,4 +33,5 @@ def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
         source=source,
         deprecated=operation.deprecated,
         extra={"source": "graphql", "namespace": source, "remote_name": operation.name, "operation": operation.kind},
+        target=ToolTarget("graphql", f"{operation.kind} {operation.name} at {url}", lambda: operation.query),
     )

@@ -60,6 +60,17 @@ def endpoint_of(config: ExternalToolConfig) -> Endpoint:
     return UrlEndpoint(connection, kinds[wanted] if explicit else "auto")
 
 
+def server_of(config: ExternalToolConfig) -> str:
+    """The server in words, for people: its command or its address."""
+    match endpoint_of(config):
+        case CommandEndpoint(argv):
+            return f"the MCP server `{shlex.join(argv)}`"
+        case UrlEndpoint(url):
+            return f"the MCP server at {url}"
+        case MemoryEndpoint(target):
+            return f"the MCP server {target} in this process"
+
+
 def _detected(connection: str) -> McpTransport:
     if connection.startswith(MEMORY):
         return McpTransport.MEMORY

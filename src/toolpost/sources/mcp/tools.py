@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_object
+from toolpost.schema.secrets import harmless
+from toolpost.sources.mcp.endpoint import server_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,6 +118,7 @@ def _spec(
         tags=("mcp", config.name),
         source=config.name,
         extra=extra,
+        target=server_target(f"tool {name!r}", config),
     )
 
 
@@ -123,6 +126,11 @@ def _description(raw: dict[str, Any], config: ExternalToolConfig) -> str:
     given = raw.get("description")
     description = given[:_LONGEST_DESCRIPTION] if isinstance(given, str) else ""
     return f"[{config.name}] {description}" if config.mcp.name_in_descriptions else description
+
+
+def server_target(what: str, config: ExternalToolConfig) -> ToolTarget:
+    """Something that a server is asked for, and which server that is."""
+    return ToolTarget.of("mcp", f"{what} of {server_of(config)}", cwd=config.cwd, env=harmless(config.env))
 
 
 def _effects(claims: Mapping[str, Any], *, remote: bool) -> tuple[SideEffects, ReplayClass, SafetyProfile]:

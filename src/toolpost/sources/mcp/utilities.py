@@ -9,7 +9,7 @@ from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
 from toolpost.sources.mcp.paging import list_all
 from toolpost.sources.mcp.results import output_of
-from toolpost.sources.mcp.tools import ServerTool
+from toolpost.sources.mcp.tools import ServerTool, server_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +82,7 @@ def _spec(name: str, text: str, schema: dict[str, Any], config: ExternalToolConf
         tags=("mcp", config.name),
         source=config.name,
         extra={"source": "mcp", "namespace": config.name},
+        target=server_target(name, config),
     )
 
 

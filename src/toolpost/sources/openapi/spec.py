@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.openapi.definitions import reached
 from toolpost.sources.openapi.description import described
@@ -52,6 +52,19 @@ def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
             "method": operation.method,
             "path": operation.path,
         },
+        target=_target(operation),
+    )
+
+
+def _target(operation: Operation) -> ToolTarget:
+    """The request that a call sends: its method and URL, and where in it each argument goes."""
+    server = operation.servers[0].rstrip("/") if operation.servers else ""
+    body = operation.body
+    return ToolTarget.of(
+        "http",
+        f"{operation.method} {server}/{operation.path.lstrip('/')}",
+        arguments=[[one.argument, one.name, one.location, one.style, one.explode] for one in operation.parameters],
+        body=None if body is None else [body.argument, body.content_type],
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, replay_of
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget, replay_of
+from toolpost.schema.jsontypes import is_object
+from toolpost.schema.secrets import harmless
 from toolpost.sources.utcp.templates import (
     CliTemplate,
     FileTemplate,
@@ -16,7 +18,9 @@ from toolpost.sources.utcp.templates import (
     StreamTemplate,
     TextTemplate,
     WebSocketTemplate,
+    WebTemplate,
 )
+from toolpost.sources.utcp.wires import addresses_of, origin_of
 
 if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
@@ -75,7 +79,31 @@ def tool_spec(
             "kind": tool.kind,
             "outputs": tool.outputs,
         },
+        target=_target(tool, template),
     )
+
+
+def _target(tool: ManualTool, template: CallTemplate | None) -> ToolTarget:
+    """What a call does, as the manual writes it: what its variables stand for may be secret, but not the hosts."""
+    hosts = [] if template is None else [origin_of(address) for address in addresses_of(template)]
+    written = tool.template
+    match template:
+        case WebTemplate():
+            url = str(written.get("url")).partition("?")[0]
+            method = str(getattr(template, "http_method", "") or "")
+            summary = f"{method} {url}".strip() + (f" ({hosts[0]})" if "$" in url else "")
+        case SocketTemplate():
+            summary = f"{tool.kind} {written.get('host')}:{written.get('port')}"
+        case CliTemplate():
+            steps = [step for step in written.get("commands", ()) if is_object(step)]
+            summary = "; ".join(str(step.get("command")) for step in steps)
+        case FileTemplate():
+            summary = f"the file {written.get('file_path')}"
+        case TextTemplate():
+            summary = "a text in the manual"
+        case _:
+            summary = f"{tool.full_name} by the utcp packages ({tool.kind})"
+    return ToolTarget.of("utcp", summary, template=harmless(written), hosts=hosts)
 
 
 def _effects(template: CallTemplate) -> _Effects:

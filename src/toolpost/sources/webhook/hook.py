@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.spec import ToolTarget
 from toolpost.web.targets import pairs_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ class Hook:
     workflow: str = ""
     mode: str = ""
     login: str = ""
+
+    @property
+    def target(self) -> ToolTarget:
+        """The request that a call sends."""
+        fixed = "&".join("=".join(pair) for pair in self.query)
+        whole = f"{self.address}?{fixed}" if fixed else self.address
+        return ToolTarget.of("webhook", f"{self.method} {whole}", slots=self.slots, workflow=self.workflow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,9 +64,6 @@ class Workshop:
             problems.append(f"tool {name!r}: it promises an output, but its Webhook node answers at once; {_RESPOND}")
         address, query = address_of(self.base, f"webhook/{trigger.path}")
         extra = {"method": trigger.method, "workflow_id": trigger.workflow_id, "workflow": trigger.workflow}
-        spec = declared_spec(self.source, name, tool=tool, kind=KIND, extra=extra)
-        for schema in filter(None, (spec.input_schema, spec.output_schema)):
-            compile_validator(schema)  # so that one that nothing can be checked against is told now, not by each call
         hook = Hook(
             method=trigger.method,
             address=address,
@@ -79,6 +76,9 @@ class Workshop:
             mode=trigger.mode,
             login=trigger.login,
         )
+        spec = declared_spec(self.source, name, tool=tool, kind=KIND, extra=extra, target=hook.target)
+        for schema in filter(None, (spec.input_schema, spec.output_schema)):
+            compile_validator(schema)  # so that one that nothing can be checked against is told now, not by each call
         return Found(name=name, spec=spec, hook=hook)
 
     def _unmatched(self, names: set[str]) -> Iterator[str]:

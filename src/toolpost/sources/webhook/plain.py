@@ -26,18 +26,17 @@ def declared_hooks(
         except ConfigError as error:
             raise ConfigError(f"webhook.tools.{name} of source {source!r}: {error}") from error
         named = tool.model_copy(update={"input_schema": closed_schema(tool.input_schema)})
-        yield Found(
-            name=name,
-            spec=declared_spec(source, name, tool=keyed(named), kind=KIND, extra={"method": tool.method}),
-            hook=Hook(
-                method=tool.method,
-                address=address,
-                query=query,
-                key_header=tool.idempotency_header,
-                timeout_s=tool.timeout_s,
-                is_n8n=is_n8n,
-            ),
+        hook = Hook(
+            method=tool.method,
+            address=address,
+            query=query,
+            key_header=tool.idempotency_header,
+            timeout_s=tool.timeout_s,
+            is_n8n=is_n8n,
         )
+        extra = {"method": tool.method}
+        spec = declared_spec(source, name, tool=keyed(named), kind=KIND, extra=extra, target=hook.target)
+        yield Found(name=name, spec=spec, hook=hook)
 
 
 def only_hook(source: str, connection: str) -> Iterator[Found]:

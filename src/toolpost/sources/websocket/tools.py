@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolpost.catalog.declared import closed_schema, declared_spec
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.spec import ToolTarget
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.websocket.streams import Limits
 from toolpost.sources.websocket.templates import json_message, text_message, wanted
@@ -40,7 +41,13 @@ def planned(
     is_json = config.websocket.format == "json"
     build = json_message(tool.message, correlation) if is_json else text_message(tool.message)
     described = tool.model_copy(update={"input_schema": _schema(tool)})
-    spec = declared_spec(config.name, name, tool=described, kind="websocket")
+    target = ToolTarget.of(
+        "websocket",
+        f"a message to {config.connection}",
+        message=tool.message,
+        options=config.websocket.model_dump(exclude={"tools"}),
+    )
+    spec = declared_spec(config.name, name, tool=described, kind="websocket", target=target)
     limits = Limits.of(tool, config.websocket.max_message_bytes) if tool.stream else None
     if limits and limits.seconds and spec.timeout_s is None:
         spec = replace(spec, timeout_s=limits.seconds + config.timeout_s)  # a limit must come before the deadline
