@@ -1,5 +1,5 @@
-# make setup   the environment: .venv with the package, its extras and the checkers
-# make demo    tools listed, called, refused, paused, approved and finished
+# make demo    tools listed, called, refused, paused, approved and finished; brings the package alone into .venv
+# make setup   the whole environment: .venv with the package, its extras and the checkers, and what tests run against
 # make test    all checks, then all tests with the coverage gates
 # make test-live   search and scrape providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
@@ -13,23 +13,28 @@ PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; 
 EXTRAS := dev,graphql,http,keyring,mcp,oauth,websocket
 WORKERS ?= 2
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 TYPED := $(wildcard src tests tools bench conformance)
 PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(wildcard tools/parts/*.txt))
 
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-live check check-style check-mypy check-pyright check-layers bench conformance test-n8n docs clean
+.PHONY: setup chromium demo test test-live check check-style check-mypy check-pyright check-layers bench conformance test-n8n docs clean
 .DEFAULT_GOAL := setup
 
-setup: .venv/.installed node_modules/.installed $(PARTS)
+setup: .venv/.installed node_modules/.installed $(PARTS) chromium
 
-# The build backend is installed first, so that it too obeys the constraints.
-.venv/.installed: pyproject.toml constraints.txt
+# The package alone, which is all that the demo needs. The build backend comes first, so that it too obeys the constraints.
+.venv/.package: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with: make setup PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Installing toolpost and its libraries into .venv, once"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+.venv/.installed: .venv/.package
 	$(PIP) --no-build-isolation --editable '.[$(EXTRAS)]'
 	@touch $@
 
@@ -43,7 +48,11 @@ node_modules/.installed: package.json package-lock.json .npmrc
 	$(BIN)/python -m pip --disable-pip-version-check --python .parts/$*/bin/python install --quiet --no-deps --requirement $<
 	@touch $@
 
-demo: .venv/.installed
+# The browser of tests/browser is the system's own. Where none can be brought the setup goes on, and says so.
+chromium: .venv/.package
+	@$(BIN)/python -m tools.chromium
+
+demo: .venv/.package
 	$(BIN)/toolpost demo
 
 test: check

@@ -33,6 +33,7 @@ def test_the_demo_prints_each_outcome_and_leaves_nothing_behind(toolpost: Run, h
     assert done.code == 0
     assert [word for word in ("completed", "failed", "paused", "approved") if f" {word}  " not in done.out] == []
     assert "steps came out as expected" in done.out
+    assert done.out.partition("2. A call")[0].count("\n") <= 24
     assert sorted(home.iterdir()) == before
 
 

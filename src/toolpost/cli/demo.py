@@ -32,6 +32,7 @@ CHILD_TIMEOUT_S = 60.0
 _COLOURS = {"completed": "green", "failed": "red", "paused": "yellow", "approved": "green", "denied": "red"}
 _CONFIG = """\
 data_dir: state
+builtins: [artifact_read, artifact_search]
 sources:
   - {name: shop, transport: python, connection: toolpost.cli.demo_tools}
 """
@@ -131,7 +132,7 @@ async def _listing(stage: Stage) -> AsyncIterator[Step]:
         did="toolpost tools list",
         expected="listed",
         status="listed",
-        says=f"{len(specs)} tools, their schemas made from signatures and docstrings",
+        says=f"{len(specs)} tools of a small shop, their schemas made from signatures and docstrings",
         fine={"shop.find_order", "artifact_read"} <= {spec.name for spec in specs},
         more=table,
         detail={"tools": [spec.name for spec in specs]},
