@@ -667,7 +667,7 @@ def test_what_cannot_be_built_is_a_validation_error_that_says_where() -> None:
         convert({"at": "soon", "who": {}})
 
     at, who = caught.value.issues
-    assert at.startswith("$.at: Input should be a valid datetime")
+    assert at.startswith("$.at: must be a valid datetime")
     assert at.endswith('got string "soon"')
     assert who == '$.who: missing required "name"'
 

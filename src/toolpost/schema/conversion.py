@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
+from toolpost.schema.pydantic_words import in_plain_words
 from toolpost.schema.secrets import is_secret_path, secret_paths
 from toolpost.schema.values import quoted, shown, spell_path
 
@@ -76,7 +77,7 @@ def _line(detail: ErrorDetails, secrets: SecretPaths) -> str:
     if is_secret_path(path, secrets):
         # A validator's own text may quote the value.
         return f"{spell_path(path)}: not accepted, got {shown(got, hidden=True)}"
-    return f"{spell_path(path)}: {detail['msg']}, got {shown(got)}"
+    return f"{spell_path(path)}: {in_plain_words(detail['msg'])}, got {shown(got)}"
 
 
 def renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel
 
 from toolpost.schema.jsontypes import is_array
+from toolpost.schema.pydantic_words import in_plain_words
 from toolpost.toolbox.document import Keys, key_text, kind_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class _Finding:
             case "value_error":
                 return self._told(str(self._details.get("ctx", {}).get("error")))
             case _:
-                return self._told(_first_part(re.sub(r"^\w+ should ", "must ", self._details["msg"])))
+                return self._told(_first_part(in_plain_words(self._details["msg"])))
 
     def _told(self, expected: str) -> str:
         if expected.startswith("must "):

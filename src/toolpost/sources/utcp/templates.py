@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from toolpost.contracts.errors import ConfigError
+from toolpost.schema.pydantic_words import in_plain_words
 from toolpost.sources.utcp.auth_objects import AuthObject
 
 Method = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
@@ -200,7 +201,7 @@ def template_of(data: dict[str, Any]) -> CallTemplate:
         return KINDS[str(data["call_template_type"])].model_validate(data)
     except ValidationError as error:
         found = [
-            f"{'.'.join(map(str, issue['loc']))}: {issue['msg']}"
+            f"{'.'.join(map(str, issue['loc']))}: {in_plain_words(issue['msg'])}"
             for issue in error.errors(include_url=False, include_input=False)[:_MOST_COMPLAINTS]
         ]
         raise ConfigError(f"its call template cannot be used: {'; '.join(found)}") from None
