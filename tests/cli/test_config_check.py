@@ -85,7 +85,7 @@ def test_a_tool_that_a_manual_gets_wrong_is_a_warning(toolpost: Run, home: Path)
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("builtins: run_command", "must be all, none or a list of tool names, such as [all, run_command], got 'run_"),
+        ("builtins: run_command", "a list of tool names and collections, such as [all, run_command], got 'run_"),
         ("builtins: [run_comand]", "no built-in tool 'run_comand'; did you mean 'run_command'? There are: artifact_"),
         ("builtins: [retrieve]", "no built-in tool 'retrieve' until tools.retrieval.chain says where it looks"),
         ("builtins: [none]", "write builtins: none without a list"),

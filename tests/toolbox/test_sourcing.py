@@ -14,6 +14,7 @@ from toolpost import tool
 
 @tool(side_effects="pure")
 async def add(a: int, b: int) -> int:
+    '''Say something.'''
     return a + b
 """
 
@@ -111,6 +112,7 @@ async def test_two_overrides_of_one_tool_both_count_and_that_of_its_source_first
 async def test_a_tool_whose_name_is_taken_is_set_aside(tmp_path: Path) -> None:
     @tool(name="good.add", side_effects="pure")
     async def mine() -> str:
+        """Say something."""
         return "mine"
 
     async with Toolbox(tools=[mine], settings=settings(tmp_path)) as box:
@@ -128,6 +130,7 @@ time.sleep(0.2)
 
 @tool(side_effects="pure")
 def one() -> str:
+    '''Say something.'''
     return "late"
 """
 

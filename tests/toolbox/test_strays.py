@@ -13,10 +13,12 @@ from toolpost import tool
 
 @tool(side_effects="pure", tags=["stock"])
 def list_items() -> int:
+    '''Say something.'''
     return 1
 
 @tool(side_effects="write", destructive=True)
 def delete_item() -> int:
+    '''Say something.'''
     return 1
 """
 
@@ -39,7 +41,7 @@ async def problems(*sources: dict[str, Any], **settings: Any) -> list[str]:
     [
         ({"tools": ["delet_file"]}, ["no tool is called 'delet_file'; did you mean 'delete_file'?"]),
         ({"tools": ["delete_item"]}, ["no tool is called 'delete_item'; did you mean 'shop.delete_item'?"]),
-        ({"tools": ["shop.delet_*"]}, ["no tool is called 'shop.delet_*'; did you mean 'shop.delete_item'?"]),
+        ({"tools": ["shop.delet_*"]}, ["no tool matches 'shop.delet_*' yet; did you mean 'shop.delete_item'?"]),
         ({"tools": ["shpo.x"]}, ["no tool is called 'shpo.x'; there is no source 'shpo' either; did you mean 'shop'?"]),
         ({"sources": ["shpo"]}, ["no source is called 'shpo'; did you mean 'shop'?"]),
         ({"tags": ["stok"]}, ["no tool has the tag 'stok'; did you mean 'stock'?"]),
@@ -204,9 +206,24 @@ async def test_providers_say_what_they_lack(shop: dict[str, Any]) -> None:
     assert keyed == []
 
 
+async def test_a_tool_of_ones_own_without_a_docstring_is_told_of(shop: dict[str, Any]) -> None:
+    @tool(side_effects="pure")
+    async def silent() -> str:
+        return "..."
+
+    settings = Settings.model_validate({"data_dir": None, "sources": [shop]})
+    async with Toolbox(tools=[silent], settings=settings) as box:
+        told = list(box.problems)
+
+    assert told == [
+        "tool 'silent' has no description, so that no model knows what it is for; give its function a docstring"
+    ]
+
+
 async def test_a_tool_that_comes_later_ends_the_complaint(shop: dict[str, Any]) -> None:
     @tool(side_effects="pure")
     async def later() -> str:
+        """Say something."""
         return "here"
 
     rules = [{"action": "deny", "tools": ["later"]}]

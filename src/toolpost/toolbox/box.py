@@ -17,7 +17,7 @@ from toolpost.runtime.ids import writable
 from toolpost.runtime.tool_calls import read_tool_calls
 from toolpost.toolbox.builtin_names import with_builtins
 from toolpost.toolbox.live import Live
-from toolpost.toolbox.loading import LoadedSettings, load_settings, with_only
+from toolpost.toolbox.loading import LoadedSettings, load_settings, settings_of, with_only
 from toolpost.toolbox.login import People
 from toolpost.toolbox.settings import Settings
 from toolpost.toolbox.wiring import Given, wire
@@ -45,7 +45,8 @@ class Toolbox:
     Use it as an async context manager. It offers `tools`, those of the sources in `settings`, and
     the built-in ones that `builtins` names: `all`, `none`, or names of tools and collections;
     left out, `settings` say, and those have none. Unless settings say otherwise, everything
-    is kept on SQLite in `.toolpost`, and destructive calls wait for a person. While
+    is kept on SQLite in `.toolpost`, and destructive calls wait for a person. `settings` are
+    an object, or a mapping with the keys of the file. While
     it is open, `registry`, `store`, `router` and `desk` are its parts, `accounts` is where
     people connect their own for the sources that need them, `report` says
     how each source fares, and `problems` what was left out and why. `credentials` lend
@@ -59,7 +60,7 @@ class Toolbox:
         self,
         *,
         tools: Sequence[Tool] = (),
-        settings: Settings | None = None,
+        settings: Settings | Mapping[str, Any] | None = None,
         builtins: Sequence[str] | str | None = None,
         on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
@@ -67,7 +68,8 @@ class Toolbox:
         chat_model: ChatModel | None = None,
         servers: Mapping[str, Any] | None = None,
     ) -> None:
-        self.settings = with_builtins(settings or Settings(), builtins)
+        given = settings if isinstance(settings, Settings) else settings_of(settings or {})
+        self.settings = with_builtins(given, builtins)
         self.config_path: Path | None = None
         self.registry = ToolRegistry()
         self._given = Given(
@@ -92,17 +94,29 @@ class Toolbox:
         builtins: Sequence[str] | str | None = None,
         on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
+        credentials: Mapping[str, CredentialProvider] | None = None,
+        chat_model: ChatModel | None = None,
+        servers: Mapping[str, Any] | None = None,
         only: Collection[str] | None = None,
     ) -> Toolbox:
         """A Toolbox by a file, read or not; without one, by `toolpost.yaml` in the working folder or the defaults.
 
-        As on the command line, built-in tools are there unless the file or `builtins` says otherwise.
-        With `only`, no other source is brought in or told of, whatever `settings` names.
+        All else that `Toolbox()` takes can be given beside the file. As on the command line, built-in tools are
+        there unless the file or `builtins` says otherwise. With `only`, no other source is brought in or told of,
+        whatever the file names.
         """
         if not isinstance(config, LoadedSettings):
             config = load_settings(None if config is None else Path(config))
         loaded = replace(config, settings=with_builtins(config.settings, builtins))
-        box = cls(tools=tools, settings=loaded.settings, on_pending=on_pending, sinks=sinks)
+        box = cls(
+            tools=tools,
+            settings=loaded.settings,
+            on_pending=on_pending,
+            sinks=sinks,
+            credentials=credentials,
+            chat_model=chat_model,
+            servers=servers,
+        )
         box.config_path = loaded.path
         used = loaded if only is None else with_only(loaded, only)
         names = {source.name for source in loaded.settings.all_sources()}

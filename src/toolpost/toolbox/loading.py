@@ -49,6 +49,16 @@ def load_settings(
     return LoadedSettings(settings=_anchored(settings, file.parent), path=file, secrets=secrets)
 
 
+def settings_of(data: Mapping[str, Any]) -> Settings:
+    """Settings written as a mapping with the keys of the file; ConfigError says what is wrong."""
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        text = complaint(error, model=Settings, data=data, shown="settings", secrets=())
+    # Outside the handler: pydantic's own error quotes the values, and a traceback would show it.
+    raise ConfigError(text)
+
+
 def with_only(loaded: LoadedSettings, names: Collection[str]) -> LoadedSettings:
     """The same with every source but these turned off; what is secret of the others is still never told."""
     settings = loaded.settings

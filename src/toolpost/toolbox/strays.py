@@ -46,6 +46,7 @@ def strays(settings: Settings, registry: ToolRegistry, sources: Sources, redacto
         found += _of_nothing(listing)
     found += _of_collections(settings, known)
     found += _of_providers(settings, known)
+    found += _of_descriptions(known)
     return [stray._replace(text=redactor.text(stray.text)) for stray in found]
 
 
@@ -137,9 +138,18 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[Stray]:
-    denies = rule.action == "deny"
+    denies, unmeant = rule.action == "deny", _unmeant(rule.tools, known)
+    # A pattern may be there for tools to come; an exact name that no tool has is most likely misspelled.
+    patterns = [name for name in unmeant if _WILD.search(name)]
+    yield from (
+        Stray(f"{where}: no tool matches {name!r} yet{known.suggestion(name, known.names)}") for name in patterns
+    )
     told = [
-        *(f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmeant(rule.tools, known)),
+        *(
+            f"no tool is called {name!r}{known.suggestion(name, known.names)}"
+            for name in unmeant
+            if name not in patterns
+        ),
         *(
             f"no source is called {name!r}{_meant(name, known.sources)}"
             for name in rule.sources or ()
@@ -147,7 +157,7 @@ def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[Stray]:
         ),
         *_untagged(rule.tags or (), known),
     ]
-    if not told and not _can_apply(rule, known):
+    if not told and not patterns and not _can_apply(rule, known):
         told.append(f"no tool of {_listed(rule.sources or ())} is called {_listed(rule.tools)}")
     yield from (Stray(f"{where}: {text}", unguarded=denies) for text in told)
 
@@ -253,6 +263,19 @@ def _of_providers(settings: Settings, known: _Known) -> Iterator[Stray]:
     for tool, (where, links) in chains.items():
         if tool in known.originals:
             yield from (Stray(f"{where}: {text}") for link in links for text in _of_provider(tool, link, known))
+
+
+def _of_descriptions(known: _Known) -> Iterator[Stray]:
+    """Tools of one's own that say nothing of themselves; what a server leaves out is for its authors to mend."""
+    for spec in known.registry.specs():
+        if not spec.description.strip() and _is_own(spec.name, known):
+            told = "so that no model knows what it is for; give its function a docstring"
+            yield Stray(f"tool {spec.name!r} has no description, {told}")
+
+
+def _is_own(name: str, known: _Known) -> bool:
+    config = known.registry.find(name).config
+    return config is None or config.transport is TransportType.PYTHON
 
 
 def _of_provider(tool: str, link: ProviderSettings, known: _Known) -> Iterator[str]:
