@@ -10,7 +10,7 @@ import pytest
 from tests.specs import OWN, no_network, own_api
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
 from toolpost.schema.bounds import check_schema
-from toolpost.sources.openapi.gathering import MAX_DOCUMENTS
+from toolpost.sources.openapi.gathering import MAX_FETCHED, gather
 from toolpost.sources.openapi.operation import Api
 from toolpost.sources.openapi.reader import api_from, read_api
 from toolpost.sources.openapi.spec import input_schema, output_schema
@@ -125,8 +125,31 @@ async def test_documents_without_end_are_not_all_read() -> None:
 
     api = await api_from(_referring("https://a.example/0").encode(), f"{SITE}a.json", fetch=fetch)
 
-    assert count <= 2 * MAX_DOCUMENTS
-    assert any(f"only {MAX_DOCUMENTS}" in problem for problem in api.problems)
+    left = MAX_FETCHED + 1  # each of those that were read leads to two more
+    assert count == MAX_FETCHED
+    assert any(f"{left:,} of the documents" in problem and "1,000 are fetched" in problem for problem in api.problems)
+
+
+@pytest.mark.parametrize("files", [499, 500, 650])
+async def test_an_api_in_any_number_of_files_is_read_whole(tmp_path: Path, files: int) -> None:
+    _in_files(tmp_path, files)
+
+    api = await read_api(str(tmp_path / "openapi.json"), fetch=no_network)
+
+    assert len(api.operations) == files
+    assert [one.parameters[0].schema for one in api.operations] == [{"$ref": "#/$defs/Id"}] * files
+    assert api.problems == ()
+
+
+async def test_files_beyond_what_all_may_hold_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+    document = _in_files(tmp_path, 20)
+    room = (tmp_path / "paths/p0.json").stat().st_size * 9
+
+    gathered = await gather(document.read_bytes(), document.as_uri(), no_network, limit=room)
+
+    assert len(gathered.others) == 9
+    left = "12 of the documents that are referred to were not read"
+    assert gathered.problems == [f"{left}: all together may hold {room:,} bytes; bundle the API into fewer"]
 
 
 @pytest.mark.parametrize("place", ["missing.yaml", "."])
@@ -140,6 +163,20 @@ async def test_a_document_moved_as_a_whole_still_finds_its_parts(tmp_path: Path)
         shutil.copy(OWN / name, tmp_path)
 
     assert_whole(await read_api(str(tmp_path / "split.yaml"), fetch=no_network))
+
+
+def _in_files(folder: Path, count: int) -> Path:
+    """An API with each of its paths in a file of its own, and one file with the schema that all of them share."""
+    (folder / "paths").mkdir()
+    (folder / "schemas.json").write_text('{"Id": {"type": "string"}}')
+    parameter = {"name": "id", "in": "query", "schema": {"$ref": "../schemas.json#/Id"}}
+    item = json.dumps({"get": {"parameters": [parameter], "responses": {"200": {"description": "x" * 500}}}})
+    for number in range(count):
+        (folder / f"paths/p{number}.json").write_text(item)
+    paths = {f"/p{number}": {"$ref": f"paths/p{number}.json"} for number in range(count)}
+    document = folder / "openapi.json"
+    document.write_text(json.dumps({"openapi": "3.1.0", "servers": [{"url": "https://a.example"}], "paths": paths}))
+    return document
 
 
 def _referring(reference: str) -> str:

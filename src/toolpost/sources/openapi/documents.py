@@ -41,6 +41,10 @@ class Parsed(NamedTuple):
     dialect: Dialect
 
 
+class DocumentTooLargeError(ConfigError):
+    """A document holds more bytes than may be read of it."""
+
+
 def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Parsed:
     """Read the first document of an API; ConfigError says what it looks like instead."""
     data = parse_document(raw, shown, limit=limit)
@@ -92,8 +96,9 @@ def unpacked(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> bytes:
     return raw
 
 
-def _too_large(shown: str, limit: int) -> ConfigError:
-    return ConfigError(f"{shown} is larger than {limit // (1024 * 1024)} MiB, more than any API's description needs")
+def _too_large(shown: str, limit: int) -> DocumentTooLargeError:
+    told = f"{limit // (1024 * 1024)} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
+    return DocumentTooLargeError(f"{shown} is larger than {told}, more than any API's description needs")
 
 
 def _text(raw: bytes, shown: str) -> str:

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.sources.openapi.documents import MAX_BYTES, Parsed, parse_document, parse_openapi, shown_address, unpacked
+from toolpost.sources.openapi.documents import (
+    MAX_BYTES,
+    DocumentTooLargeError,
+    Parsed,
+    parse_document,
+    parse_openapi,
+    shown_address,
+    unpacked,
+)
 from toolpost.sources.openapi.references import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from toolpost.sources.openapi.references import Reference
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
-MAX_DOCUMENTS = 500
+# Published APIs have thousands of files beside the first one; each document on the web is a request to somebody.
+MAX_FILES = 20_000
+MAX_FETCHED = 1_000
 _AT_ONCE = 8
 
 
@@ -72,17 +83,15 @@ async def gather(raw: bytes, address: str, fetch: Fetch, *, limit: int = MAX_BYT
     home = first.data.get("$self")
     root = urljoin(address, home) if isinstance(home, str) and is_remote(urljoin(address, home)) else address
     gathered = Gathered(first, Library(root), {}, [])
-    seen = {root, address}
-    wave = _addresses(gathered.library.add(root, first.data), seen)
     loader = _Loader(gathered, address, fetch, limit)
-    while wave and len(seen) <= MAX_DOCUMENTS:
-        found: list[Reference] = []
-        for start in range(0, len(wave), _AT_ONCE):
-            for references in await asyncio.gather(*(loader.load(url) for url in wave[start : start + _AT_ONCE])):
-                found += references
-        wave = _addresses(found, seen)
-    if wave:
-        gathered.problems.append(f"only {MAX_DOCUMENTS} of the documents that are referred to were read")
+    seen = {root, address}
+    waiting = deque(_addresses(await asyncio.to_thread(gathered.library.add, root, first.data), seen))
+    while waiting:
+        batch = [waiting.popleft() for _ in range(min(_AT_ONCE, len(waiting)))]
+        for read in await asyncio.gather(*map(loader.read, batch)):
+            if read is not None:
+                waiting.extend(_addresses(await asyncio.to_thread(loader.add, read), seen))
+    gathered.problems.extend(loader.unread())
     return gathered
 
 
@@ -95,33 +104,100 @@ def _addresses(references: Iterable[Reference], seen: set[str]) -> list[str]:
 
 
 class _Loader:
-    """Brings documents into the library one by one, within what all together may weigh."""
+    """Brings documents into the library one by one, within how many and how large all together may be."""
 
     def __init__(self, gathered: Gathered, address: str, fetch: Fetch, limit: int) -> None:
         self._gathered = gathered
         self._fetch = fetch
-        self._left = limit
+        self._limit = self._left = limit
         self._folder = None if is_remote(address) else _folder_of(address)
+        self._files = _Tally(MAX_FILES)
+        self._fetched = _Tally(MAX_FETCHED)
+        self._oversized = 0
 
-    async def load(self, address: str) -> list[Reference]:
-        shown = shown_address(address)
+    async def read(self, address: str) -> _Read | None:
+        """Read one document; None where it cannot be had or is one too many."""
+        tally = self._fetched if is_remote(address) else self._files
+        if not tally.take():
+            return None
         try:
             raw = await self._bytes(address)
-            plain = unpacked(raw, shown, limit=max(self._left, 0))
-            data = await asyncio.to_thread(parse_document, plain, shown)
-            references = self._gathered.library.add(address, data)
+            return await asyncio.to_thread(_parsed, address, raw, max(self._left, 0))
+        except DocumentTooLargeError:
+            self._oversized += 1
         except ToolError as error:
-            self._gathered.problems.append(f"a document that is referred to is left out: {error}")
+            self._tell(error)
+        return None
+
+    def add(self, read: _Read) -> list[Reference]:
+        """Take a document into the library; return the references that leave it."""
+        if read.size > self._left:
+            self._oversized += 1
             return []
-        self._left -= len(plain)
-        self._gathered.others[address] = raw
+        try:
+            references = self._gathered.library.add(read.address, read.data)
+        except ToolError as error:
+            self._tell(error)
+            return []
+        self._left -= read.size
+        self._gathered.others[read.address] = read.raw
         return references
+
+    def unread(self) -> Iterator[str]:
+        """What was left unread, and why."""
+        if self._files.refused:
+            yield _not_read(self._files.refused, f"at most {MAX_FILES:,} files are read")
+        if self._fetched.refused:
+            yield _not_read(self._fetched.refused, f"at most {MAX_FETCHED:,} are fetched from the web")
+        if self._oversized:
+            yield _not_read(self._oversized, f"all together may hold {_size(self._limit)}")
+
+    def _tell(self, error: ToolError) -> None:
+        self._gathered.problems.append(f"a document that is referred to is left out: {error}")
 
     async def _bytes(self, address: str) -> bytes:
         path = _path_of(address)
         if path is not None and (self._folder is None or not path.resolve().is_relative_to(self._folder)):
             raise ConfigError(f"{path.name!r} lies outside of the folder of the first document; move it there")
         return await read_address(address, self._fetch, limit=max(self._left, 0))
+
+
+class _Read(NamedTuple):
+    """A document that was read and parsed; `size` counts it unpacked."""
+
+    address: str
+    raw: bytes
+    size: int
+    data: Any
+
+
+def _parsed(address: str, raw: bytes, limit: int) -> _Read:
+    shown = shown_address(address)
+    plain = unpacked(raw, shown, limit=limit)
+    return _Read(address, raw, len(plain), parse_document(plain, shown))
+
+
+class _Tally:
+    """Counts documents of one kind: those that may be read, and those beyond."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self.refused = 0
+
+    def take(self) -> bool:
+        if self._left == 0:
+            self.refused += 1
+            return False
+        self._left -= 1
+        return True
+
+
+def _not_read(count: int, why: str) -> str:
+    return f"{count:,} of the documents that are referred to were not read: {why}; bundle the API into fewer"
+
+
+def _size(limit: int) -> str:
+    return f"{limit / (1024 * 1024):,.0f} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
 
 
 def _path_of(address: str) -> Path | None:
