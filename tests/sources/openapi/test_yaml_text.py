@@ -1,13 +1,16 @@
 """YAML as plain JSON data, with the traps that real documents set."""
 
 import gzip
+import json
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests import parts
 from tests.specs import real_documents
 from toolpost.sources.openapi.yaml_text import MAX_DEPTH, YamlTrouble, load_yaml
 
@@ -89,6 +92,32 @@ def test_what_is_nested_without_end_is_refused() -> None:
 @pytest.mark.parametrize("text", ["a: >-\n  \tone\n  two\n", "a: |\n  one\n\t\n  two\n", "a: foo\n\t bar\n"])
 def test_tabs_where_one_parser_wants_spaces_are_read_all_the_same(text: str) -> None:
     assert load_yaml(text)["a"].split()[0] in ("one", "foo")
+
+
+ODD_TEXTS = [
+    "a: one\u2028two\nb\u2029c: 'x\u2029y'\n",
+    "a: |\n  one\u2028two\n  three\n",
+    "# a\u2028comment\na: 1\n",
+    "a: x\x85y\nb: z\x80\x9fw\n",
+    "a: x\x01y\x7f\n",
+    "a: \ue000\u2028\ue001\n",
+    "a: |\n  \tone\n  two\n",
+    "a: |\n    \t one\n    two\nb: 1\n",
+    "a:\n  - b: |-\n      \tone\n      two\n    c:\t1\n",
+    "a: |\n  \n  \tone\n  two\n",
+    "a: |2\n  \tone\n",
+]
+
+
+def test_odd_characters_are_the_text_that_another_parser_reads() -> None:
+    program = "const t=JSON.parse(require('fs').readFileSync(0));const y=require(process.argv[1]);"
+    arguments = [str(parts.node24()), "-e", f"{program}console.log(JSON.stringify(t.map(s=>y.parse(s))))"]
+    library = str(parts.found("node_modules/yaml/package.json").parent)
+    answer = subprocess.run(
+        [*arguments, library], input=json.dumps(ODD_TEXTS), capture_output=True, check=True, text=True
+    )
+
+    assert [load_yaml(text) for text in ODD_TEXTS] == json.loads(answer.stdout)
 
 
 def test_what_is_no_yaml_is_told_with_its_line() -> None:

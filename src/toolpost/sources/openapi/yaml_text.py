@@ -12,7 +12,7 @@ from yaml import events
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_VALUES = 3_000_000
 MAX_DEPTH = 250
@@ -39,25 +39,95 @@ class YamlTrouble(ValueError):  # noqa: N818 - told as part of a ConfigError, ne
 
 def load_yaml(text: str) -> Any:
     """The first document of a YAML text as dicts with string keys, lists and scalars."""
+    shield = _Shield.over(text)
     try:
-        return _built(text, _FAST)
+        return _built(shield.text, _FAST, shield)
     except yaml.YAMLError as error:
         told = _told(error)
     # The two parsers differ about tabs inside of block scalars, and real documents have them.
-    for respelled, loader in _respellings(text):
+    for respelled, loader in _respellings(shield):
         try:
-            return _built(respelled, loader)
+            return _built(respelled, loader, shield)
         except yaml.YAMLError:
             continue
     raise YamlTrouble(told)
 
 
-def _respellings(text: str) -> Iterable[tuple[str, Any]]:
+def _respellings(shield: _Shield) -> Iterable[tuple[str, Any]]:
+    text = shield.text
     if "\t" not in text:
         return
+    yield shield.with_tabs(), _FAST
     if len(text) <= _LONGEST_FOR_PURE:
         yield text, yaml.SafeLoader
     yield text.replace("\t", "  "), _FAST
+
+
+# YAML 1.2 §5.4: the separators of lines and paragraphs are text; for PyYAML, which is YAML 1.1, they end a line.
+# Control characters are outside of both versions, but other parsers take them, and some descriptions hold them.
+_UNREADABLE = "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff"
+_TAB = "\t"
+_CHUNK = 1 << 20
+# Where a block scalar begins: the lines after it are its text.
+_BLOCK_HEADER = re.compile(r"(?:^|[\s:-])[|>][-+0-9]{0,2}[ \t]*(?:#.*)?$")
+_LEADING_TABS = re.compile(r"( *)(\t[ \t]*)(.*)", re.DOTALL)
+
+
+class _Shield(NamedTuple):
+    """A text with the characters that the parser cannot read as text replaced by private ones, and the way back."""
+
+    original: str
+    text: str
+    back: Mapping[int, int]
+
+    @classmethod
+    def over(cls, text: str) -> _Shield:
+        odd = _characters(text, re.compile(f"[{_UNREADABLE}]"))
+        if _TAB in text:
+            odd.add(_TAB)
+        if not odd:
+            return cls(text, text, {})
+        private = _characters(text, re.compile("[\ue000-\uf8ff]"))
+        free = (code for code in range(0xE000, 0xF900) if chr(code) not in private)
+        there = dict(zip(map(ord, sorted(odd)), free, strict=False))
+        back = {code: original for original, code in there.items()}
+        there.pop(ord(_TAB), None)  # almost always it is a space like any other
+        if not there:
+            return cls(text, text, back)
+        return cls(text, "".join(chunk.translate(there) for chunk in _chunks(text)), back)
+
+    def with_tabs(self) -> str:
+        """The text with the tabs that begin lines of block scalars as text, which they are."""
+        tab = next(chr(code) for code, original in self.back.items() if original == ord(_TAB))
+        return "".join(_with_block_tabs(self.text.splitlines(keepends=True), tab))
+
+    def lifted(self, scalar: str) -> str:
+        """A scalar as it stands in the document."""
+        return scalar.translate(self.back)
+
+
+def _characters(text: str, kind: re.Pattern[str]) -> set[str]:
+    return {found for chunk in _chunks(text) for found in kind.findall(chunk)}
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """The text in pieces: a search of all of it at once would keep other threads waiting."""
+    return (text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK))
+
+
+def _with_block_tabs(lines: Iterable[str], tab: str) -> Iterator[str]:
+    outside = -1  # the indentation of the line with the header, while within its block scalar
+    for line in lines:
+        indentation = len(line) - len(line.lstrip(" "))
+        if line.strip() and indentation <= outside:
+            outside = -1
+        if outside >= 0 and (found := _LEADING_TABS.match(line)):
+            spaces, tabs, rest = found.groups()
+            yield f"{spaces}{tabs.replace(_TAB, tab)}{rest}" if rest.strip() else "\n"
+            continue
+        if outside < 0 and _BLOCK_HEADER.search(line.rstrip("\r\n")):
+            outside = indentation
+        yield line
 
 
 def _told(error: yaml.YAMLError) -> str:
@@ -88,16 +158,17 @@ class _Open:
         self.weight = 1
 
 
-def _built(text: str, loader: Any) -> Any:
+def _built(text: str, loader: Any, shield: _Shield) -> Any:
     # The stubs of yaml leave the events out.
     parsed = cast("Iterable[Any]", yaml.parse(text, Loader=loader))  # pyright: ignore[reportUnknownMemberType]
-    return _Builder().build(parsed)
+    return _Builder(None if text is shield.original else shield).build(parsed)
 
 
 class _Builder:
     """Builds data from parser events: without recursion, repeated parts shared, their number bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, shield: _Shield | None) -> None:
+        self._shield = shield
         self._stack: list[_Open] = []
         self._anchors: dict[str, _Anchored | None] = {}
         self._plain: dict[str, Any] = {}
@@ -142,11 +213,12 @@ class _Builder:
         self._place(ended.value, ended.weight)
 
     def _scalar(self, event: Any) -> None:
+        text = event.value if self._shield is None else self._shield.lifted(event.value)
         if self._expects_key():
-            self._stack[-1].key = event.value
+            self._stack[-1].key = text
             return
         plain = event.implicit[0] or event.tag in _RESOLVED_TAGS
-        value = self._resolved(event.value) if plain else event.value
+        value = self._resolved(text) if plain else text
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchored(value, 1)
         self._place(value, 1)
