@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
+
 from toolpost.cli.output import Output
 from toolpost.contracts.spec import ToolSpec
+
+_LONGEST = 200
 
 
 def show_tools(specs: list[ToolSpec], output: Output) -> None:
@@ -30,4 +34,4 @@ def _effects(spec: ToolSpec) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
+    return shorten(text.strip().partition("\n")[0], _LONGEST, placeholder=" …")

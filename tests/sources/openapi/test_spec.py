@@ -28,7 +28,7 @@ async def test_a_tool_says_all_there_is_to_say() -> None:
     spec = tool_spec(operation, source="shop")
 
     assert spec.name == "shop.things_get"
-    assert spec.description == "Get a thing.\n\nEverything that is known about it."
+    assert spec.description == "Get a thing. Everything that is known about it."
     assert (spec.category, spec.source, spec.deprecated) == (ToolCategory.NETWORK, "shop", False)
     assert spec.tags == ("http", "shop", "things")
     assert (spec.extra["method"], spec.extra["path"], spec.extra["remote_name"]) == (
@@ -192,7 +192,7 @@ async def test_a_description_is_never_empty_nor_longer_than_models_take() -> Non
 
     assert plain.description == "GET /things"
     assert len(long.description) <= 1024
-    assert long.description.startswith("Do it.\n\nA sentence.")
+    assert long.description.startswith("Do it. A sentence.")
     assert long.description.endswith("A sentence.")
 
 
@@ -215,3 +215,50 @@ async def test_long_names_are_cut_and_stay_apart() -> None:
 
     assert len(names) == 2
     assert {len(name) for name in names} == {63}
+
+
+async def test_html_in_a_document_is_markdown_in_its_tools() -> None:
+    text = (
+        '<p>Sends <code>n</code> to <a href="https://a.example/b">b</a>.</p><ul><li>R&amp;D</li></ul>Not `<p>`, <id>.'
+    )
+    parameter = {"name": "n", "in": "query", "description": "<b>How</b> many", "schema": {"description": "<p>n</p>"}}
+    operation = await operation_of({"description": text, "parameters": [parameter]})
+    spec = tool_spec(operation, source="s")
+
+    assert spec.description == "Sends `n` to [b](https://a.example/b).\n\n- R&D\n\nNot `<p>`, <id>."
+    assert spec.input_schema["properties"]["n"]["description"] == "**How** many"
+
+
+@pytest.mark.parametrize(
+    ("summary", "description", "line"),
+    [
+        ("List Orders", "Returns those of the last month.", "List Orders. Returns those of the last month."),
+        ("List orders", "List orders that are open.", "List orders that are open."),
+        ("List orders.", "", "List orders."),
+        ("List orders", "# Orders\n\nAll of them.", "List orders"),
+    ],
+)
+async def test_the_first_line_of_a_tool_says_more_than_a_title(summary: str, description: str, line: str) -> None:
+    operation = await operation_of({"summary": summary, "description": description})
+
+    assert tool_spec(operation, source="s").description.partition("\n")[0] == line
+
+
+async def test_a_choice_of_what_must_be_there_allows_one_of_them_only() -> None:
+    properties = {"id": {"type": "string"}, "email": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "oneOf": [{"required": ["id"]}, {"required": ["email"]}]}
+    operation = await operation_of({"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}})
+    is_valid = compile_validator(input_schema(operation)).is_valid
+
+    assert is_valid({"body": {"id": "1"}})
+    assert not is_valid({"body": {"id": "1", "email": "a@b.example"}})
+
+
+async def test_a_file_with_two_contents_does_not_fit_its_schema() -> None:
+    operation = await operation_of(
+        {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}, method="post"
+    )
+    is_valid = compile_validator(input_schema(operation)).is_valid
+
+    assert is_valid({"body": {"text": "a"}})
+    assert not is_valid({"body": {"text": "a", "base64": "YQ=="}})

@@ -1,7 +1,8 @@
-"""Texts of documents, cut to what a reader needs."""
+"""Texts of documents: HTML in them as Markdown, cut to what a reader needs."""
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,72 @@ if TYPE_CHECKING:
 LONGEST = 1024
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
+_CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
+_MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "code": "`", "tt": "`", "kbd": "`", "samp": "`"}
+_BLOCK_NAMES = "p|div|h[1-6]|ul|ol|dl|dt|dd|table|thead|tbody|tr|blockquote|pre|section|article|details|summary|hr"
+_BLOCK = re.compile(_BLOCK_NAMES)
+_OTHERS = "br|li|a|td|th|span|small|sub|sup|u|s|font|img|abbr|center"
+# Only what HTML calls a tag: `<id>` and the like are how people write placeholders.
+_TAG = re.compile(
+    rf"<(?P<end>/?)(?P<name>{'|'.join([*_MARKS, _BLOCK_NAMES, _OTHERS])})(?P<more>(?:\s[^<>]*)?)/?>", re.IGNORECASE
+)
+_HREF = re.compile(r"""\shref\s*=\s*["']?(https?://[^\s"'<>]+)""", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
+_GAPS = re.compile(r"\n(?:[ \t]*\n)+")
+
+
+def as_markdown(text: str) -> str:
+    """The text with its HTML tags and entities as Markdown; text in code marks stays as it is."""
+    if "<" not in text and "&" not in text:
+        return text
+    pieces = _CODE.split(text)
+    pieces[::2] = [_without_tags(piece) for piece in pieces[::2]]
+    changed = "".join(pieces)
+    return text if changed == text else _GAPS.sub("\n\n", changed).strip()
+
+
+def _without_tags(text: str) -> str:
+    links: list[str] = []
+
+    def written(tag: re.Match[str]) -> str:
+        name = (tag["name"] or "").lower()
+        if name == "a":
+            return _link(tag, links)
+        if name == "li":
+            return "" if tag["end"] else "\n- "
+        if name == "br":
+            return "\n"
+        if name in ("td", "th"):
+            return " "
+        return _MARKS.get(name, "\n\n" if _BLOCK.fullmatch(name) else "")
+
+    return _ENTITY.sub(lambda found: html.unescape(found[0]), _TAG.sub(written, text))
+
+
+def _link(tag: re.Match[str], links: list[str]) -> str:
+    """One end of a link: `[` or `](address)`; a link to no address of the web is its words alone."""
+    if tag["end"]:
+        address = links.pop() if links else ""
+        return f"]({address})" if address else ""
+    found = _HREF.search(tag["more"])
+    links.append(found[1] if found else "")
+    return "[" if found else ""
 
 
 def described(operation: Operation, *, limit: int = LONGEST) -> str:
     """What an operation does: its summary and its description, or at least its method and path."""
     summary, description = operation.summary, operation.description
-    if summary and not description.startswith(summary):
-        description = f"{summary}\n\n{description}".strip()
+    if summary and not description.lower().startswith(summary.rstrip(".").lower()):
+        description = _joined(summary, description)
     whole = _CONTROL.sub("", description) or f"{operation.method} {operation.path}"
     return shortened(whole, limit)
+
+
+def _joined(summary: str, description: str) -> str:
+    """Both in one paragraph, so that whoever is shown one line is shown more than a title."""
+    if not description[:1].isalnum():  # nothing, or Markdown that needs a line of its own
+        return f"{summary}\n\n{description}".strip()
+    return f"{summary} {description}" if summary[-1] in ".!?:…" else f"{summary}. {description}"
 
 
 def shortened(text: str, limit: int) -> str:

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.description import as_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +39,8 @@ def text(value: Any) -> Any:
 
 
 def prose(value: Any) -> Any:
-    """A string, or a scalar that was meant as one."""
-    return str(value) if isinstance(value, str | int | float) else DROPPED
+    """A string without HTML, or a scalar that was meant as one."""
+    return as_markdown(str(value)) if isinstance(value, str | int | float) else DROPPED
 
 
 def flag(value: Any) -> Any:

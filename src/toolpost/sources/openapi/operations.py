@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.description import as_markdown
 from toolpost.sources.openapi.naming import Names, tool_name
 from toolpost.sources.openapi.operation import Answer, Operation
 from toolpost.sources.openapi.parameters import Listing, ParameterReader, merged
@@ -13,6 +14,7 @@ from toolpost.sources.openapi.request_bodies import BodyReader
 from toolpost.sources.openapi.security_schemes import needs_of
 from toolpost.sources.openapi.servers import default_servers, servers_of, swagger_servers
 from toolpost.sources.openapi.upgrade import Inputs, media_types, upgraded_answer, upgraded_inputs
+from toolpost.web.targets import pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,10 +65,7 @@ class OperationReader:
         return [self._operation(found, definitions, of_answers) for found in self._found()]
 
     def _found(self) -> Iterator[Found]:
-        paths = self._document.get("paths")
-        for path, item in paths.items() if is_object(paths) else ():
-            if path.startswith("x-"):
-                continue
+        for path, item in self._paths():
             layers = self._layers(Target(item, self._library.root))
             if not layers:
                 self._problems.append(f"path {path!r} is set aside: it is no description of a path, or refers to none")
@@ -76,6 +75,13 @@ class OperationReader:
                     self._problems.append(f"{method.upper()} {path} is set aside: it is no description of an operation")
                 else:
                     yield Found(path, method, target, layers)
+
+    def _paths(self) -> Iterator[tuple[str, Any]]:
+        """The paths, and Azure's that `paths` has no room for: the same but for what their query fixes."""
+        for word in ("paths", "x-ms-paths"):
+            paths = self._document.get(word)
+            if is_object(paths):
+                yield from ((path, item) for path, item in paths.items() if not path.startswith("x-"))
 
     def _layers(self, item: Target) -> list[Target]:
         """What describes a path: itself, and what it refers to."""
@@ -116,6 +122,9 @@ class OperationReader:
         lists = [Target(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.layers)]
         listing = Listing.of(found.method, found.path, is_swagger=self._is_swagger)
         parameters = merged(lists, self._library, listing, self._problems)
+        if "?" in found.path:
+            fixed = {name for name, _ in pairs_of(found.path.partition("#")[0].partition("?")[2])}
+            parameters = [one for one in parameters if one.node["in"] != "query" or one.node["name"] not in fixed]
         if self._is_swagger:
             return upgraded_inputs(parameters, media_types(node, self._document, "consumes"))
         body = node.get("requestBody")
@@ -173,7 +182,7 @@ def _methods(layers: list[Target]) -> Iterator[tuple[str, Target]]:
 
 
 def _text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    return as_markdown(value).strip() if isinstance(value, str) else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -6,10 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.description import as_markdown
 from toolpost.sources.openapi.media_choice import preferred
 from toolpost.sources.openapi.naming import Names, argument_name
 from toolpost.sources.openapi.operation import Parameter
 from toolpost.sources.openapi.references import Target
+from toolpost.sources.openapi.upgrade import ITEM_DELIMITERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -144,13 +146,14 @@ class ParameterReader:
             argument=argument,
             schema=carrier.schema,
             required=location == "path" or node.get("required") is True,
-            description=description if isinstance(description, str) else "",
+            description=as_markdown(description) if isinstance(description, str) else "",
             style=style,
             explode=explode if isinstance(explode, bool) else style == "form",
             allow_reserved=node.get("allowReserved") is True,
             allow_empty=node.get("allowEmptyValue") is True,
             content_type=carrier.content_type,
             deprecated=node.get("deprecated") is True,
+            item_delimiters=str(node.get(ITEM_DELIMITERS, "")),
         )
 
     def _carrier(self, node: dict[str, Any], base: str) -> Carrier:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.openapi.description import as_markdown
 from toolpost.sources.openapi.media_choice import form_of, preferred
 from toolpost.sources.openapi.operation import Body, Part
 from toolpost.sources.openapi.references import Target
+from toolpost.sources.openapi.upgrade import ITEM_DELIMITERS
 from toolpost.web.files import FILE
 from toolpost.web.media_types import media_type
 
@@ -51,7 +53,7 @@ class BodyReader:
             content_type=name,
             schema=schema,
             required=target.node.get("required") is True,
-            description=description if isinstance(description, str) else "",
+            description=as_markdown(description) if isinstance(description, str) else "",
             parts=parts,
         )
 
@@ -122,6 +124,7 @@ class BodyReader:
             explode=explode if isinstance(explode, bool) else style == "form",
             headers=_headers(rules.get("headers")),
             is_file=is_file,
+            item_delimiters=str(rules.get(ITEM_DELIMITERS, "")),
         )
 
     def _is_file(self, node: Any, base: str, *, content_type: str | None = None, depth: int = 0) -> bool:
