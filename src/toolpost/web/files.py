@@ -32,7 +32,7 @@ FILE: JsonSchema = {
         "filename": {"type": "string"},
         "content_type": {"type": "string"},
     },
-    "anyOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
+    "oneOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
     "additionalProperties": False,
 }
 """What a file takes, as an argument."""

@@ -4,6 +4,7 @@ import pytest
 
 from tests.specs import api_of, own_api
 from toolpost.sources.openapi.operation import Api, Operation, Part
+from toolpost.sources.openapi.requests import request_of
 from toolpost.web.files import FILE
 
 
@@ -96,3 +97,26 @@ async def test_security_definitions_become_schemes(shop: Api) -> None:
         "https://id.shop.example/token",
         ["clientCredentials"],
     )
+
+
+async def test_lists_within_lists_are_joined_by_the_format_of_their_own_level() -> None:
+    pairs = {"type": "array", "collectionFormat": "pipes", "items": {"type": "integer"}}
+    connections = {"name": "connections", "in": "query", "type": "array", "items": pairs}
+    api = await api_of(
+        {"swagger": "2.0", "host": "a.example", "paths": {"/route": {"get": {"parameters": [connections]}}}}
+    )
+
+    request = request_of(api.operations[0], {"connections": [[-5, 9309], [-5, 31]]})
+
+    assert request.query == (("connections", "-5%7C9309,-5%7C31"),)
+
+
+async def test_paths_that_differ_by_their_query_alone_are_tools_of_their_own() -> None:
+    comp = {"name": "comp", "in": "query", "required": True, "type": "string", "enum": ["acl"]}
+    item = {"get": {"operationId": "get_acl", "parameters": [comp, {"name": "top", "in": "query", "type": "integer"}]}}
+    api = await api_of({"swagger": "2.0", "host": "a.example", "x-ms-paths": {"/{box}?comp=acl": item}})
+
+    request = request_of(api.operations[0], {"box": "b", "top": 3})
+
+    assert api.operations[0].tool_name == "get_acl"
+    assert request.url == "https://a.example/b?comp=acl&top=3"

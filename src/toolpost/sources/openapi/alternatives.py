@@ -60,7 +60,7 @@ def _kinds(node: Any) -> frozenset[str]:
     kind = node.get("type")
     if kind is None and (listed := _listed(node)) is not None:
         kind = [json_type(value) for value in listed]
-    if kind is None and "properties" in node:
+    if kind is None and ("properties" in node or "required" in node):
         kind = "object"
     if kind is None:
         return _ALL

@@ -19,6 +19,7 @@ class Parameter:
     """One parameter; `argument` is what the tool calls it, which differs from `name` where two would clash.
 
     With a `content_type` its value is sent as one document of that type, and `style` does not apply.
+    `item_delimiters` join the items of lists within a list, one character a level (Swagger 2).
     """
 
     name: str
@@ -33,6 +34,7 @@ class Parameter:
     allow_empty: bool = False
     content_type: str | None = None
     deprecated: bool = False
+    item_delimiters: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class Part:
     explode: bool = True
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     is_file: bool = False
+    item_delimiters: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

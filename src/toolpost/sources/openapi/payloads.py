@@ -10,6 +10,7 @@ from toolpost.sources.openapi.serialization import (
     deep_members,
     delimited,
     styled_pairs,
+    with_inner_lists,
 )
 from toolpost.web.encoding import (
     UnsendableError,
@@ -176,7 +177,8 @@ def _fields(body: Body, value: Any) -> Iterator[tuple[str, Any, Part]]:
         raise UnsendableError(f"it is {json_type(value)}; {body.content_type} wants an object, one member a field")
     for name, item in value.items():
         if item is not None:
-            yield name, item, body.parts.get(name, _PLAIN_FIELD)
+            part = body.parts.get(name, _PLAIN_FIELD)
+            yield name, with_inner_lists(item, part.item_delimiters), part
 
 
 _WRITERS: dict[str, Callable[[Body, Any, Artifacts], Payload]] = {

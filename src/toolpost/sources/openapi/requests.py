@@ -14,6 +14,7 @@ from toolpost.sources.openapi.serialization import (
     header_text,
     path_text,
     query_pairs,
+    with_inner_lists,
 )
 from toolpost.web.encoding import (
     UnsendableError,
@@ -139,7 +140,8 @@ def _target(operation: Operation, slots: Mapping[str, Parameter], arguments: Map
 
 def _written(parameter: Parameter, value: Any, write: Callable[[Parameter, Any], T]) -> T:
     try:
-        return write(parameter, value)
+        inner = parameter.item_delimiters
+        return write(parameter, with_inner_lists(value, inner) if inner else value)
     except (UnsendableError, UnicodeEncodeError, RecursionError) as error:
         raise _unsendable(parameter.argument, parameter.location, error) from None
 

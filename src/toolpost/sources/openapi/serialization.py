@@ -36,6 +36,20 @@ _PATH_RESERVED = ":@!$&'()*+,;="
 _DOTS = frozenset({".", ".."})
 
 
+def with_inner_lists(value: Any, delimiters: str) -> Any:
+    """The value with every list within its lists as one text, joined by the delimiter of its level."""
+    if not is_array(value) or not delimiters:
+        return value
+    return [_inner_text(item, delimiters) for item in value]
+
+
+def _inner_text(value: Any, delimiters: str) -> Any:
+    if not is_array(value) or not delimiters:
+        return value
+    items = [text_of(_inner_text(item, delimiters[1:])) for item in value if item is not None]
+    return delimiters[0].join(_unambiguous(items, delimiters[0]))
+
+
 def path_text(parameter: Parameter, value: Any, *, spanning: bool = False) -> str:
     """A path parameter, encoded; with `spanning`, a template's own wish, it may take several segments."""
     reserved = _PATH_RESERVED if parameter.allow_reserved or spanning else ""

@@ -12,7 +12,7 @@ from toolpost.sources.openapi.media_choice import form_of
 from toolpost.sources.openapi.references import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
@@ -29,6 +29,12 @@ _STYLES: dict[str, dict[str, Any]] = {
     "pipes": {"style": "pipeDelimited", "explode": False},
     "multi": {"explode": True},
 }
+
+
+_DELIMITERS = {"ssv": " ", "tsv": "\t", "pipes": "|"}
+_DEEPEST_LIST = 5
+ITEM_DELIMITERS = "x-item-delimiters"
+"""Where a parameter or an encoding says how lists within its list are written, which OpenAPI 3 has no word for."""
 
 
 class Inputs(NamedTuple):
@@ -64,7 +70,18 @@ def _schema(node: dict[str, Any]) -> dict[str, Any]:
 def _style(node: dict[str, Any]) -> dict[str, Any]:
     if node.get("type") != "array":
         return {}
-    return _STYLES.get(str(node.get("collectionFormat", "csv")), {"explode": False})
+    style = _STYLES.get(str(node.get("collectionFormat", "csv")), {"explode": False})
+    inner = "".join(_inner_delimiters(node.get("items")))
+    return {**style, ITEM_DELIMITERS: inner} if inner else style
+
+
+def _inner_delimiters(items: Any) -> Iterator[str]:
+    """What separates the items of lists within lists, the outer ones first; they cannot be repeated as `multi` asks."""
+    for _ in range(_DEEPEST_LIST):
+        if not is_object(items) or items.get("type") != "array":
+            return
+        yield _DELIMITERS.get(str(items.get("collectionFormat")), ",")
+        items = items.get("items")
 
 
 def _body(node: dict[str, Any], consumes: Sequence[str]) -> dict[str, Any]:
