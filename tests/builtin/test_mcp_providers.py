@@ -35,7 +35,7 @@ def library() -> Iterator[str]:
 
 def settings(connection: str, tools: dict[str, Any], **more: Any) -> Settings:
     source: dict[str, Any] = {"name": "library", "transport": "mcp", "connection": connection, "connect_timeout_s": 60}
-    source["retry_policy"] = {"max_attempts": 1}
+    source |= {"trust": True, "retry_policy": {"max_attempts": 1}}
     facts = {"data_dir": None, "builtins": ["web_search", "web_fetch", "artifact_read"], "sources": [source]}
     return Settings.model_validate({**facts, "tools": tools, **more})
 

@@ -36,7 +36,7 @@ SEARCHES = {
     "jina": "tools: {webSearch: {provider: jina, apiKey: '${PROVIDER_KEY}', url: '{URL}'}}",
     "duckduckgo": "tools: {webSearch: {provider: duckduckgo, url: '{URL}'}}",
     "mcp": f"""
-sources: [{{name: library, transport: mcp, connection: '{LIBRARIAN}', connect_timeout_s: 60}}]
+sources: [{{name: library, transport: mcp, connection: '{LIBRARIAN}', trust: true, connect_timeout_s: 60}}]
 tools: {{webSearch: {{chain: [{{provider: mcp, tool: library.search, timeout_s: 60}}]}}}}
 """,
 }
@@ -67,7 +67,7 @@ READERS = {
     ),
     "mcp": (
         f"""
-sources: [{{name: library, transport: mcp, connection: '{LIBRARIAN}', connect_timeout_s: 60}}]
+sources: [{{name: library, transport: mcp, connection: '{LIBRARIAN}', trust: true, connect_timeout_s: 60}}]
 tools: {{webFetch: {{chain: [{{provider: mcp, tool: library.fetch, timeout_s: 60}}]}}}}
 """,
         "https://93.184.215.14/",

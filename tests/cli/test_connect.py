@@ -57,7 +57,7 @@ def test_a_server_is_written_and_its_tools_are_shown(toolpost: Run, home: Path) 
         "transport": "mcp",
         "connection": f"{sys.executable} {SERVER}",
     }
-    assert "Hello, Ann!" in toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').out
+    assert toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').code == 3  # nobody trusts it yet
 
 
 @pytest.mark.req("CLI-02")

@@ -73,8 +73,10 @@ class Rogue:
     def connection(self) -> str:
         return shlex.join([*PYTHON, str(Path(__file__).with_name("rogue.py")), *self.options])
 
-    def config(self, **options: Any) -> ExternalToolConfig:
-        return ExternalToolConfig(name=self.name, transport="mcp", connection=self.connection, **options)
+    def config(self, *, trust: bool = True, **options: Any) -> ExternalToolConfig:
+        """Its configuration; trusted, so that what a test says of a tool counts."""
+        reached = {"transport": "mcp", "connection": self.connection, "trust": trust}
+        return ExternalToolConfig(name=self.name, **reached, **options)
 
     @property
     def log(self) -> list[dict[str, Any]]:

@@ -71,9 +71,9 @@ async def test_a_call_that_repeats_safely_is_replayed_once_the_server_is_back(
     assert len(rogue.pids) == 2
 
 
-async def test_a_servers_word_is_not_taken_where_annotations_are_not_trusted(tmp_path: Path) -> None:
+async def test_a_servers_word_is_not_taken_where_the_source_is_not_trusted(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("look", safe=True, do={"exit": 1, "first": 1}))
-    async with toolbox(rogue.config(mcp={"trust_annotations": False})) as box:
+    async with toolbox(rogue.config(trust=False)) as box:
         outcome = await box.call("srv.look")
     assert isinstance(outcome.error, ToolConnectionError)
     assert rogue.runs("look") == 1

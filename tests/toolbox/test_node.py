@@ -204,7 +204,7 @@ async def test_closing_twice_is_fine_and_takes_the_tools_out_of_the_registry() -
 
 async def test_a_tool_says_where_it_comes_from_and_what_is_known_of_its_effects() -> None:
     registry = ToolRegistry()
-    async with node(registry):
+    async with node(registry, trust=True):
         add, nothing = registry.find("math.add").spec, registry.find("math.nothing").spec
     assert add.description == "Add two numbers."
     assert add.side_effects == "external"

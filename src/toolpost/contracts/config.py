@@ -100,12 +100,14 @@ class ToolOverride(ConfigModel):
     tags: list[str] | None = None
 
 
+_OLD_TRUST = frozenset({"trust_annotations", "trustAnnotations"})
+
+
 class McpOptions(ConfigModel):
     """What only MCP servers have.
 
     `protocol` pins an era: `legacy` is the handshake up to 2025-11-25. `roots=None`
-    stands for the allowed paths. A server's own claims that a tool reads only, or
-    repeats safely, count unless `trust_annotations` is off.
+    stands for the allowed paths.
     """
 
     transport: McpTransport = McpTransport.AUTO
@@ -115,11 +117,20 @@ class McpOptions(ConfigModel):
     elicitation: bool = Field(default=True, description="Whether the server may ask a person")
     sampling: bool = Field(default=False, description="Whether the server may ask the configured chat model")
     roots: list[str] | None = None
-    trust_annotations: bool = True
     name_in_descriptions: bool = Field(default=False, description="Whether descriptions begin with the source's [name]")
     declared_tools: list[dict[str, Any]] = Field(
         default_factory=list[dict[str, Any]], description="Tools as the server would list them, before anybody signs in"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _trust_is_of_the_source(cls, data: Any) -> Any:
+        if isinstance(data, dict) and not _OLD_TRUST.isdisjoint(cast("dict[str, Any]", data)):
+            raise ValueError(
+                "trust_annotations is gone: a server's annotations make calls stricter only, unless the source itself "
+                "has trust: true; write that beside its name, or nothing"
+            )
+        return data
 
 
 def _connection_or_manual(schema: dict[str, Any]) -> None:
@@ -133,7 +144,8 @@ class ExternalToolConfig(ConfigModel):
     """One external tool source.
 
     `tool_filter` and `tool_exclude` are regular expressions that match whole tool
-    names; `overrides` are keyed by the tool's name within the source.
+    names; `overrides` are keyed by the tool's name within the source. Without `trust`,
+    what the source says of its own tools makes calls stricter, never looser.
     """
 
     model_config = ConfigDict(json_schema_extra=_connection_or_manual)
@@ -152,6 +164,7 @@ class ExternalToolConfig(ConfigModel):
     )
     enabled: bool = True
     required: bool = False
+    trust: bool = Field(default=False, description="Whether what the source says of its own tools may loosen calls")
     auth_type: AuthType = AuthType.NONE
     auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
     timeout_s: float = Field(default=30.0, ge=1.0, le=300.0)

@@ -174,6 +174,7 @@ class McpServerSettings(ConfigModel):
     url: str | None = None
     enabled: bool = True
     required: bool = False
+    trust: bool = Field(default=False, description="Whether what the server says of its own tools may loosen calls")
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -194,6 +195,7 @@ class McpServerSettings(ConfigModel):
             cwd=self.cwd,
             enabled=self.enabled,
             required=self.required,
+            trust=self.trust,
             mcp=McpOptions(transport=_TRANSPORTS[self.transport], name_in_descriptions=True),
         )
 

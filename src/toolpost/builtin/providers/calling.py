@@ -139,7 +139,8 @@ class McpProvider:
             case Failed(error=error):
                 raise error
             case _:
-                message = f"{tool!r} waits for a person's answer; a provider must not need one, so allow it by a rule"
+                remedy = "allow it by a rule, or give its source trust: true if the server says that it only reads"
+                message = f"{tool!r} waits for a person's answer, which no provider may need; {remedy}"
                 raise ToolClientError(message, code="provider_paused")
 
     async def _whole(self, outcome: Completed, caller: Caller) -> Any:

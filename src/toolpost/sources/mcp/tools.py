@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from toolpost.catalog.claims import Claims, claimed_effects
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
+from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_object
 from toolpost.schema.secrets import harmless
 from toolpost.sources.mcp.endpoint import server_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.spec import ReplayClass, SideEffects
 
 _LONGEST_DESCRIPTION = 32_768
 
@@ -100,8 +100,7 @@ def _sort(
 def _spec(
     canonical: str, name: str, raw: dict[str, Any], config: ExternalToolConfig, problems: list[str], *, remote: bool
 ) -> ToolSpec:
-    claims = raw.get("annotations") if config.mcp.trust_annotations else None
-    effects, replay, safety = _effects(claims if is_object(claims) else {}, remote=remote)
+    effects, replay, safety = claimed_effects(claims_of(raw.get("annotations")), trusted=config.trust, remote=remote)
     extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": name}
     for key in ("title", "annotations", "icons", "_meta"):
         if raw.get(key):
@@ -133,16 +132,11 @@ def server_target(what: str, config: ExternalToolConfig) -> ToolTarget:
     return ToolTarget.of("mcp", f"{what} of {server_of(config)}", cwd=config.cwd, env=harmless(config.env))
 
 
-def _effects(claims: Mapping[str, Any], *, remote: bool) -> tuple[SideEffects, ReplayClass, SafetyProfile]:
-    """What a call may do; where the server says nothing, nobody knows, and a person is asked."""
-    network = remote or claims.get("openWorldHint") is True
-    if claims.get("readOnlyHint") is True:
-        return "read", "idempotent", SafetyProfile(network=network, destructive=False, open_world=network)
-    destructive = claims.get("destructiveHint")
-    safety = SafetyProfile(
-        network=network, destructive=destructive if isinstance(destructive, bool) else None, open_world=True
-    )
-    return "external", "idempotent" if claims.get("idempotentHint") is True else "unsafe", safety
+def claims_of(annotations: Any) -> Claims:
+    """Read a tool's annotations; a hint that is no boolean says nothing."""
+    hints: dict[str, Any] = annotations if is_object(annotations) else {}
+    names = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+    return Claims(*(hint if isinstance(hint := hints.get(name), bool) else None for name in names))
 
 
 def _input_schema(raw: dict[str, Any], canonical: str) -> dict[str, Any]:
