@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -195,6 +196,25 @@ async def until(condition: Callable[[], Any], *, within: float = 60.0) -> Any:
         while not (value := condition()):
             await asyncio.sleep(0.02)
     return value
+
+
+@asynccontextmanager
+async def heartbeat() -> AsyncIterator[list[float]]:
+    """For how long the loop did nothing else, each time, while the block ran."""
+    pauses: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            pauses.append(time.monotonic() - before)
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield pauses
+        await asyncio.sleep(0.02)
+    finally:
+        ticking.cancel()
 
 
 def is_alive(pid: int) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.rogues import Rogue, config_by, is_alive, rogue_by, tool, toolbox
+from tests.mcp.rogues import Rogue, config_by, heartbeat, is_alive, rogue_by, tool, toolbox
 from toolpost import ToolNode, ToolNodeError, ToolRegistry, ToolValidationError
 from toolpost import tool as native_tool
 
@@ -359,3 +359,34 @@ async def test_a_command_line_is_split_and_gets_its_own_environment_and_nothing_
     assert started["env"]["TOKEN_OF_MINE"] == "t hush"
     assert "OUR_SECRET" not in started["env"]
     assert started["cwd"] == str(tmp_path)
+
+
+CATASTROPHIC = ["^(a|a)*(?!b)c$|!$", r"(?P<n>a)*c\Z|b\Z", "^(?:[ab]{0,50}){0,80}x$|!$"]
+
+
+@pytest.mark.parametrize("pattern", CATASTROPHIC)
+async def test_no_pattern_of_a_server_holds_up_the_others(tmp_path: Path, pattern: str) -> None:
+    texts = {"type": "array", "items": {"type": "string", "pattern": pattern}}
+    shape = {"type": "object", "properties": {"texts": texts}}
+    said = {"texts": ["a" * 13 + "!", "ab" * 50_000 + "!", *["a" * 13 + "!b"] * 20_000]}
+    result = {"content": [], "structuredContent": said}
+    rogue = Rogue(tmp_path, tool("slow", shape, do={"result": result}, outputSchema=shape, safe=True))
+
+    async with toolbox(rogue.config()) as box, heartbeat() as pauses:
+        outcome = await box.call("srv.slow", said)
+
+    assert outcome.status == "completed"
+    assert max(pauses) < 10  # it was a minute
+
+
+async def test_a_pattern_that_is_not_checked_is_told(tmp_path: Path) -> None:
+    schema = taking(a={"type": "string", "pattern": "^(?!x)"}, b={"type": "string", "pattern": "^b"})
+    rogue = Rogue(tmp_path, tool("picky", schema, safe=True), tool("plain", safe=True))
+
+    async with toolbox(rogue.config()) as box:
+        taken = await box.call("srv.picky", {"a": "x", "b": "b"})
+        refused = await box.call("srv.picky", {"a": "x", "b": "c"})
+        [problem] = box.problems
+
+    assert (taken.status, refused.error.error_code) == ("completed", "validation_failed")
+    assert problem.startswith("source 'srv': patterns of 'srv.picky' cannot be matched in bounded time")

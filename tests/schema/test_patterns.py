@@ -1,8 +1,10 @@
-"""Regular expressions that the fast engine refuses."""
+"""Regular expressions in schemas."""
+
+from typing import Any
 
 import pytest
 
-from toolpost.schema.patterns import harmless, longest_text, portable, repeats, with_patterns
+from toolpost.schema.patterns import patterns_in, portable, repeats, with_patterns, without_patterns
 
 
 @pytest.mark.parametrize(
@@ -13,9 +15,11 @@ from toolpost.schema.patterns import harmless, longest_text, portable, repeats, 
         (r"[a-z0-9_-]+", r"[a-z0-9_-]+"),
         (r"\w-\w", r"\w-\w"),
         (r"[\]-\w]", r"[\]\-\w]"),
+        (r"\A[a-z]+\Z", r"\A[a-z]+\z"),
+        (r"\\Z", r"\\Z"),
     ],
 )
-def test_a_dash_beside_a_class_is_escaped(pattern: str, spelled: str) -> None:
+def test_what_other_dialects_write_is_spelled_for_the_engine(pattern: str, spelled: str) -> None:
     assert portable(pattern) == spelled
 
 
@@ -42,10 +46,6 @@ def test_a_pattern_that_could_explode_is_told(pattern: str) -> None:
     assert repeats(pattern) is None
 
 
-def test_the_more_repeats_the_shorter_the_text() -> None:
-    assert longest_text(0) > longest_text(1) > longest_text(2) > longest_text(5) > 0
-
-
 def test_patterns_are_changed_where_they_are_patterns() -> None:
     schema = {
         "pattern": "a",
@@ -62,5 +62,37 @@ def test_patterns_are_changed_where_they_are_patterns() -> None:
     }
 
 
-def test_a_harmless_stand_in_has_no_special_characters() -> None:
-    assert harmless("[\ud800(").isalnum()
+def test_patterns_are_found_where_they_are_patterns() -> None:
+    schema = {
+        "pattern": "a",
+        "properties": {"pattern": {"pattern": "b"}},
+        "patternProperties": {"c": {"items": [{"pattern": "d"}]}},
+        "const": {"pattern": "data"},
+    }
+
+    assert list(patterns_in(schema)) == [
+        ("pattern", "a"),
+        ("pattern", "b"),
+        ("patternProperties", "c"),
+        ("pattern", "d"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "relaxed"),
+    [
+        ({"pattern": "x", "minLength": 1}, {"minLength": 1}),
+        ({"pattern": "y"}, {"pattern": "y"}),
+        ({"patternProperties": {"x": False, "y": True}}, {"patternProperties": {"y": True, "": {}}}),
+        ({"not": {"pattern": "x"}}, {}),
+        ({"not": {"type": "string"}}, {"not": {"type": "string"}}),
+        ({"if": {"$ref": "#/$defs/a"}, "then": False}, {}),
+        ({"oneOf": [{"pattern": "x"}, {"type": "null"}]}, {"allOf": [{"anyOf": [{}, {"type": "null"}]}]}),
+        ({"contains": {"pattern": "x"}, "maxContains": 1}, {"contains": {}}),
+        ({"unevaluatedProperties": False}, {}),
+    ],
+)
+def test_a_schema_without_a_pattern_allows_more_and_refuses_nothing_more(
+    schema: dict[str, Any], relaxed: dict[str, Any]
+) -> None:
+    assert without_patterns(schema, lambda pattern: pattern == "x") == relaxed

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from toolpost.catalog.code_target import code_target
 from toolpost.catalog.function import FunctionTool, run_tool
+from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.spec import ToolTarget
-from toolpost.schema.validator import compile_validator
+from toolpost.schema.validator import compile_validator, unchecked_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,18 +68,35 @@ class Entry:
         return self.tool.spec
 
     @property
+    def origin(self) -> str:
+        """The source outside that the tool comes from, whoever brought it here; empty for the operator's own code."""
+        config = self.config
+        return self.original.origin if config is None or config.transport is TransportType.PYTHON else config.name
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether the schemas are the operator's own: written in code, or in the configuration."""
+        return not self.origin or (self.config is not None and declares_schemas(self.config))
+
+    @property
+    def unchecked_patterns(self) -> tuple[str, ...]:
+        """The patterns of the tool's schemas that calls and results are not matched with."""
+        schemas = () if self._is_own else (self.original.input_schema, self.original.output_schema or {})
+        return tuple(pattern for schema in schemas for pattern in unchecked_patterns(schema))
+
+    @property
     def input_validator(self) -> Validator:
         """The compiled input schema."""
         if self._input is None:
             schema = self.original.input_schema if _is_entangled(self.overlay) else self.spec.input_schema
-            self._input = compile_validator(schema, lenient=self.spec.validate_inputs == "lenient")
+            self._input = compile_validator(schema, lenient=self.spec.validate_inputs == "lenient", own=self._is_own)
         return self._input
 
     @property
     def output_validator(self) -> Validator | None:
         """The compiled output schema, if the tool has one."""
         if self._output is None and self.spec.output_schema is not None:
-            self._output = compile_validator(self.spec.output_schema)
+            self._output = compile_validator(self.spec.output_schema, own=self._is_own)
         return self._output
 
     @property
@@ -120,6 +138,17 @@ def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolS
         return replace(spec, target=code_target(tool.execute))
     remote = spec.extra.get("remote_name", spec.name)
     return replace(spec, target=ToolTarget.of("source", f"{remote} of source {source.name}", extra=dict(spec.extra)))
+
+
+def declares_schemas(config: ExternalToolConfig) -> bool:
+    """Whether the schemas of a source's tools stand in its configuration, not in what its other side says."""
+    match config.transport:
+        case TransportType.PYTHON | TransportType.WEBSOCKET:
+            return True
+        case TransportType.CLI:
+            return config.cli.manual is None
+        case _:
+            return False
 
 
 def _is_entangled(overlay: Overlay | None) -> TypeGuard[Overlay]:

@@ -85,7 +85,8 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
     """Show all about one tool."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_spec(box.registry.find(name).spec, output)
+        entry = box.registry.find(name)
+        _show_spec(entry.spec, entry.unchecked_patterns, output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=False))
@@ -137,8 +138,8 @@ def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
         raise ToolError(str(error.args[0]), code="collection_not_found") from None
 
 
-def _show_spec(spec: ToolSpec, output: Output) -> None:
-    facts = spec.to_dict()
+def _show_spec(spec: ToolSpec, unchecked: tuple[str, ...], output: Output) -> None:
+    facts = {**spec.to_dict(), "unchecked_patterns": list(unchecked)}
     if output.as_json:
         output.document(facts)
         return

@@ -102,6 +102,8 @@ class ToolSpec:
     from the side effects unless they are given. `host_argument` names the argument that
     holds the URL a call goes to: breaker and retry budget are then per host and tenant.
     `target` is where calls go; a source fills it in.
+    `origin` names where the tool's texts and
+    results come from when that is outside; it is empty for code of the operator's own.
     """
 
     name: str
@@ -119,6 +121,7 @@ class ToolSpec:
     tags: tuple[str, ...] = ()
     version: str = "1"
     source: str = ""
+    origin: str = ""
     validate_inputs: InputValidation = "strict"
     cache_ttl_s: float | None = None
     max_concurrency: int | None = None

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from toolpost.schema.secrets import SecretPaths
 
 
-_OWN = "python"
 _new_validated = maker(ValidatedCall)
 
 
@@ -137,7 +136,4 @@ class Lane:
 
 def _origin(entry: Entry) -> dict[str, str] | None:
     """What is said of results that come from outside; functions of the operator's own are not."""
-    config = entry.config
-    if config is None or config.transport == _OWN:
-        return None
-    return {"origin": config.name, "trust": UNTRUSTED}
+    return {"origin": entry.origin, "trust": UNTRUSTED} if entry.origin else None

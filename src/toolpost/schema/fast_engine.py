@@ -1,7 +1,12 @@
-"""The fast engine: jsonschema-rs, with its regular expressions bounded and the network shut."""
+"""The engine: jsonschema-rs, with its regular expressions bounded and the network shut.
+
+Schemas of the operator's own may use patterns that backtrack, each match of which is bounded. Those from outside get
+the linear engine only, because their author also chooses the texts, and how many there are.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
@@ -15,16 +20,35 @@ from toolpost.schema.subschemas import Document
 if TYPE_CHECKING:
     from toolpost.schema.jsontypes import AnySchema
 
-_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)
+# A linear engine takes time by the size of the compiled pattern times the length of the text: at worst about 3 µs a
+# character for the smallest of these sizes, and as many times that as stands beside each.
+_SIZES = {4 << 10: 1, 16 << 10: 3, 64 << 10: 10, 256 << 10: 40}
+_DFA_BYTES = 1 << 20
+_LINEAR = jsonschema_rs.RegexOptions(size_limit=max(_SIZES), dfa_size_limit=_DFA_BYTES)
+_BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)
 _GAVE_UP = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.RegexEngineFailure)
 
 
-def fast_engine(schema: AnySchema) -> Engine:
+@lru_cache(maxsize=4096)
+def pattern_cost(pattern: str) -> int | None:
+    """What matching one character may cost, in units of a small pattern; None when no linear engine takes it."""
+    for size, cost in _SIZES.items():
+        options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_DFA_BYTES)
+        try:
+            jsonschema_rs.validator_for({"pattern": pattern}, offline=True, pattern_options=options)
+        except (ValueError, jsonschema_rs.ValidationError):
+            continue
+        return cost
+    return None
+
+
+def fast_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
     """Compile a schema; nothing is fetched, and whatever is wrong with the schema is raised as a ValueError."""
+    patterns = _BACKTRACKING if backtracking else _LINEAR
     # Formats stay notes: RFC 3339 would refuse the dates without a zone that most servers take and send.
     # The mask keeps values out of the engine's own texts.
     validator = jsonschema_rs.validator_for(
-        schema, offline=True, validate_formats=False, mask="value", pattern_options=_PATTERNS
+        schema, offline=True, validate_formats=False, mask="value", pattern_options=patterns
     )
 
     def faults(instance: Any) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""Regular expressions of schemas that the fast engine refuses: made portable, or shown to be harmless."""
+"""Regular expressions in schemas: respelled for the engine, measured, and taken out where they cannot be bounded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-_BUDGET = 100_000_000
+    from toolpost.contracts.spec import JsonSchema
+
 _TOKEN = re.compile(
     r"""(?P<escape>\\.)
     |(?P<group>\((?:\?(?:P?<[A-Za-z_]\w*>|[:=!>]|<[=!]|[aiLmsux-]+:?))?)
@@ -27,18 +28,23 @@ _DASH_BEFORE_CLASS = re.compile(r"(?<=[^\[\\^])-(?=\\[wWdDsS])")
 _REFERS_BACK = re.compile(r"\\[1-9]|\\k<|\(\?P=|\(\?\(")
 _FIXED = re.compile(r"\{\d+\}")
 _AT_MOST_ONCE = ("?", "{1}", "{0,1}")
+_DATA = ("enum", "const", "default", "examples")
+_REVERSING = ("not", "oneOf", "if", "maxContains")
+_UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+_MAY_HOLD_PATTERN = frozenset({"pattern", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef"})
 _NAMES = ("properties", "$defs", "definitions", "dependentSchemas")  # under these, any name is only a name
+_PYTHON_END = re.compile(r"\\.", re.DOTALL)
 _SET = re.compile(r"\[\^?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
 def portable(pattern: str) -> str:
-    """The same pattern, spelled so that stricter dialects take it."""
+    """Respell a pattern for the engine: dashes beside classes are escaped, and Python's end of text is Rust's."""
 
     def escaped(found: re.Match[str]) -> str:
         text = _DASH_AFTER_CLASS.sub(r"\1\\-", found[0])
         return _DASH_BEFORE_CLASS.sub(r"\\-", text)
 
-    return _SET.sub(escaped, pattern)
+    return _PYTHON_END.sub(lambda found: "\\z" if found[0] == "\\Z" else found[0], _SET.sub(escaped, pattern))
 
 
 def with_patterns(schema: Any, change: Callable[[str], str]) -> Any:
@@ -51,7 +57,7 @@ def with_patterns(schema: Any, change: Callable[[str], str]) -> Any:
 
 
 def _changed(key: str, value: Any, change: Callable[[str], str]) -> Any:
-    if key in ("enum", "const", "default", "examples"):
+    if key in _DATA:
         return value
     if key in _NAMES and is_object(value):
         return {name: with_patterns(inner, change) for name, inner in value.items()}
@@ -62,9 +68,75 @@ def _changed(key: str, value: Any, change: Callable[[str], str]) -> Any:
     return with_patterns(value, change)
 
 
-def harmless(pattern: str) -> str:
-    """A pattern in place of another, for when only the rest of a schema matters."""
-    return pattern.encode("utf-8", "replace").hex()
+def patterns_in(schema: Any) -> Iterator[tuple[str, str]]:
+    """Every pattern in a schema, after its keyword: `pattern` or `patternProperties`."""
+    if is_array(schema):
+        for item in schema:
+            yield from patterns_in(item)
+    elif is_object(schema):
+        for key, value in schema.items():
+            yield from _patterns_under(key, value)
+
+
+def _patterns_under(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if key in _DATA:
+        return
+    if key == "pattern" and isinstance(value, str):
+        yield key, value
+        return
+    if key == "patternProperties" and is_object(value):
+        yield from ((key, name) for name in value)
+    named = key == "patternProperties" or key in _NAMES
+    yield from patterns_in([*value.values()] if named and is_object(value) else value)
+
+
+def without_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
+    """A schema that takes all that this one does, and does not match the patterns that are unwanted.
+
+    Without its pattern a part allows more. Where that would make the whole refuse more, below `not` and `if`, the
+    keyword is left out, too, and `oneOf` becomes `anyOf`.
+    """
+    if is_array(schema):
+        return [without_patterns(item, unwanted) for item in schema]
+    if not is_object(schema):
+        return schema
+    relaxed: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _DATA:
+            relaxed[key] = value
+        elif key in _NAMES and is_object(value):
+            relaxed[key] = {name: without_patterns(inner, unwanted) for name, inner in value.items()}
+        elif key == "patternProperties" and is_object(value):
+            relaxed[key] = _relaxed_names(value, unwanted)
+        elif not (key == "pattern" and isinstance(value, str) and unwanted(value)) and not _reverses(key, schema):
+            relaxed[key] = without_patterns(value, unwanted)
+    if "oneOf" in schema and "oneOf" not in relaxed:
+        relaxed["allOf"] = [*relaxed.get("allOf", ()), {"anyOf": without_patterns(schema["oneOf"], unwanted)}]
+    return relaxed
+
+
+def _relaxed_names(named: dict[str, Any], unwanted: Callable[[str], bool]) -> dict[str, Any]:
+    """Names that are not looked at may be any: then every name is one that was thought of."""
+    kept = {name: without_patterns(inner, unwanted) for name, inner in named.items() if not unwanted(name)}
+    return kept if len(kept) == len(named) else {**kept, "": {}}
+
+
+def _reverses(key: str, schema: JsonSchema) -> bool:
+    """Whether a keyword would refuse more if what stands in it allowed more; behind a reference anything may stand."""
+    if key in _UNEVALUATED:
+        return True
+    if key in ("then", "else"):
+        key = "if"
+    held = schema.get("contains" if key == "maxContains" else key)
+    return key in _REVERSING and _may_hold_pattern(held)
+
+
+def _may_hold_pattern(schema: Any) -> bool:
+    if is_array(schema):
+        return any(map(_may_hold_pattern, schema))
+    return is_object(schema) and (
+        not _MAY_HOLD_PATTERN.isdisjoint(schema) or any(map(_may_hold_pattern, schema.values()))
+    )
 
 
 def repeats(pattern: str) -> int | None:
@@ -94,8 +166,3 @@ def repeats(pattern: str) -> int | None:
 def _close(varies: list[bool]) -> bool:
     """Whether the group that ends here varies."""
     return varies.pop() if len(varies) > 1 else varies[0]
-
-
-def longest_text(repeat_count: int) -> int:
-    """The longest text for which so many repeats cost at most a bounded number of steps."""
-    return int(_BUDGET ** (1 / (repeat_count + 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
@@ -12,18 +13,18 @@ from toolpost.schema.bounds import weigh
 from toolpost.schema.coercion import coerced
 from toolpost.schema.drafts import with_known_draft
 from toolpost.schema.effort import is_costly
-from toolpost.schema.fast_engine import fast_engine
+from toolpost.schema.engine import Engine
+from toolpost.schema.fast_engine import fast_engine, pattern_cost
 from toolpost.schema.faults import describe
-from toolpost.schema.patterns import harmless, portable, with_patterns
+from toolpost.schema.patterns import patterns_in, portable, with_patterns, without_patterns
 from toolpost.schema.secrets import secret_paths
 from toolpost.schema.subschemas import Document
-from toolpost.schema.values import find_strange, nested_deeper_than, spell_path
+from toolpost.schema.values import find_strange, nested_deeper_than, spell_path, text_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.engine import Engine
     from toolpost.schema.faults import Fault
     from toolpost.schema.jsontypes import AnySchema
 
@@ -32,6 +33,9 @@ MAX_ISSUES = 10
 _MAX_DEPTH = 200
 _MAX_FRAMES = 2_000
 _UNGUARDED_HEIGHT = 300
+# So many characters may be matched with one small pattern, at most a third of a second; with more patterns, or larger
+# ones, so many fewer. What is longer is checked for all but its patterns.
+_MOST_MATCHED = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,8 @@ class Validator:
     """Checks values against one schema.
 
     `is_valid` is the engine's own method, the quickest there is; for a value that is not
-    JSON it may raise ValueError. `check` never raises anything but its error.
+    JSON it may raise ValueError. `check` never raises anything but its error. `unchecked` are
+    the patterns of the schema that are never matched, because nothing bounds how long they run.
     """
 
     is_valid: Callable[[Any], bool]
@@ -47,6 +52,7 @@ class Validator:
     engine: Engine
     lenient: bool
     depth_limit: int | None
+    unchecked: tuple[str, ...] = ()
 
     def check(
         self, instance: Any, tool_name: str | None = None, *, error: type[ToolValidationError] = ToolValidationError
@@ -95,12 +101,24 @@ class Validator:
         return self.engine.first_fault(instance) if simple else ()
 
 
-def compile_validator(schema: AnySchema, *, lenient: bool = False) -> Validator:
-    """Compile a schema; one that cannot be used is a ToolSchemaError, and no reference is ever fetched."""
-    engine = _compile(schema)
+def compile_validator(schema: AnySchema, *, lenient: bool = False, own: bool = False) -> Validator:
+    """Compile a schema; one that cannot be used is a ToolSchemaError, and no reference is ever fetched.
+
+    A schema is from outside unless it is the operator's `own`: then patterns may backtrack, and one that cannot be
+    matched makes the schema unusable, because somebody relies on it.
+    """
+    engine, unchecked = _own_engine(schema) if own or isinstance(schema, bool) else _outside_engine(schema)
     limit = _depth_limit(schema)
     is_valid = engine.is_valid if limit is None else _guarded(engine.is_valid, limit)
-    return Validator(is_valid=is_valid, schema=schema, engine=engine, lenient=lenient, depth_limit=limit)
+    return Validator(
+        is_valid=is_valid, schema=schema, engine=engine, lenient=lenient, depth_limit=limit, unchecked=unchecked
+    )
+
+
+def unchecked_patterns(schema: AnySchema) -> tuple[str, ...]:
+    """The patterns of a schema from outside that are never matched, each once."""
+    found = dict.fromkeys(pattern for _, pattern in patterns_in(schema))
+    return tuple(pattern for pattern in found if pattern_cost(portable(pattern)) is None)
 
 
 def _depth_limit(schema: AnySchema) -> int | None:
@@ -129,26 +147,59 @@ def _shortened(lines: list[str]) -> list[str]:
     return [*lines[:MAX_ISSUES], f"and {more} more"] if more > 0 else lines
 
 
-def _compile(schema: AnySchema) -> Engine:
-    """The fast engine if it takes the schema, also with its patterns respelled; else the slow one."""
+def _own_engine(schema: AnySchema) -> tuple[Engine, tuple[str, ...]]:
+    """An engine that matches every pattern of the schema, also with its patterns respelled."""
     if isinstance(schema, bool):
-        return fast_engine(schema)
+        return fast_engine(schema), ()
     declared = with_known_draft(schema)
-    engine = _fast_or_none(declared) or _fast_or_none(with_patterns(declared, portable))
-    if engine is not None:
-        return engine
-    # All but the patterns must be right, references above all, before the slow engine may have it.
-    _fast_or_none(with_patterns(declared, harmless))
-    # Pure Python, a hundred times slower and rarely needed, so it is imported only here.
-    from toolpost.schema.slow_engine import slow_engine  # noqa: PLC0415
-
-    return slow_engine(declared)
+    for spelled in (declared, with_patterns(declared, portable)):
+        engine = _fast_or_none(spelled, backtracking=True)
+        if engine is not None:
+            return engine, ()
+    shown = ", ".join(repr(pattern[:120]) for pattern in unchecked_patterns(schema)[:3])
+    raise ToolSchemaError(f"Schema is unusable: the engine does not take the pattern {shown}; write it more simply")
 
 
-def _fast_or_none(schema: JsonSchema) -> Engine | None:
-    """The fast engine, or None when all that it dislikes is a pattern."""
+def _outside_engine(schema: JsonSchema) -> tuple[Engine, tuple[str, ...]]:
+    """An engine whose patterns take a bounded time for any value, and the patterns that it leaves out."""
+    declared = with_known_draft(schema)
+    found = list(patterns_in(declared))
+    if not found:
+        return _engine(declared), ()
+    spelled, unchecked = with_patterns(declared, portable), unchecked_patterns(declared)
+    if unchecked:
+        spelled = without_patterns(spelled, lambda pattern: pattern_cost(pattern) is None)
+    matching, cheap = _engine(spelled), _lazy(lambda: _engine(without_patterns(spelled, lambda _: True)))
+    names = sum(keyword == "patternProperties" for keyword, _ in found)
+    dearest = max(pattern_cost(portable(pattern)) or 1 for _, pattern in found)
+    limit = _MOST_MATCHED // (dearest * (weigh(Document(declared)).work + names))
+
+    def chosen(instance: Any) -> Engine:
+        return matching if text_within(limit, instance) else cheap()
+
+    return Engine(
+        is_valid=lambda instance: chosen(instance).is_valid(instance),
+        faults=lambda instance: chosen(instance).faults(instance),
+        first_fault=lambda instance: chosen(instance).first_fault(instance),
+    ), unchecked
+
+
+def _lazy(make: Callable[[], Engine]) -> Callable[[], Engine]:
+    """Make an engine when it is first needed; few ever are."""
+    return lru_cache(maxsize=1)(make)
+
+
+def _engine(schema: JsonSchema) -> Engine:
+    engine = _fast_or_none(schema)
+    if engine is None:
+        raise ToolSchemaError("Schema is unusable: all its patterns together are too large to be compiled")
+    return engine
+
+
+def _fast_or_none(schema: JsonSchema, *, backtracking: bool = False) -> Engine | None:
+    """The engine, or None when all that it dislikes is a pattern."""
     try:
-        return fast_engine(schema)
+        return fast_engine(schema, backtracking=backtracking)
     except jsonschema_rs.ValidationError as exc:
         if exc.kind.name == "format" and exc.kind.value == "regex":
             return None

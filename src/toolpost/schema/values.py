@@ -7,7 +7,7 @@ import math
 import re
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.schema.jsontypes import is_array, is_object, json_type
 
@@ -186,3 +186,20 @@ def _children(value: Any) -> Iterator[Any]:
 def members(value: Any) -> Iterator[tuple[str | int, Any]]:
     """What an object or an array directly contains, by key or index."""
     yield from (value.items() if is_object(value) else enumerate(value))
+
+
+def text_within(limit: int, value: Any) -> bool:
+    """Whether all texts and names in a value have together at most `limit` characters; other values count as one."""
+    stack = [value]
+    while stack and limit >= 0:
+        part = stack.pop()
+        if isinstance(part, str):
+            limit -= len(part)
+        elif isinstance(part, dict):
+            members = cast("dict[object, Any]", part)
+            limit -= sum(len(name) for name in members if isinstance(name, str))
+            stack.extend(members.values())
+        elif isinstance(part, list | tuple):
+            stack.extend(cast("Sequence[Any]", part))
+        limit -= 1
+    return limit >= 0

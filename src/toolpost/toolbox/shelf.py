@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolpost.catalog.entry import declares_schemas
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolCollisionError, ToolError
+from toolpost.schema.validator import unchecked_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.tool import Tool
 
 
@@ -50,6 +53,17 @@ class Shelf:
         for gone in old.values():
             self._remove(gone)
 
+    @property
+    def unchecked(self) -> list[str]:
+        """Say once which tools have patterns that nothing is matched with."""
+        own = declares_schemas(self._config)
+        tools = [name for name, tool in self.tools.items() if not own and _is_unchecked(tool.spec)]
+        if not tools:
+            return []
+        shown = ", ".join(map(repr, tools[:3])) + (f" and {len(tools) - 3} more" if len(tools) > 3 else "")
+        why = "cannot be matched in bounded time and are not checked; `toolpost tools show NAME` lists them"
+        return [f"source {self._config.name!r}: patterns of {shown} {why}"]
+
     def clear(self) -> None:
         """Take everything out."""
         self.fill(None, ())
@@ -86,6 +100,10 @@ class Shelf:
     def _hides(self, tool: Tool) -> bool:
         override = self._override(tool)
         return override is not None and override.hide
+
+
+def _is_unchecked(spec: ToolSpec) -> bool:
+    return bool(unchecked_patterns(spec.input_schema) or unchecked_patterns(spec.output_schema or {}))
 
 
 def _laid_over(general: ToolOverride, own: ToolOverride) -> ToolOverride:

@@ -154,8 +154,9 @@ class Sources:
 
     @property
     def problems(self) -> list[str]:
-        """What was left out of the catalog, and why."""
-        problems = [problem for member in self._members.values() for problem in member.shelf.problems]
+        """What was left out of the catalog, and why, and what of it is not checked."""
+        shelves = [member.shelf for member in self._members.values()]
+        problems = [problem for shelf in shelves for problem in (*shelf.problems, *shelf.unchecked)]
         return [self._redactor.told(problem) for problem in problems]
 
     @property
