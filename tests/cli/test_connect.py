@@ -41,7 +41,8 @@ def test_a_preset_is_shown_in_one_version_and_nothing_is_written_in_a_dry_run(to
     assert done.code == 0
     assert f"github starts this program on this machine:\n  {exact}\n" in done.out
     assert f"connection: {exact}\n" in done.out
-    assert "github also reads GITHUB_PERSONAL_ACCESS_TOKEN, which is not set" in done.err
+    assert "github needs a token: set GITHUB_PERSONAL_ACCESS_TOKEN" in done.err
+    assert "set GITHUB_CLIENT_ID and GITHUB_CLIENT_SECRET of an OAuth app" in done.err
     assert (home / "toolpost.yaml").read_text() == before
 
 
@@ -254,6 +255,38 @@ def test_a_preset_hands_on_the_variables_that_its_server_reads(toolpost: Run, mo
 
     assert "      GITHUB_PERSONAL_ACCESS_TOKEN: ${GITHUB_PERSONAL_ACCESS_TOKEN}\n      EXTRA: ${EXTRA}\n" in done.out
     assert "zzz" not in done.out + done.err
+
+
+@pytest.mark.req("CLI-02")
+def test_a_preset_whose_people_sign_in_is_written_with_all_that_a_sign_in_needs(
+    toolpost: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_CLIENT_ID", "id-1")
+    monkeypatch.setenv("GITHUB_CLIENT_SECRET", "zzz-secret")
+    done = toolpost("tools", "connect", "github", "--dry-run", "--json")
+    shown = toolpost("tools", "connect", "github", "--dry-run")
+
+    written = yaml.safe_load(shown.out.partition("sources:\n")[2])[0]
+    assert json.loads(done.out)["source"]["auth_type"] == "oauth2_user"
+    assert written["auth_config"] == {
+        "provider": "github",
+        "client_id": "${GITHUB_CLIENT_ID}",
+        "client_secret": "env:GITHUB_CLIENT_SECRET",
+        "scopes": ["repo"],
+        "token_env": "GITHUB_PERSONAL_ACCESS_TOKEN",
+    }
+    assert "toolpost accounts connect github" in shown.err
+    assert "zzz" not in done.out + done.err + shown.out + shown.err
+
+
+@pytest.mark.req("CLI-02")
+def test_a_preset_without_any_credential_is_not_written(toolpost: Run, home: Path) -> None:
+    before = (home / "toolpost.yaml").read_text()
+    done = toolpost("tools", "connect", "github", "--yes")
+
+    assert done.code == 1
+    assert "variables that are not set: GITHUB_PERSONAL_ACCESS_TOKEN" in done.err
+    assert (home / "toolpost.yaml").read_text() == before
 
 
 @pytest.mark.parametrize(

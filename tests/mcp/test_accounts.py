@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,24 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.auth.oauth.provider import Browser, provider
+from tests import warm
+from tests.auth.ledger import Ledger
+from tests.auth.oauth.provider import RESOURCE, Browser, provider
 from tests.mcp.programs import guarded, until
-from toolpost import Completed, ExternalToolConfig, Failed, Outcome, Paused, Settings, ToolAuthError, Toolbox
+from toolpost import (
+    Completed,
+    ConfigError,
+    ExternalToolConfig,
+    Failed,
+    Outcome,
+    Paused,
+    Settings,
+    ToolAuthError,
+    Toolbox,
+    ToolContext,
+    ToolNode,
+    ToolRegistry,
+)
 from toolpost.contracts.principal import Principal
 from toolpost.toolbox.settings import AccountSettings, NetworkSettings
 
@@ -274,3 +290,67 @@ async def test_a_person_who_says_no_is_told_so_and_the_call_waits_on(server: str
             await box.accounts.finish(answer, person=Principal.parse(USER))
         denied = await box.deny(paused.pending_id, by=USER)
     assert isinstance(denied, Failed)
+
+
+ENVIRON = """
+import os
+from fastmcp import FastMCP
+server = FastMCP("environ")
+@server.tool
+def whoami() -> dict:
+    return {"pid": os.getpid(), "token": len(os.environ.get("SERVICE_TOKEN", "")) > 20}
+server.run(show_banner=False)
+"""
+
+
+@pytest.mark.req("NODE-11")
+async def test_a_program_acts_for_each_person_in_a_process_that_has_their_token(issuer: str, tmp_path: Path) -> None:
+    (tmp_path / "environ.py").write_text(ENVIRON)
+    command = shlex.join(warm.command(tmp_path / "environ.py"))
+    auth = {"issuer": issuer, "resource": RESOURCE, "scopes": "tools.read", "token_env": "SERVICE_TOKEN"}
+    async with toolbox(command, auth, declared=False) as box:
+        people = {"local:ann": "alice", "local:bob": "bernd"}
+        paused = [await box.call("web.whoami", user=user) for user in people]
+        ended = [await consented(box, one, login=login) for one, login in zip(paused, people.values(), strict=True)]
+        again = done(await box.call("web.whoami", user="local:ann"))
+    first, second = (one["content"] for one in ended)
+    assert first["token"]
+    assert second["token"]
+    assert first["pid"] == again["pid"] != second["pid"]
+
+
+@pytest.mark.req("NODE-11")
+@pytest.mark.parametrize(
+    ("auth_type", "auth_config", "said"),
+    [
+        ("oauth2_user", {"issuer": "https://id.example"}, "write the one that it reads into auth_config"),
+        ("bearer", {"token": "t0ken"}, "token_env"),
+        ("api_key", {"api_key": "t0ken"}, "hand the secret on in a variable"),
+    ],
+)
+async def test_a_credential_that_a_program_would_never_get_is_refused(
+    auth_type: str, auth_config: dict[str, str], said: str
+) -> None:
+    config = ExternalToolConfig(
+        name="srv", transport="mcp", connection="some-server", auth_type=auth_type, auth_config=auth_config
+    )
+    async with Toolbox(settings=Settings(data_dir=None, builtins="none", sources=[config])) as box:
+        (state,) = box.report
+    with pytest.raises(ConfigError, match="a program"):
+        await ToolNode(config=config, registry=ToolRegistry(), auth_manager=Ledger()).connect(
+            ToolContext(user_id="ann")
+        )
+    assert said in str(state.error)
+    assert "t0ken" not in str(state.error)
+
+
+def test_the_program_of_a_preset_is_known_to_read_its_token_from_a_variable() -> None:
+    written = ExternalToolConfig(
+        name="gh",
+        transport="mcp",
+        connection="npx -y @modelcontextprotocol/server-github@2025.4.8",
+        auth_type="oauth2_user",
+    )
+    node = ToolNode(config=written, registry=ToolRegistry(), auth_manager=Ledger())
+
+    assert node.config.auth_config["token_env"] == "GITHUB_PERSONAL_ACCESS_TOKEN"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolpost.auth.account_counts import AccountCounts
@@ -17,6 +17,7 @@ from toolpost.auth.oauth.metadata import configured_server
 from toolpost.auth.oauth.refusals import presentable, problem_of
 from toolpost.auth.oauth.tokens import TokenWish, read_tokens
 from toolpost.auth.oauth.trust import is_loopback
+from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.auth.sign_ins import MemorySignIns, PendingSignIn
 from toolpost.auth.token_store import InMemoryTokenStore
@@ -36,7 +37,7 @@ from toolpost.wire.guard import parse_target
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.auth.oauth.client import AuthMethod
     from toolpost.auth.oauth.flow import Flow, Reply
@@ -97,6 +98,34 @@ class OAuthProviderConfig:
             raise ConfigError(f"redirect_uri of OAuth provider {self.name!r} must be https, or on this machine")
         if self.client_auth not in AUTH_METHODS:
             raise ConfigError(f"client_auth of OAuth provider {self.name!r} is one of: {', '.join(AUTH_METHODS)}")
+
+    @classmethod
+    def known(
+        cls,
+        provider: str,
+        *,
+        client_id: str,
+        client_secret: str | Secret,
+        redirect_uri: str,
+        scopes: Sequence[str] = (),
+    ) -> Self:
+        """Build the configuration of a service whose endpoints ship with the library, such as `github`."""
+        found = KNOWN_PROVIDERS.get(provider)
+        if found is None:
+            names = ", ".join(KNOWN_PROVIDERS)
+            raise ConfigError(f"no endpoints are known for OAuth provider {provider!r}; there are: {names}")
+        return cls(
+            name=provider,
+            display_name=found.display_name,
+            auth_url=found.auth_url,
+            token_url=found.token_url,
+            client_id=client_id,
+            client_secret=client_secret,
+            redirect_uri=redirect_uri,
+            scopes=list(scopes),
+            client_auth=found.client_auth or "client_secret_post",
+            issuer=found.issuer or None,
+        )
 
     def server(self) -> ServerMetadata:
         """The service as flows see it."""

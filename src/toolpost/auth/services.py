@@ -1,11 +1,12 @@
 """What an operator wrote of the service that people sign in to for one source: `auth_config` of `oauth2_user`.
 
 Where tokens come from: `issuer`, or `auth_url` and `token_url` (and `revocation_url`, and `device_url` for sign-ins by
-code); a server that says it itself (RFC 9728) needs none of them, and with `legacy` one that says nothing is taken for
-its own issuer, as MCP had it in 2025-03-26. What they are for: `resource`, else the address of the source; beside an
-issuer or endpoints a `resource` is a name that nothing is fetched from. `scopes` are asked for beside those that the
-server names. Who we are there: `client_id` with `client_secret` or `private_key`
-(`algorithm`, `key_id`) and `client_auth`, or the `document_url` of our client document; without either we register.
+code), or the name of a known service as `provider`; a server that says it itself (RFC 9728) needs none of them, and
+with `legacy` one that says nothing is taken for its own issuer, as MCP had it in 2025-03-26. What they are for:
+`resource`, else the address of the source; beside an issuer or endpoints a `resource` is a name that nothing is fetched
+from. `scopes` are asked for beside those that the server names. Who we are there: `client_id` with `client_secret` or
+`private_key` (`algorithm`, `key_id`) and `client_auth`, or the `document_url` of our client document; without either we
+register.
 
 `grant` is how tokens are got. `code` is a person's own consent. The others ask nobody, and every caller acts as the
 program: `client_credentials`; `jwt_bearer` with an `assertion` that says who the workload is; `enterprise` with an
@@ -28,6 +29,7 @@ from toolpost.auth.oauth.grants import IdentityProvider
 from toolpost.auth.oauth.handshake import Assertion, SignIn
 from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, origin_of, resource_of
 from toolpost.auth.oauth.trust import Trust
+from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ConfigError
@@ -106,9 +108,11 @@ def plan_secrets(plan: SignIn) -> set[str]:
 
 def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: ClientProfile) -> Service:
     """Read `auth_config` of a source whose `auth_type` is `oauth2_user`."""
-    given = config.auth_config
-    _refuse_unknown(config.name, given)
+    _refuse_unknown(config.name, config.auth_config)
     url = _url_of(config)
+    given = dict(config.auth_config)
+    if not (config.transport is TransportType.MCP and url):  # a remote MCP server says itself where its people sign in
+        given = with_known_endpoints(given, str(given.get("provider") or config.name))
     vouching = _vouching(config.name, given)
     written = [url, *(str(given.get(key) or "") for key in _URLS), *_provider_urls(given)]
     allowed = network.for_source(*dict.fromkeys(one for one in written if one))
@@ -127,7 +131,8 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
     if not plan.url:
         raise ConfigError(
             f"source {config.name!r} is for people's own accounts, but nothing says where they sign in: "
-            "write issuer, or auth_url and token_url, into its auth_config"
+            "write issuer, or auth_url and token_url, or a known provider, into its auth_config; "
+            f"known are: {', '.join(KNOWN_PROVIDERS)}"
         )
     provider = str(given.get("provider") or config.name)
     return Service(

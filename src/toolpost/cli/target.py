@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 
 import typer
 
+from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.cli.proposal import is_remote, unpinned
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ToolError
 from toolpost.toolbox.concealment import Concealer, Variable, references
 from toolpost.toolbox.ecosystem import fit_name
-from toolpost.toolbox.presets import PACKAGES, pinned_preset, unknown_preset
+from toolpost.toolbox.presets import PACKAGES, Package, pinned_preset, unknown_preset
 from toolpost.toolbox.recognition import is_document
 from toolpost.toolbox.server_entry import names_a_relative_path
 
@@ -68,7 +69,7 @@ def make_plan(wanted: Wanted, environ: Mapping[str, str]) -> Plan:
         notes: list[str] = []
     elif first in PACKAGES:
         source = _preset(wanted, first, rest, concealer, environ)
-        notes = list(_unset(first, source))
+        notes = list(_unset(first, source, environ))
     elif not rest and is_document(first):
         _refuse_for_program(wanted)
         source = _document(wanted, first)
@@ -130,9 +131,35 @@ def _preset(
     for key, value in given.items():
         words = [word.replace(f"${{{key}}}", value) for word in words]
     env = {**pinned.env, **handed_on, **given}
-    return pinned.model_copy(
+    made = pinned.model_copy(
         update={"name": name, "connection": shlex.join(words), "env": env, "cwd": _cwd(wanted, ["", *arguments])}
     )
+    return _with_credential(made, PACKAGES[preset], environ)
+
+
+def _with_credential(source: ExternalToolConfig, package: Package, environ: Mapping[str, str]) -> ExternalToolConfig:
+    """Let a server that needs a token have one: that of the environment, or each person's own after a sign-in.
+
+    Services of this kind register no clients by themselves, so a sign-in takes the id of an app of the operator's.
+    """
+    if not package.variable:
+        return source
+    client_id, client_secret = _client_variables(package)
+    if package.variable in source.env or client_id not in environ:
+        env = {**source.env, package.variable: source.env.get(package.variable, f"${{{package.variable}}}")}
+        return source.model_copy(update={"auth_type": AuthType.NONE, "auth_config": {}, "env": env})
+    auth: dict[str, Any] = {"provider": package.provider, "client_id": f"${{{client_id}}}"}
+    if client_secret in environ:
+        auth["client_secret"] = f"env:{client_secret}"
+    if package.scopes:
+        auth["scopes"] = list(package.scopes)
+    auth["token_env"] = package.variable
+    return source.model_copy(update={"auth_type": AuthType.OAUTH2_USER, "auth_config": auth})
+
+
+def _client_variables(package: Package) -> tuple[str, str]:
+    prefix = package.provider.upper()
+    return f"{prefix}_CLIENT_ID", f"{prefix}_CLIENT_SECRET"
 
 
 def _program(wanted: Wanted, words: Sequence[str], concealer: Concealer) -> ExternalToolConfig:
@@ -233,10 +260,24 @@ def _name_of_host(host: str) -> str:
     return fit_name(host if ":" in host or host.replace(".", "").isdigit() or not labels else labels[0])
 
 
-def _unset(preset: str, source: ExternalToolConfig) -> Iterator[str]:
-    for key in PACKAGES[preset].reads:
-        if key not in source.env:
+def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    package = PACKAGES[preset]
+    if source.auth_type is AuthType.OAUTH2_USER:
+        yield f"each person signs in with `toolpost accounts connect {source.name}`, and acts in a process of their own"
+    elif package.variable and package.variable not in environ and _is_handed_on(source, package.variable):
+        client_id, client_secret = _client_variables(package)
+        app = KNOWN_PROVIDERS[package.provider].register_at
+        yield (
+            f"{preset} needs a token: set {package.variable}, or give it with --env {package.variable}=...; or let "
+            f"people sign in: set {client_id} and {client_secret} of an OAuth app, registered at {app}"
+        )
+    for key in package.reads:
+        if key not in source.env and key != package.variable:
             yield f"{preset} also reads {key}, which is not set; set it before, or give it with --env {key}=..."
+
+
+def _is_handed_on(source: ExternalToolConfig, variable: str) -> bool:
+    return source.env.get(variable) == f"${{{variable}}}"
 
 
 def _not_there(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolNodeError
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.personal import People, own_context
+from toolpost.toolbox.presets import with_token_variable
 from toolpost.toolbox.standalone import Standalone, without_questions
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class ToolNode:
     _people: People | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.config = with_token_variable(self.config)
         if self.config.auth_type is AuthType.OAUTH2_USER:
             self._people = People(self.config, self.auth_manager, self._redactor)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from toolpost.auth.providers import with_known_endpoints
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
 
 POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
@@ -57,7 +58,8 @@ class Package:
     """Where a preset's server is published, in the version that was looked at.
 
     Without a version it is published nowhere, and `advice` says what to do instead.
-    `reads` are the variables that the server looks for; `arguments` follow its name
+    `reads` are the variables that the server looks for, `variable` the one among them
+    that takes a person's token of the service `provider`, asked for with `scopes`; `arguments` follow its name
     on the command line.
     """
 
@@ -66,6 +68,9 @@ class Package:
     version: str | None
     arguments: str = ""
     reads: tuple[str, ...] = ()
+    variable: str = ""
+    provider: str = ""
+    scopes: tuple[str, ...] = ()
     description: str = ""
     advice: str = ""
 
@@ -83,6 +88,9 @@ _POPULAR_PACKAGES = {
         name="@modelcontextprotocol/server-github",
         version="2025.4.8",
         reads=("GITHUB_PERSONAL_ACCESS_TOKEN",),
+        variable="GITHUB_PERSONAL_ACCESS_TOKEN",
+        provider="github",
+        scopes=("repo",),
     ),
     "filesystem": Package(
         ecosystem="npm", name="@modelcontextprotocol/server-filesystem", version="2026.8.31", arguments="/data"
@@ -100,6 +108,9 @@ _POPULAR_PACKAGES = {
         name="@modelcontextprotocol/server-slack",
         version="2025.4.25",
         reads=("SLACK_BOT_TOKEN", "SLACK_TEAM_ID", "SLACK_CHANNEL_IDS"),
+        variable="SLACK_BOT_TOKEN",
+        provider="slack",
+        scopes=("channels:history", "channels:read", "chat:write", "reactions:write", "users:read"),
     ),
     "google-drive": Package(
         ecosystem="npm",
@@ -161,6 +172,8 @@ _MORE_PACKAGES = {
         name="@notionhq/notion-mcp-server",
         version="2.5.2",
         reads=("NOTION_TOKEN",),
+        variable="NOTION_TOKEN",
+        provider="notion",
         description="Notion pages and databases",
     ),
     "context7": Package(
@@ -222,6 +235,29 @@ def pinned_preset(name: str, arguments: Sequence[str] = ()) -> ExternalToolConfi
         missing = f"the package {package.name} is not on {package.ecosystem}"
         raise ValueError(f'preset "{name}": {missing}; {package.advice}')
     return config.model_copy(update={"connection": package.command(arguments)})
+
+
+def with_token_variable(config: ExternalToolConfig) -> ExternalToolConfig:
+    """Add to a source for people's own accounts what a preset knows of its program.
+
+    That is the variable that the program reads a person's token from, and where people sign in.
+    """
+    if config.auth_type is not AuthType.OAUTH2_USER or config.transport is not TransportType.MCP:
+        return config
+    package = _package_of(config.connection)
+    if package is None or not package.variable:
+        return config
+    given = {"token_env": package.variable, **config.auth_config}
+    return config.model_copy(update={"auth_config": with_known_endpoints(given, package.provider)})
+
+
+def _package_of(command: str) -> Package | None:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    named = {word[0] + word[1:].partition("@")[0] for word in words if word}
+    return next((package for package in PACKAGES.values() if package.name in named), None)
 
 
 def unpinned_package(command: str) -> str | None:

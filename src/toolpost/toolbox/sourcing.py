@@ -20,6 +20,7 @@ from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.factories import Lent, make_source
+from toolpost.toolbox.presets import with_token_variable
 from toolpost.toolbox.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ class Sources:
 
     async def _connect(self, member: _Member, turn: _Turn) -> None:
         try:
-            given, config = member.config, with_environment(member.config) if self._resolve else member.config
+            given = with_token_variable(member.config)
+            config = with_environment(given) if self._resolve else given
             member.config = config
             self._redactor.learn(secrets_of(config) | substituted(given, config, os.environ))
             credential = _credential(config, self._authorizer, self._lend)

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from toolpost.contracts.config import McpTransport
+from toolpost.contracts.config import AuthType, McpTransport
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def endpoint_of(config: ExternalToolConfig) -> Endpoint:
     if wanted is McpTransport.MEMORY:
         return MemoryEndpoint(connection.removeprefix(MEMORY))
     if wanted is McpTransport.STDIO:
+        _check_credential(config)
         return CommandEndpoint(_argv(connection, config.name))
     _check_url(connection, config.name, wanted)
     if wanted is McpTransport.SSE and config.mcp.protocol not in ("auto", "legacy"):
@@ -69,6 +70,22 @@ def server_of(config: ExternalToolConfig) -> str:
             return f"the MCP server at {url}"
         case MemoryEndpoint(target):
             return f"the MCP server {target} in this process"
+
+
+def _check_credential(config: ExternalToolConfig) -> None:
+    """Refuse a credential that a program would never get: it reads no headers, only the variable of `token_env`."""
+    if config.auth_type is AuthType.NONE:
+        return
+    if config.auth_type not in (AuthType.BEARER, AuthType.OAUTH2_USER):
+        raise ConfigError(
+            f"source {config.name!r}: a program reads no headers, so auth_type {config.auth_type.value} "
+            "cannot reach it; hand the secret on in a variable, such as env: {API_KEY: '${API_KEY}'}"
+        )
+    if not config.auth_config.get("token_env"):
+        raise ConfigError(
+            f"source {config.name!r}: a program gets its token in a variable; "
+            "write the one that it reads into auth_config, such as token_env: GITHUB_PERSONAL_ACCESS_TOKEN"
+        )
 
 
 def _detected(connection: str) -> McpTransport:

@@ -1,0 +1,118 @@
+"""OAuth endpoints of services that publish no metadata (RFC 8414) for their APIs, by the name of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+
+class ProviderEndpoints(NamedTuple):
+    """Where people sign in to a service and where codes become tokens.
+
+    `register_at` is the page on which an operator registers an OAuth app. A query in `auth_url` is sent along: some
+    services give a refresh token only when they are asked for one there.
+    """
+
+    display_name: str
+    auth_url: str
+    token_url: str
+    register_at: str
+    revocation_url: str = ""
+    device_url: str = ""
+    issuer: str = ""
+    client_auth: Literal["client_secret_basic", "client_secret_post", ""] = ""
+
+    def to_auth_config(self) -> dict[str, str]:
+        """Return the keys of `auth_config` that these endpoints stand for."""
+        given = self._asdict()
+        del given["register_at"]
+        return {key: value for key, value in given.items() if value}
+
+
+KNOWN_PROVIDERS: Mapping[str, ProviderEndpoints] = MappingProxyType(
+    {
+        "asana": ProviderEndpoints(
+            "Asana",
+            "https://app.asana.com/-/oauth_authorize",
+            "https://app.asana.com/-/oauth_token",
+            revocation_url="https://app.asana.com/-/oauth_revoke",
+            register_at="https://app.asana.com/0/my-apps",
+        ),
+        "atlassian": ProviderEndpoints(
+            "Atlassian",
+            "https://auth.atlassian.com/authorize?audience=api.atlassian.com&prompt=consent",
+            "https://auth.atlassian.com/oauth/token",
+            register_at="https://developer.atlassian.com/console/myapps/",
+        ),
+        "dropbox": ProviderEndpoints(
+            "Dropbox",
+            "https://www.dropbox.com/oauth2/authorize?token_access_type=offline",
+            "https://api.dropboxapi.com/oauth2/token",
+            register_at="https://www.dropbox.com/developers/apps",
+        ),
+        "github": ProviderEndpoints(
+            "GitHub",
+            "https://github.com/login/oauth/authorize",
+            "https://github.com/login/oauth/access_token",
+            device_url="https://github.com/login/device/code",
+            register_at="https://github.com/settings/developers",
+        ),
+        "gitlab": ProviderEndpoints(
+            "GitLab",
+            "https://gitlab.com/oauth/authorize",
+            "https://gitlab.com/oauth/token",
+            revocation_url="https://gitlab.com/oauth/revoke",
+            device_url="https://gitlab.com/oauth/authorize_device",
+            register_at="https://gitlab.com/-/user_settings/applications",
+        ),
+        "google": ProviderEndpoints(
+            "Google",
+            "https://accounts.google.com/o/oauth2/v2/auth?access_type=offline&prompt=consent",
+            "https://oauth2.googleapis.com/token",
+            revocation_url="https://oauth2.googleapis.com/revoke",
+            device_url="https://oauth2.googleapis.com/device/code",
+            issuer="https://accounts.google.com",
+            register_at="https://console.cloud.google.com/apis/credentials",
+        ),
+        "linear": ProviderEndpoints(
+            "Linear",
+            "https://linear.app/oauth/authorize",
+            "https://api.linear.app/oauth/token",
+            revocation_url="https://api.linear.app/oauth/revoke",
+            register_at="https://linear.app/settings/api",
+        ),
+        "microsoft": ProviderEndpoints(
+            "Microsoft",
+            "https://login.microsoftonline.com/common/oauth2/v2.0/authorize",
+            "https://login.microsoftonline.com/common/oauth2/v2.0/token",
+            device_url="https://login.microsoftonline.com/common/oauth2/v2.0/devicecode",
+            register_at="https://entra.microsoft.com",
+        ),
+        "notion": ProviderEndpoints(
+            "Notion",
+            "https://api.notion.com/v1/oauth/authorize?owner=user",
+            "https://api.notion.com/v1/oauth/token",
+            register_at="https://www.notion.so/my-integrations",
+            client_auth="client_secret_basic",
+        ),
+        # The endpoints for tokens of people; those of v2 without `_user` are for bots, and nest a person's token.
+        "slack": ProviderEndpoints(
+            "Slack",
+            "https://slack.com/oauth/v2_user/authorize",
+            "https://slack.com/api/oauth.v2.user.access",
+            register_at="https://api.slack.com/apps",
+            client_auth="client_secret_post",
+        ),
+    }
+)
+
+_SAYS_WHERE = ("issuer", "auth_url", "token_url")
+
+
+def with_known_endpoints(given: Mapping[str, Any], provider: str) -> dict[str, Any]:
+    """Return `auth_config` with the endpoints of a known service, unless it says itself where people sign in."""
+    known = KNOWN_PROVIDERS.get(provider)
+    if known is None or any(given.get(key) for key in _SAYS_WHERE):
+        return dict(given)
+    return {**known.to_auth_config(), **given}
