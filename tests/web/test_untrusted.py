@@ -6,6 +6,7 @@ import pytest
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError
+from toolpost.schema.hidden_text import visible, visible_value
 from toolpost.web.untrusted import (
     SYNTHESIS_RULES,
     WARNING,
@@ -14,8 +15,6 @@ from toolpost.web.untrusted import (
     one_line,
     outside,
     tool_results,
-    visible,
-    visible_value,
 )
 
 PERSIAN = "نمی‌خواهم"

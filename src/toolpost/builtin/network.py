@@ -13,10 +13,11 @@ from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.generation import schema_of
+from toolpost.schema.hidden_text import visible
 from toolpost.web.contents import decoded
 from toolpost.web.failures import phrase_of
 from toolpost.web.media_types import media_type
-from toolpost.web.untrusted import from_outside, visible
+from toolpost.web.untrusted import from_outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable

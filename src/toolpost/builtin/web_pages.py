@@ -14,7 +14,8 @@ from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.schema.generation import schema_of
-from toolpost.web.untrusted import citations, from_outside, one_line, visible
+from toolpost.schema.hidden_text import visible
+from toolpost.web.untrusted import citations, from_outside, one_line
 
 if TYPE_CHECKING:
     from toolpost.builtin.providers.chain import Chain

@@ -16,7 +16,8 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.generation import schema_of
-from toolpost.web.untrusted import citations, from_outside, one_line, visible
+from toolpost.schema.hidden_text import visible
+from toolpost.web.untrusted import citations, from_outside, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

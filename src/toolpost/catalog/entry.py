@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from toolpost.catalog.clean_spec import clean_spec
 from toolpost.catalog.code_target import code_target
 from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.contracts.config import TransportType
@@ -51,7 +52,8 @@ class Entry:
         overlay: Overlay | None = None,
     ) -> None:
         self.tool = tool
-        self.spec: ToolSpec = _with_target(overlay.spec if overlay is not None else tool.spec, tool, source)
+        given = overlay.spec if overlay is not None else tool.spec
+        self.spec: ToolSpec = clean_spec(_with_target(given, tool, source))
         self.overlay = overlay
         self.config = config
         self.source = source

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.catalog.clean_spec import HIDDEN
 from toolpost.cli.answers import ask_here
 from toolpost.cli.check import check_tool
 from toolpost.cli.connect import connect
@@ -139,7 +140,7 @@ def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
 
 
 def _show_spec(spec: ToolSpec, unchecked: tuple[str, ...], output: Output) -> None:
-    facts = {**spec.to_dict(), "unchecked_patterns": list(unchecked)}
+    facts = {**spec.to_dict(), "unchecked_patterns": list(unchecked), HIDDEN: spec.extra.get(HIDDEN, [])}
     if output.as_json:
         output.document(facts)
         return

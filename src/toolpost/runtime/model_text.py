@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.runtime.ids import writable
-from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results, visible
+from toolpost.schema.hidden_text import visible
+from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results
 
 if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolpost.catalog.clean_spec import HIDDEN
 from toolpost.catalog.entry import declares_schemas
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolCollisionError, ToolError
 from toolpost.schema.validator import unchecked_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
@@ -52,6 +53,7 @@ class Shelf:
                 self._add(tool, source, held)
         for gone in old.values():
             self._remove(gone)
+        self.problems += self._hidden_characters()
 
     @property
     def unchecked(self) -> list[str]:
@@ -84,13 +86,24 @@ class Shelf:
             return
         self.tools[name] = tool
 
+    def _hidden_characters(self) -> Iterator[str]:
+        """What the tools of the source hid from their readers."""
+        for name, tool in self.tools.items():
+            extra = {} if self._hides(tool) else self._registry.find(self._registered(tool)).spec.extra
+            for place in extra.get(HIDDEN, ()):
+                yield f"tool {name!r} of source {self._config.name!r}: hidden characters are taken out of its {place}"
+
     def _remove(self, tool: Tool) -> None:
-        override = self._override(tool)
         if self._hides(tool):
             self._registry.hidden.pop(tool.spec.name, None)
             return
+        self._registry.unregister(self._registered(tool))
+
+    def _registered(self, tool: Tool) -> str:
+        """The name that the catalog has for a tool."""
+        override = self._override(tool)
         renamed = override.name if override is not None else None
-        self._registry.unregister(canonical_name(tool.spec.source, renamed) if renamed else tool.spec.name)
+        return canonical_name(tool.spec.source, renamed) if renamed else tool.spec.name
 
     def _override(self, tool: Tool) -> ToolOverride | None:
         name = tool.spec.name
