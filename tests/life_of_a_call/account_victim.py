@@ -43,7 +43,7 @@ _ROUNDS = frozenset(
         "SQLiteEventLog.adopt_orphans",
     }
 )
-_STATUS = re.compile(r"SET status = '(\w+)'")
+_STATUS = re.compile(r"status = '(\w+)'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,8 @@ def _name(item: Item) -> str:
     name = work.__qualname__.partition(".<locals>")[0]
     if name != "SQLitePendingStore._change":
         return name
-    (sql,) = (cell.cell_contents for cell in work.__closure__ or () if isinstance(cell.cell_contents, str))
+    changes = [cell.cell_contents for cell in work.__closure__ or ()]
+    (sql,) = (change.assignments for change in changes if hasattr(change, "assignments"))
     return f"SQLitePendingStore {_STATUS.findall(sql)[0]}"
 
 

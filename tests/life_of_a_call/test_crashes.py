@@ -60,8 +60,19 @@ HOST = dedent(
             await asyncio.sleep(60)
         return "dropped"
 
+    @tool(side_effects="write")
+    async def compute(n: int) -> str:
+        from concurrent.futures import ProcessPoolExecutor
+
+        with ProcessPoolExecutor(1) as pool:
+            print(pool.submit(os.getpid).result(), flush=True)
+            await asyncio.sleep(60)
+        return "computed"
+
+    tools = [pay, put, look, peek, drop, compute]
+
     async def main():
-        async with Toolbox(tools=[pay, put, look, peek, drop], settings=Settings(data_dir=folder / "data")) as box:
+        async with Toolbox(tools=tools, settings=Settings(data_dir=folder / "data")) as box:
             if sys.argv[2] == "die before settling":
                 box.store.pending.settle = lambda *_, **__: os._exit(9)
             if sys.argv[2] in ("answer", "die before settling"):
@@ -151,6 +162,20 @@ async def test_a_repeatable_call_interrupted_is_closed_as_failed_and_its_key_is_
         assert run.status == "failed"
         again = await box.call("put", {"n": 1}, user=ANN, idempotency_key="k1")
     assert again.status == "completed"
+
+
+async def test_a_worker_process_that_outlives_its_host_does_not_keep_the_call_running(tmp_path: Path) -> None:
+    with start(tmp_path, "compute", '{"n": 1}', "") as process:
+        worker = int(process.stdout.readline())
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        try:
+            os.kill(worker, 0)
+            async with reopened(tmp_path) as box:
+                (action,) = await box.desk.list(by=ANN)
+        finally:
+            os.kill(worker, signal.SIGKILL)
+    assert (action.question.kind, action.tool_name) == ("unknown", "compute")
 
 
 @pytest.mark.req("NEVT-05")

@@ -16,7 +16,7 @@ from tests.postgres.planners import planner, said, written
 from tests.stores.test_state import BINDING, EVENT
 from tests.stores.test_state_adapter import told
 from toolpost.contracts.events import EventCode, StoredEvent
-from toolpost.stores.chain import find_breaks
+from toolpost.stores.chain import PlainRow, find_plain_breaks
 from toolpost.stores.state_adapter import PlannerPauses, StateEvents
 
 Open = Callable[[], Any]
@@ -54,10 +54,10 @@ async def history_of(store: Any, run_id: str, *, at_least: int) -> list[StoredEv
 
 def breaks(history: list[StoredEvent]) -> list[str]:
     rows = [
-        (e.run_id, e.seq, int(e.code), e.at, e.call_id, e.tenant, json.dumps(e.payload), bytes.fromhex(e.hash))
+        PlainRow(e.run_id, e.seq, int(e.code), e.at, e.call_id, e.tenant, json.dumps(e.payload), bytes.fromhex(e.hash))
         for e in history
     ]
-    return find_breaks(rows, last_seq=len(rows), last_hash=rows[-1][-1])
+    return find_plain_breaks(rows)
 
 
 @pytest.mark.req("STATE-03", "STATE-02")

@@ -30,3 +30,14 @@ async def test_the_operator_can_cancel_anything(store: AnyStore) -> None:
     await store.cancels.request("call_2", tenant=None, by="operator")
 
     assert (await store.cancels.requested(["call_2"])).keys() == {"call_2"}
+
+
+async def test_two_tenants_that_share_an_id_cancel_their_own(store: AnyStore) -> None:
+    for who in (ANN, EVE):
+        for each in whole_run("run_1", who=who):
+            store.events.emit(each)
+        await store.cancels.request("run_1", tenant=who.tenant, by=str(who))
+
+    wishes = (await store.cancels.requested(["run_1"]))["run_1"]
+
+    assert {wish.tenant for wish in wishes} == {"acme", "evil"}

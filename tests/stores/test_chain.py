@@ -1,94 +1,206 @@
-"""A change of the log does not go unseen."""
+"""A change of the log does not go unseen, and what was forgotten is no change."""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.stores.conftest import open_store
-from tests.stores.samples import whole_run
-from toolpost.stores.chain import link_hash, link_ids
+from tests.stores.conftest import AnyStore, open_store
+from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, question, whole_run
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.events import EventCode
+from toolpost.contracts.questions import Answer
+from toolpost.stores.chain import EventRow, LogKey, link
+
+KEY = LogKey(b"k" * 32)
+ROW = EventRow(1, "run", 1, 400, 1.5, "call", "tenant", "user", "{}", b"")
+YES = Answer(decision="approve")
+CHANGED = "event 2 was changed, or an event before it was"
+RECORD = "the run's record (whose it is, which tool, how it stands) was changed"
 
 
-class Fields(NamedTuple):
-    previous: bytes = b"before"
-    run_id: str = "run"
-    seq: int = 1
-    code: int = 400
-    at: float = 1.5
-    call_id: str = "call"
-    tenant: str = "tenant"
-    payload: str = "{}"
-
-    def digest(self) -> bytes:
-        ids = link_ids(self.run_id, self.call_id, self.tenant)
-        return link_hash(self.previous, ids, seq=self.seq, code=self.code, at=self.at, payload=self.payload)
+def chained(row: EventRow, key: LogKey = KEY) -> EventRow:
+    """The row with the hash that it gets as the first of its run."""
+    digest = key.forget(row, user=row.user).forgotten
+    assert digest is not None
+    return row._replace(hash=link(b"", digest[32:]))
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Fields(previous=b"Before"),
-        Fields(seq=2),
-        Fields(code=401),
-        Fields(at=1.5000000000000002),
-        Fields(run_id="runc", call_id="all"),
-        Fields(call_id="callt", tenant="enant"),
-        Fields(call_id="c", tenant="all|tenant"),
-        Fields(tenant="tenant|", payload="{}"),
-        Fields(payload="{ }"),
+        ROW._replace(id=2),
+        ROW._replace(code=401),
+        ROW._replace(at=1.5000000000000002),
+        ROW._replace(run_id="runc", call_id="all"),
+        ROW._replace(call_id="callt", tenant="enant"),
+        ROW._replace(tenant="tenantu", user="ser"),
+        ROW._replace(call_id="c", tenant="all|tenant"),
+        ROW._replace(user="user|", payload="{}"),
+        ROW._replace(payload="{ }"),
     ],
 )
-def test_every_field_counts_and_none_can_pass_for_its_neighbour(other: Fields) -> None:
-    assert other.digest() != Fields().digest()
+def test_every_field_counts_and_none_can_pass_for_its_neighbour(other: EventRow) -> None:
+    forged = other._replace(hash=chained(ROW).hash)
+
+    assert KEY.find_breaks([forged], last_seq=1, last_hash=forged.hash) == [
+        "event 1 was changed, or an event before it was"
+    ]
 
 
-async def tampered(folder: Path, sql: str) -> list[str]:
+def test_without_the_key_no_event_can_be_made() -> None:
+    genuine, forged = chained(ROW), chained(ROW, LogKey(b"x" * 32))
+
+    assert KEY.find_breaks([genuine], last_seq=1, last_hash=genuine.hash) == []
+    assert KEY.find_breaks([forged], last_seq=1, last_hash=forged.hash) != []
+
+
+def test_what_is_left_of_a_forgotten_event_cannot_be_changed() -> None:
+    forgotten = KEY.forget(chained(ROW), user="")
+    changed = forgotten._replace(payload='{"tool_name":"another","forgotten":true}')
+
+    assert KEY.find_breaks([forgotten], last_seq=1, last_hash=forgotten.hash) == []
+    assert KEY.find_breaks([changed], last_seq=1, last_hash=forgotten.hash) != []
+
+
+async def fill(folder: Path) -> None:
+    """Three runs, one of which waited for an answer."""
     async with open_store(folder) as store:
-        for each in whole_run("run_a"):
-            store.events.emit(each._replace(facts={"note": "pay 100"}))
+        for name in ("run_a", "run_b", "run_c"):
+            for each in whole_run(name):
+                store.events.emit(each._replace(facts={"note": "pay 100"}))
+        await store.pending.add(question(run_id="run_b"))
+        await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+        await store.pending.settle("ask_1", "answered")
+
+
+def change(folder: Path, *statements: str) -> None:
     with closing(sqlite3.connect(folder / "toolpost.db")) as db, db:
-        assert db.execute(sql).rowcount > 0
+        for sql in statements:
+            assert db.execute(sql).rowcount > 0
+
+
+async def tampered(folder: Path, *statements: str) -> list[str]:
+    await fill(folder)
+    change(folder, *statements)
     async with open_store(folder) as store:
-        return await store.events.verify("run_a")
+        return await store.events.verify()
 
 
-async def test_one_changed_byte_is_found(tmp_path: Path) -> None:
+OF_B = "run 'run_b' of 'acme': "
+MISCOUNT = "the log should hold 3 runs and holds 2: runs were removed or added"
+LEDGER = "the ledger of the log was changed, so that nobody can tell how many runs there should be"
+ASK = "question 'ask_1' was changed: how it stands, or who answered it"
+SECOND = "WHERE run_id = 'run_b' AND seq = 2"
+LAST = "WHERE run_id = 'run_b' AND seq = 3"
+B = "WHERE run_id = 'run_b'"
+SHORTER = f"UPDATE runs SET last_seq = 2, last_hash = (SELECT hash FROM events {SECOND}) {B}"
+FORGERIES = [
+    ([f"UPDATE events SET payload = replace(payload, '100', '900') {SECOND}"], OF_B + CHANGED),
+    ([f"UPDATE events SET payload = '{{\"forgotten\":true}}' {SECOND}"], OF_B + CHANGED),
+    ([f"UPDATE events SET user = 'bob' {SECOND}"], OF_B + CHANGED),
+    ([f"UPDATE events SET tenant = 'evil' {SECOND}"], OF_B + "event 2 is missing: event 3 follows event 1"),
+    ([f"DELETE FROM events {SECOND}"], OF_B + "event 2 is missing: event 3 follows event 1"),
+    ([f"DELETE FROM events {LAST}"], OF_B + "the run's record ends at event 3, its events end at 2"),
+    ([f"DELETE FROM events {LAST}", SHORTER], OF_B + RECORD),
+    ([f"DELETE FROM events {B}", f"DELETE FROM runs {B}"], MISCOUNT),
+    ([f"UPDATE runs SET user = 'bob' {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET tool_name = 'mail.read' {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET status = 'failed' {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET nr = 9 {B}"], OF_B + RECORD),
+    ([f"UPDATE events SET id = 99 {SECOND}"], OF_B + CHANGED),
+    (["UPDATE pending SET answered_by = 'acme:ann'"], OF_B + ASK),
+    (["UPDATE pending SET status = 'open'"], OF_B + ASK),
+    (["UPDATE pending SET run_id = 'elsewhere'"], ASK),
+    (["UPDATE ledger SET runs = 4"], LEDGER),
+    (["DELETE FROM ledger"], LEDGER),
+]
+
+
+@pytest.mark.parametrize(("statements", "found"), FORGERIES)
+async def test_what_was_changed_from_outside_is_found(tmp_path: Path, statements: list[str], found: str) -> None:
+    assert found in await tampered(tmp_path, *statements)
+
+
+async def test_an_untouched_log_verifies_also_when_several_stores_wrote_it(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    async with open_store(tmp_path) as one, open_store(tmp_path) as two:
+        for store in (one, two, one):
+            for each in whole_run("run_a") + whole_run(f"run_{store.owner_id}"):
+                store.events.emit(each)
+            await store.events.flush()
+        assert await one.events.verify() == await two.events.verify() == []
+
+
+async def test_a_forged_run_is_found(tmp_path: Path) -> None:
     problems = await tampered(
-        tmp_path, "UPDATE events SET payload = replace(payload, 'pay 100', 'pay 900') WHERE seq = 2"
+        tmp_path,
+        "INSERT INTO events SELECT id + 100, 'run_x', seq, code, at, call_id, tenant, user, payload, hash, NULL"
+        " FROM events WHERE run_id = 'run_b'",
     )
 
-    assert problems == ["event 2 was changed, or an event before it was"]
+    assert problems == ["run 'run_x' of 'acme': it has no record, but 3 events"]
 
 
-async def test_one_changed_byte_of_the_file_is_found(tmp_path: Path) -> None:
+async def test_a_run_put_back_to_how_it_was_with_all_its_records_is_found(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db:
+        before = db.execute("SELECT * FROM runs WHERE run_id = 'run_a'").fetchone()
     async with open_store(tmp_path) as store:
-        for each in whole_run("run_a"):
-            store.events.emit(each._replace(facts={"note": f"pay {each.code}"}))
-    path = tmp_path / "toolpost.db"
-    data = path.read_bytes()
-    assert data.count(b"pay 405") == 1
-    path.write_bytes(data.replace(b"pay 405", b"pay 905"))
+        store.events.emit(event(REQUESTED, call=call_ref("run_a", "call_2")))
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+        db.execute("DELETE FROM events WHERE run_id = 'run_a' AND seq = 4")
+        db.execute(f"REPLACE INTO runs VALUES ({', '.join('?' * len(before))})", before)
 
     async with open_store(tmp_path) as store:
-        assert await store.events.verify("run_a") == ["event 2 was changed, or an event before it was"]
+        assert await store.events.verify("run_a") == []
+        assert await store.events.verify() == ["a run was exchanged for another, or put back to how it was before"]
 
 
-async def test_a_removed_event_is_found(tmp_path: Path) -> None:
-    problems = await tampered(tmp_path, "DELETE FROM events WHERE seq = 2")
+async def test_what_was_changed_still_shows_after_the_run_went_on(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    change(tmp_path, "UPDATE runs SET user = 'bob' WHERE run_id = 'run_a'", "UPDATE pending SET answered_by = 'x'")
 
-    assert problems[0] == "event 2 is missing: event 3 follows event 1"
-
-
-async def test_a_cut_off_end_is_found(tmp_path: Path) -> None:
-    problems = await tampered(tmp_path, "DELETE FROM events WHERE seq = 3")
-
-    assert problems == ["the run's record ends at event 3, its events end at 2"]
+    async with open_store(tmp_path) as store:
+        store.events.emit(event(COMPLETED, call=call_ref("run_a")))
+        assert await store.events.verify("run_a") == [RECORD]
+        assert len(await store.events.verify("run_b")) == 1
 
 
-async def test_an_event_given_to_another_tenant_is_found(tmp_path: Path) -> None:
-    problems = await tampered(tmp_path, "UPDATE events SET tenant = 'evil' WHERE seq = 1")
+async def test_a_question_opened_again_from_outside_is_not_answered(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    change(tmp_path, "UPDATE pending SET status = 'open', answered_by = NULL, answered_at = NULL")
 
-    assert problems == ["event 1 was changed, or an event before it was"]
+    async with open_store(tmp_path) as store:
+        with pytest.raises(StoreError, match="question 'ask_1' was changed outside of toolpost and is not taken"):
+            await store.pending.claim("ask_1", YES, by="acme:eve", at=1500.0)
+
+
+async def test_a_second_answer_to_one_question_is_found(store: AnyStore) -> None:
+    asked, granted = EventCode.APPROVAL_REQUESTED, EventCode.APPROVAL_GRANTED
+    for code in (asked, granted, asked, granted):
+        store.events.emit(event(code, facts={"pending_id": "ask_1"}))
+    store.events.emit(event(granted, facts={"pending_id": "ask_1", "recovered": True}))
+    assert await store.events.verify("run_1") == []
+
+    store.events.emit(event(granted, facts={"pending_id": "ask_1"}))
+    assert await store.events.verify("run_1") == ["question 'ask_1' was answered a second time, by event 6"]
+
+
+async def test_a_key_that_does_not_open_any_more_is_told_and_never_hidden(tmp_path: Path) -> None:
+    problems = await tampered(tmp_path, "UPDATE ledger SET key = x'0200'")
+
+    assert "the ledger of the log was changed" in problems[0]
+
+
+async def test_two_tenants_with_one_run_id_have_a_run_each(store: AnyStore) -> None:
+    for each in [*whole_run("shared", who=ANN), event(REQUESTED, call=call_ref("shared", who=EVE))]:
+        store.events.emit(each)
+    theirs, ours = [await store.events.run("shared", tenant=who.tenant) for who in (EVE, ANN)]
+
+    assert theirs is not None
+    assert ours is not None
+    assert (ours.status, ours.events, theirs.status, theirs.events) == ("completed", 3, "running", 1)
+    assert [each.seq for each in await store.events.read(run_id="shared", tenant="evil")] == [1]
+    assert await store.events.verify("shared") == await store.events.verify() == []

@@ -2,13 +2,12 @@
 
 import sqlite3
 from contextlib import closing
-from hashlib import sha256
 from pathlib import Path
-from struct import pack
+from typing import Any
 
 from tests.stores.conftest import AnyStore
-from tests.stores.samples import ANN, EVE, call_ref, event, whole_run
-from toolpost.contracts.events import EventCode, JsonText
+from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, whole_run
+from toolpost.contracts.events import EventCode, EventFilter, JsonText
 from toolpost.stores.appender import MAX_HEADS
 from toolpost.stores.sqlite import SQLiteStore
 
@@ -107,18 +106,33 @@ async def test_untouched_runs_verify(store: AnyStore) -> None:
     assert await store.events.verify("run_x") == ["there is no run 'run_x'"]
 
 
-async def test_the_chain_is_the_same_in_every_store(store: AnyStore) -> None:
-    for each in whole_run("run_a"):
-        store.events.emit(each)
+async def test_events_can_be_filtered_by_tool_code_and_time(store: AnyStore) -> None:
+    for at, tool in ((1000.0, "mail.send"), (2000.0, "mail.read"), (3000.0, "web.get")):
+        for code in (REQUESTED, COMPLETED):
+            store.events.emit(event(code, call=call_ref(f"run_{tool}", tool=tool), at=at))
 
-    stored = await store.events.read()
+    async def found(only: EventFilter, **options: Any) -> list[int]:
+        return [each.id for each in await store.events.read(only=only, **options)]
 
-    payload = '{"tool_name":"mail.send","correlation_id":"corr_1"}'
-    previous = b""
-    for kept in stored:
-        text = f"{kept.seq}|{kept.code:d}|5|13|4|run_a|call_of_run_a|acme|{payload}"
-        previous = sha256(previous + pack(">d", kept.at) + text.encode()).digest()
-        assert kept.hash == previous.hex()
+    assert await found(EventFilter(tool="mail.*")) == [1, 2, 3, 4]
+    assert await found(EventFilter(tool="mail.read", codes=frozenset({COMPLETED}))) == [4]
+    assert await found(EventFilter(since=2000.0), limit=3) == [3, 4, 5]
+    assert await found(EventFilter(codes=frozenset({REQUESTED})), limit=2, newest=True) == [3, 5]
+    assert await found(EventFilter(), after=4, newest=True) == [5, 6]
+
+
+async def test_the_calls_of_a_run_that_have_not_ended_are_known_innermost_first(store: AnyStore) -> None:
+    outer, inner, done = [call_ref("run_1", call_id, tool=call_id) for call_id in ("outer", "inner", "done")]
+    for call in (outer, inner, done):
+        store.events.emit(event(REQUESTED, call=call))
+    store.events.emit(event(COMPLETED, call=done))
+
+    calls = await store.events.open_calls("run_1", tenant="acme")
+
+    assert [(call.call_id, call.tool_name, call.user) for call in calls] == [
+        ("inner", "inner", "ann"),
+        ("outer", "outer", "ann"),
+    ]
 
 
 async def test_there_is_room_at_first(store: AnyStore) -> None:

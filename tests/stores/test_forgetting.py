@@ -14,7 +14,8 @@ from toolpost.contracts.questions import Answer
 from toolpost.contracts.tokens import TokenKey
 from toolpost.stores.state_adapter import PlannerPauses
 
-NOTHING = {"tokens": 0, "pending": 0, "journal": 0, "keys": 0, "state": 0, "artifacts": 0, "files": 0, "under_way": 0}
+KINDS = ("tokens", "pending", "journal", "keys", "state", "artifacts", "files", "events", "runs", "under_way")
+NOTHING = dict.fromkeys(KINDS, 0)
 
 
 def token_key(who: Principal, client: str = "client") -> TokenKey:
@@ -62,7 +63,7 @@ async def test_all_that_is_kept_of_a_person_goes_and_nothing_of_others(store: An
 
     counts = await store.forget(ANN)
 
-    assert counts == {**dict.fromkeys(NOTHING, 1), "tokens": 2, "state": 2, "under_way": 0}
+    assert counts == {**dict.fromkeys(NOTHING, 1), "tokens": 2, "state": 2, "events": 3, "under_way": 0}
     assert await left_of(store, ANN, ids[ANN]) == []
     kinds = ["tokens", "pending", "journal", "keys", "state", "pauses", "artifacts"]
     assert [await left_of(store, who, ids[who]) for who in people[1:]] == [kinds] * 3
@@ -70,12 +71,71 @@ async def test_all_that_is_kept_of_a_person_goes_and_nothing_of_others(store: An
     assert await store.forget(ANN) == NOTHING
 
 
-async def test_the_record_of_events_stays_whole(store: AnyStore) -> None:
-    await fill(store, ANN)
-    await store.forget(ANN)
+async def tell(store: AnyStore, run_id: str, who: Principal, **facts: str) -> None:
+    for each in whole_run(run_id, who=who):
+        store.events.emit(each._replace(facts={"note": f"secret of {who.user}", **facts}))
 
-    assert len(await store.events.read(run_id="run_acme_ann")) == 3
-    assert await store.events.verify("run_acme_ann") == []
+
+async def test_events_keep_their_place_and_lose_what_they_say(store: AnyStore) -> None:
+    await tell(store, "run_ann", ANN)
+    await tell(store, "run_bob", BOB)
+    before = await store.events.read()
+
+    assert (await store.forget(ANN))["events"] == 3
+    events = await store.events.read()
+
+    assert [(each.id, each.code, each.at, each.hash) for each in events] == [
+        (each.id, each.code, each.at, each.hash) for each in before
+    ]
+    assert [each.is_forgotten for each in events] == [True] * 3 + [False] * 3
+    assert dict(events[0].payload) == {"tool_name": "mail.send", "forgotten": True}
+    assert events[3:] == before[3:]
+    assert await store.events.verify() == []
+    run = await store.events.run("run_ann")
+    assert run is not None
+    assert (run.user, run.status, run.tool_name) == ("", "completed", "mail.send")
+
+
+async def test_a_name_goes_from_what_is_told_of_others(store: AnyStore) -> None:
+    await tell(store, "run_1", BOB, by="acme:ann", error="acme:ann refused it")
+    await tell(store, "run_2", BOB, by="acme:anna")
+    await store.pending.add(question(who=BOB))
+    await store.pending.claim("ask_1", Answer(decision="approve"), by="acme:ann", at=1500.0)
+    await store.pending.settle("ask_1", "answered")
+
+    assert (await store.forget(ANN))["events"] == 3
+
+    told = [str(each.payload) for each in await store.events.read()]
+    answered = await store.pending.get("ask_1")
+    assert [("acme:ann" in text, "acme:anna" in text) for text in told] == [(False, False)] * 3 + [(True, True)] * 3
+    assert answered is not None
+    assert answered.answered_by == ""
+    assert await store.events.verify() == []
+    assert (await store.forget(BOB))["events"] == 6
+    assert await store.events.verify() == []
+
+
+async def test_calls_in_a_run_that_somebody_else_began_are_forgotten_too(store: AnyStore) -> None:
+    await tell(store, "run_shared", BOB)
+    await tell(store, "run_shared", ANN)
+    kept = await store.artifacts.put(b"hers", replace(artifact(run_id="run_shared"), call_id="call_of_run_shared"))
+
+    counts = await store.forget(ANN)
+    await tell(store, "run_shared", BOB)
+
+    assert (counts["events"], counts["runs"], counts["artifacts"]) == (3, 0, 1)
+    assert [each.is_forgotten for each in await store.events.read()] == [False] * 3 + [True] * 3 + [False] * 3
+    assert await store.artifacts.info(kept.id, tenant="acme") is None
+    assert await store.events.verify() == []
+
+
+async def test_a_run_of_a_forgotten_person_goes_on_in_the_chain(store: AnyStore) -> None:
+    await tell(store, "run_ann", ANN)
+    await store.forget(ANN)
+    await tell(store, "run_ann", ANN)
+
+    assert [each.is_forgotten for each in await store.events.read()] == [True] * 3 + [False] * 3
+    assert await store.events.verify() == []
 
 
 async def test_the_token_of_a_forgotten_person_s_pause_resumes_nothing(store: AnyStore) -> None:
@@ -139,6 +199,7 @@ async def test_a_run_that_was_told_of_a_moment_ago_counts(store: AnyStore) -> No
 async def test_nothing_of_it_is_left_in_the_file(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await fill(store, ANN)
+        await tell(store, "run_more", ANN, url="forgettable.example")
     assert b"forgettable.example" in (tmp_path / "toolpost.db").read_bytes()
 
     async with open_store(tmp_path) as store:

@@ -1,5 +1,6 @@
 """Who lives, and who is dead."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -77,3 +78,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match=r"data folder '.*file' cannot be written: Not a directory"):
         Liveness(tmp_path / "file" / "owners")
+
+
+def test_a_forked_child_does_not_end_its_parent(tmp_path: Path) -> None:
+    parent, looking = Liveness(tmp_path / "owners"), Liveness(tmp_path / "owners")
+    child = os.fork()
+    if not child:
+        parent.release()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert looking.alive(parent.owner_id)
+    parent.release()
+    looking.release()

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.stores.conftest import AnyStore
-from tests.stores.samples import ANN, REQUESTED, artifact, call_ref, event, intent, key_record, question, whole_run
+from tests.stores.samples import ANN, EVE, REQUESTED, artifact, call_ref, event, intent, key_record, question, whole_run
 from tests.stores.test_state import EVENT
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
@@ -34,7 +34,22 @@ async def test_whole_finished_runs_go_when_they_are_old(store: AnyStore) -> None
     assert (removed["runs"], removed["events"]) == (1, 3)
     assert [run.run_id for run in await store.events.runs()] == ["run_new"]
     assert {stored.run_id for stored in await store.events.read()} == {"run_new"}
-    assert await store.events.verify("run_new") == []
+    assert await store.events.verify() == []
+
+
+async def test_a_run_goes_alone_where_two_tenants_share_its_name(store: AnyStore) -> None:
+    for each in [*whole_run("run_1", at=OLD), *whole_run("run_1", who=EVE, at=NEW)]:
+        store.events.emit(each)
+    for who in (ANN, EVE):
+        await store.journal.begin(intent(f"call_{who.user}", who=who))
+        await store.journal.finish(f"call_{who.user}", "", 1)
+
+    removed = await store.prune(A_WHILE, now=NOW)
+
+    assert (removed["runs"], removed["events"], removed["journal"]) == (1, 3, 1)
+    assert await store.journal.find("call_eve", "") is not None
+    assert await store.events.run("run_1", tenant="evil") is not None
+    assert await store.events.verify() == []
 
 
 async def test_without_limits_nothing_goes(store: AnyStore) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.stores.samples import COMPLETED, FAILED, PAUSED, REQUESTED, RESUMED, STARTED, call_ref, event
 from toolpost.contracts.events import EventCode
+from toolpost.stores.chain import LogKey
 from toolpost.stores.runs import RunHead
 
 Told = list[tuple[str, EventCode]]
@@ -13,7 +14,7 @@ def status_after(told: Told) -> str:
     head = RunHead.of_first(call_ref("run_1", told[0][0]), 0.0)
     for call_id, code in told:
         ref = call_ref("run_1", call_id)
-        head.advance(event(code, call=ref), ref, "{}")
+        head.advance(event(code, call=ref), ref, "{}", id=1, key=LogKey(b"k"))
     return head.status
 
 

@@ -15,7 +15,7 @@ from tests.stores.test_state import BINDING, EVENT
 from toolpost import Completed, Settings, Toolbox, tool
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.storage import PlannerStateStore, StateStore
-from toolpost.stores.chain import find_breaks
+from toolpost.stores.chain import PlainRow, find_plain_breaks
 from toolpost.stores.state_adapter import PlannerPauses, StateEvents, StoreState
 
 
@@ -66,10 +66,10 @@ async def test_a_run_that_goes_on_in_another_process_is_numbered_and_chained_on(
 
 def _breaks(history: Any) -> list[str]:
     rows = [
-        (e.run_id, e.seq, int(e.code), e.at, e.call_id, e.tenant, json.dumps(e.payload), bytes.fromhex(e.hash))
+        PlainRow(e.run_id, e.seq, int(e.code), e.at, e.call_id, e.tenant, json.dumps(e.payload), bytes.fromhex(e.hash))
         for e in history
     ]
-    return find_breaks(rows, last_seq=len(rows), last_hash=rows[-1][-1])
+    return find_plain_breaks(rows)
 
 
 async def test_a_store_that_fails_or_is_slow_loses_events_and_disturbs_nobody(

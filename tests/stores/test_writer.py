@@ -19,13 +19,16 @@ from toolpost.contracts.storage import EventLog
 from toolpost.stores.appender import EventAppender
 from toolpost.stores.database import open_writable
 from toolpost.stores.events import SQLiteEventLog
+from toolpost.stores.ledger import make_ledger
 from toolpost.stores.liveness import Liveness
+from toolpost.stores.memory import NoSealer
 from toolpost.stores.reader import Reader
 from toolpost.stores.replies import Reply, send
+from toolpost.stores.sealing import RowSealer
 from toolpost.stores.transactions import Transactor
 from toolpost.stores.writer import Writer
 
-ADD = "INSERT INTO cancels (target_id, requested_by, at) VALUES (?, 'acme:ann', 0)"
+ADD = "INSERT INTO cancels (target_id, tenant, requested_by, at) VALUES (?, 'acme', 'acme:ann', 0)"
 
 
 class Bench:
@@ -35,7 +38,7 @@ class Bench:
         path = folder / "toolpost.db"
         self.db = open_writable(path, busy_s=0.01)
         liveness = Liveness(folder / "owners")
-        appender = EventAppender(liveness.owner_id)
+        appender = EventAppender(liveness.owner_id, make_ledger(self.db, RowSealer(NoSealer())))
         self.writer = Writer(Transactor(self.db, appender, path=path), limit=limit)
         self.reader = Reader(path, busy_s=1.0)
         self.log = SQLiteEventLog(self.writer, self.reader, appender=appender, liveness=liveness)

@@ -88,6 +88,11 @@ class StoredEvent:
     hash: str
 
     @property
+    def is_forgotten(self) -> bool:
+        """Whether what it said was removed, because a person was forgotten; its place in the chain is kept."""
+        return self.payload.get("forgotten") is True
+
+    @property
     def trace_id(self) -> str:
         """The run, under the name that state stores use."""
         return self.run_id
@@ -105,6 +110,15 @@ class StoredEvent:
             "payload": dict(self.payload),
             "hash": self.hash,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events are meant: of tools (`*` stands for any letters), of some codes (empty: of all), since a time."""
+
+    tool: str | None = None
+    codes: frozenset[EventCode] = frozenset()
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

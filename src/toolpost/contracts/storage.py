@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.contracts.events import RemoteBinding, RunEvent, RunSummary, StoredEvent
+    from toolpost.contracts.events import EventFilter, RemoteBinding, RunEvent, RunSummary, StoredEvent
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
     from toolpost.contracts.tokens import TokenRows
@@ -28,7 +28,10 @@ class EventSink(Protocol):
 
 
 class EventLog(EventSink, Protocol):
-    """The append-only record of runs: per run a sequence from 1 without gaps, chained by SHA-256."""
+    """The append-only record of runs: per run a sequence from 1 without gaps, chained by keyed digests.
+
+    A run is told apart by its id and its tenant. `None` for a tenant means every tenant.
+    """
 
     @property
     def congested(self) -> bool:
@@ -44,9 +47,16 @@ class EventLog(EventSink, Protocol):
         ...
 
     async def read(
-        self, *, tenant: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
+        self,
+        *,
+        tenant: str | None = None,
+        run_id: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+        only: EventFilter | None = None,
+        newest: bool = False,
     ) -> list[StoredEvent]:
-        """Stored events with an id above `after`, oldest first."""
+        """Stored events with an id above `after`, oldest first; with `newest` the last `limit` of them."""
         ...
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
@@ -58,11 +68,21 @@ class EventLog(EventSink, Protocol):
         ...
 
     async def adopt_orphans(self) -> list[RunSummary]:
-        """Take over runs whose process died while a call ran; each goes to exactly one adopter."""
+        """Take over runs whose process died before all their calls had ended; each goes to exactly one adopter.
+
+        Calls that wait for a person are as they should be.
+        """
         ...
 
-    async def verify(self, run_id: str) -> list[str]:
-        """What is wrong with a run's chain; empty when every event is in place and unchanged."""
+    async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
+        """The calls of a run that were requested and have not ended, innermost first, each like a run of its own."""
+        ...
+
+    async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
+        """What was changed from outside in a run, or in the whole log and in the number of its runs; empty if nothing.
+
+        What was forgotten or pruned is in order.
+        """
         ...
 
 
@@ -197,8 +217,8 @@ class CancelStore(Protocol):
         """Ask for a cancellation."""
         ...
 
-    async def requested(self, target_ids: Sequence[str]) -> Mapping[str, CancelWish]:
-        """Which of these were asked to be cancelled."""
+    async def requested(self, target_ids: Sequence[str]) -> Mapping[str, Sequence[CancelWish]]:
+        """Which of these were asked to be cancelled, and for which tenants."""
         ...
 
 
@@ -297,7 +317,7 @@ class Store(Protocol):
     async def forget(self, principal: Principal) -> dict[str, int]:
         """Remove a person's tokens, questions, results and artifacts; says how many of each, and what is under way.
 
-        The record of events stays: it is redacted, and pruned by age.
+        Events of theirs, and those that name them, keep their place in the log and lose what they say.
         """
         ...
 

@@ -81,8 +81,9 @@ class Caretaker:
 
     async def _heed_cancels(self) -> None:
         if len(self._router.inflight):
-            for target, wish in (await self._store.cancels.requested(self._router.inflight.ids())).items():
-                self._router.inflight.cancel(target, tenant=wish.tenant, before=wish.at)
+            for target, wishes in (await self._store.cancels.requested(self._router.inflight.ids())).items():
+                for wish in wishes:
+                    self._router.inflight.cancel(target, tenant=wish.tenant, before=wish.at)
 
     async def sweep(self) -> None:
         """Close late questions and take over what dead processes left unfinished."""

@@ -6,116 +6,167 @@ import json
 from functools import cache
 from itertools import chain as flatten
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolpost.stores.payloads import payload_text
-from toolpost.stores.runs import RunHead, storable_call
+from toolpost.stores.runs import RunHead, storable, storable_call
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from toolpost.contracts.events import RunEvent
-    from toolpost.stores.chain import Fields
+    from toolpost.contracts.events import CallRef, RunEvent
+    from toolpost.stores.chain import EventRow
+    from toolpost.stores.ledger import Ledger
 
 MAX_HEADS = 10_000
+HEAD_COLUMNS = (
+    "nr, run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call, open_calls,"
+    " seal"
+)
+RunName: TypeAlias = tuple[str, str]  # tenant and run id
 
 # One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
 # hand it back.
 _CHUNKS = (128, 32, 8, 1)
-_EVENTS = "INSERT INTO events (run_id, seq, code, at, call_id, tenant, payload, hash) VALUES $ROWS"
-_HEADS = """
-INSERT INTO runs (run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call,
-    owner)
-VALUES $ROWS
-ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at,
+_EVENTS = """
+INSERT INTO events (id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten) VALUES $ROWS
+"""
+_HEADS = f"""
+INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES $ROWS
+ON CONFLICT (nr) DO UPDATE SET user = excluded.user, status = excluded.status, updated_at = excluded.updated_at,
     last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call,
-    owner = excluded.owner
-"""
-_LOAD_HEADS = """
-SELECT run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call
-FROM runs WHERE run_id IN (SELECT value FROM json_each(?))
-"""
+    open_calls = excluded.open_calls, seal = excluded.seal, owner = excluded.owner
+"""  # noqa: S608 - constants, here and below
+_LOAD_HEADS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"  # noqa: S608
 
 
 class EventAppender:
-    """Appends events within the writer's transactions and remembers the heads of recent runs.
+    """Appends events within the writer's transactions and remembers the heads of recent runs, and the ledger.
 
-    The remembered heads are dropped whenever another process has written, or a
-    transaction was rolled back.
+    What is remembered is dropped whenever another process has written, or a transaction was rolled back.
     """
 
-    def __init__(self, owner_id: str) -> None:
+    def __init__(self, owner_id: str, ledger: Ledger) -> None:
+        self.ledger = ledger
         self._owner_id = owner_id
-        self._heads: dict[str, RunHead] = {}
-        self._touched: dict[str, RunHead] = {}
+        self._heads: dict[RunName, RunHead] = {}
+        self._touched: dict[RunName, RunHead] = {}
         self._version: int | None = None
+        self._unsaved = False
 
     def begin(self, db: sqlite3.Connection) -> None:
         """Start a transaction's worth of events."""
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             self.forget()
+            self.ledger.load(db)
             self._version = version
 
     def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
         """Insert events behind what their runs already have."""
         self._load_heads(db, events)
         _insert(db, _EVENTS, self._chain(events))
+        self._unsaved = True
 
     def save_heads(self, db: sqlite3.Connection) -> None:
-        """Write the heads that moved, each once however many events it got."""
-        _insert(db, _HEADS, sorted([(*head.row(), self._owner_id) for head in self._touched.values()]))
+        """Write the heads that moved, each once however many events it got.
+
+        They stay remembered until the transaction ends: a function that asks for this may be rolled back.
+        """
+        ledger = self.ledger
+        rows: list[tuple[object, ...]] = []
+        for head in sorted(self._touched.values(), key=lambda head: head.nr):
+            seal = b"" if head.is_damaged else head.sealed(ledger.key)
+            ledger.change(old=head.seal, new=seal)
+            head.seal = seal
+            rows.append((*head.facts(), seal, self._owner_id))
+        _insert(db, _HEADS, rows)
 
     def finish(self, db: sqlite3.Connection) -> None:
         """End a transaction's worth of events."""
         self.save_heads(db)
         self._touched.clear()
-        for run_id in list(islice(self._heads, max(0, len(self._heads) - MAX_HEADS))):
-            del self._heads[run_id]
+        if self._unsaved:
+            self.ledger.save(db)
+            self._unsaved = False
+        for name in list(islice(self._heads, max(0, len(self._heads) - MAX_HEADS))):
+            del self._heads[name]
 
-    def drop(self, run_ids: Iterable[str]) -> None:
-        """Forget runs that were removed."""
-        for run_id in run_ids:
-            self._heads.pop(run_id, None)
-            self._touched.pop(run_id, None)
+    def remove_runs(self, removed: Iterable[tuple[RunName, bytes]]) -> None:
+        """Take runs that were deleted, given with their seals, out of the ledger."""
+        for name, seal in removed:
+            self._heads.pop(name, None)
+            self._touched.pop(name, None)
+            self.ledger.runs -= 1
+            self.ledger.change(old=seal)
+            self._unsaved = True
+
+    def rename_user(self, db: sqlite3.Connection, names: Iterable[RunName], user: str) -> None:
+        """Say of whole runs that they are somebody else's."""
+        wanted = set(names)
+        self._load(db, [run_id for _, run_id in wanted])
+        for name in wanted:
+            head = self._heads[name]
+            head.user = user
+            self._touched[name] = head
+            self._unsaved = True
 
     def forget(self) -> None:
         """Forget every head; the table has them."""
         self._heads.clear()
         self._touched.clear()
         self._version = None
+        self._unsaved = False
 
     def _load_heads(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
         """Have the heads of these events' runs at hand, the ones used last at the end."""
         heads = self._heads
         missing: list[str] = []
-        for run_id in {event.call.run_id for event in events}:
-            head = heads.pop(run_id, None)
+        for name in {(event.call.tenant, event.call.run_id) for event in events}:
+            head = heads.pop(name, None)
             if head is None:
-                missing.append(run_id)
+                missing.append(storable(name[1]))
             else:
-                heads[run_id] = head
+                heads[name] = head
         if missing:
-            for row in db.execute(_LOAD_HEADS, (json.dumps(missing),)):
-                heads[row[0]] = RunHead(*row)
+            self._load(db, missing)
 
-    def _chain(self, events: Iterable[RunEvent]) -> list[Fields]:
+    def _load(self, db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
+        """Read heads; one that does not fit its seal is never sealed again, so that this goes on to show."""
+        for row in db.execute(_LOAD_HEADS, (json.dumps(run_ids),)):
+            head = RunHead.of_row(row)
+            if (head.tenant, head.run_id) in self._heads:
+                continue
+            head.is_damaged = head.seal != head.sealed(self.ledger.key)
+            self._heads[head.tenant, head.run_id] = head
+
+    def _chain(self, events: Iterable[RunEvent]) -> list[EventRow]:
         """The rows of these events; one flat loop, because it runs for every event there ever is."""
-        heads, touched = self._heads, self._touched
-        rows: list[Fields] = []
+        touched, ledger = self._touched, self.ledger
+        key, id_ = ledger.key, ledger.last_event
+        rows: list[EventRow] = []
         for event in events:
             call = event.call
             payload = payload_text(event)
-            head = heads.get(call.run_id) or RunHead.of_first(call, event.at)
+            id_ += 1
+            head = self._head_of(call, event)
             try:
-                rows.append(head.advance(event, call, payload))
+                rows.append(head.advance(event, call, payload, id=id_, key=key))
             except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
                 call = storable_call(call)
-                head = heads.get(call.run_id) or RunHead.of_first(call, event.at)
-                rows.append(head.advance(event, call, payload))
-            heads[head.run_id] = touched[head.run_id] = head
+                head = self._head_of(call, event)
+                rows.append(head.advance(event, call, payload, id=id_, key=key))
+            if head.nr == 0:
+                ledger.last_run = head.nr = ledger.last_run + 1
+                ledger.runs += 1
+            name = (head.tenant, head.run_id)
+            self._heads[name] = touched[name] = head
+        ledger.last_event = id_
         return rows
+
+    def _head_of(self, call: CallRef, event: RunEvent) -> RunHead:
+        return self._heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
 
 
 def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -111,19 +111,29 @@ def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _apply(db: sqlite3.Connection, file: Path) -> None:
-    number = int(file.name.split("_")[0])
+def in_transaction(db: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """Do some work alone and whole, or not at all."""
     db.execute("BEGIN IMMEDIATE")
     try:
-        if _version(db) < number:  # Another process may have been first.
-            for statement in _statements(file.read_text(encoding="utf-8")):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number}")
+        done = work()
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+    return done
+
+
+def _apply(db: sqlite3.Connection, file: Path) -> None:
+    number = int(file.name.split("_")[0])
+
+    def work() -> None:
+        if _version(db) < number:  # Another process may have been first.
+            for statement in _statements(file.read_text(encoding="utf-8")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+
+    in_transaction(db, work)
 
 
 def _statements(script: str) -> Iterator[str]:

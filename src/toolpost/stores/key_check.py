@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import Sealer
 
 _BEGINNING = 16  # so much of what is sealed tells its key
-_SEALED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"))
+_SEALED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
 
 
 def check_key(db: sqlite3.Connection, sealer: Sealer, path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from weakref import WeakSet
 
 from toolpost.contracts.errors import StoreError
 
@@ -36,7 +37,7 @@ class Liveness:
     """This store's own sign of life, and a look at those of others.
 
     An owner whose file is missing is dead: ids are random and never used again.
-    A forked child shares its parent's lock; start children by exec.
+    A forked child would share its parent's lock and keep it after the parent's end, so it lets go at once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,6 +51,7 @@ class Liveness:
                 "give this user write permission or set data_dir to another folder",
                 cause=exc,
             ) from exc
+        _HELD.add(self)
 
     def alive(self, owner_id: str) -> bool:
         """Whether the owner of an id still lives; when it cannot be told, it does."""
@@ -79,6 +81,12 @@ class Liveness:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def abandon(self) -> None:
+        """Let go in a forked child; the parent lives on."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
     def _take(self) -> tuple[str, int]:
         """A locked file under a new id; tried again if someone swept it away before it was locked."""
         while True:
@@ -91,6 +99,18 @@ class Liveness:
 
     def _path(self, owner_id: str) -> Path:
         return self._folder / f"{owner_id}.lock"
+
+
+_HELD: WeakSet[Liveness] = WeakSet()
+
+
+def _abandon_all() -> None:
+    for liveness in _HELD:
+        liveness.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
 
 
 def _remove_if_dead(path: Path) -> None:

@@ -58,7 +58,13 @@ class MemoryStore:
             log, journal=journal, pending=pending, keys=keys, cancels=cancels, artifacts=artifacts, shelf=shelf
         )
         self._forgetter = MemoryForgetter(
-            log, journal=journal, pending=pending, keys=keys, artifacts=artifacts, tokens=tokens, shelf=shelf
+            log,
+            journal=journal,
+            pending=pending,
+            keys=keys,
+            artifacts=artifacts,
+            tokens=tokens,
+            shelf=shelf,
         )
         self.events: EventLog = log
         self.journal: Journal = journal
@@ -92,8 +98,7 @@ class MemoryStore:
 
 
 def _tenants_of_run(log: MemoryEventLog, run_id: str) -> set[str]:
-    run = log.absorbed().by_name.get(run_id)
-    return {run.standing.tenant} if run else set()
+    return {run.standing.tenant for run in log.absorbed().called(run_id)}
 
 
 class NoSealer:

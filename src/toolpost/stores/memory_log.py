@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from itertools import islice
 from operator import itemgetter
+from typing import TypeAlias
 
-from toolpost.contracts.events import EventCode, RunEvent, RunSummary, StoredEvent
-from toolpost.stores.chain import Fields, find_breaks, stored_event
+from toolpost.contracts.events import EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.principal import Principal
+from toolpost.stores.chain import KEY_BYTES, EventRow, LogKey, stored_event
+from toolpost.stores.forgetting import FORGOTTEN_USER, names
 from toolpost.stores.payloads import payload_text
-from toolpost.stores.runs import FINISHED, RunHead, storable, storable_call
+from toolpost.stores.runs import FINISHED, RunHead, find_open_calls, storable, storable_call
+from toolpost.stores.verification import answered_twice
+
+RunName: TypeAlias = tuple[str, str]  # tenant and run id
 
 _REQUESTED = EventCode.TOOL_CALL_REQUESTED
 _ENDS = (EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED)  # compared by identity: hashing a member is slow
@@ -20,12 +28,13 @@ _USUAL = 3  # requested, started, ended: in more events a run may have begun ane
 class MemoryRun:
     """One run: its events as they came, until they are rendered; how it stands is worked out for who asks."""
 
-    __slots__ = ("_chain", "_rows", "_standing", "_turned", "fresh", "ids")
+    __slots__ = ("_chain", "_key", "_rows", "_standing", "_turned", "fresh", "ids")
 
-    def __init__(self) -> None:
+    def __init__(self, key: LogKey) -> None:
         self.ids: list[int] = []
         self.fresh: list[RunEvent] = []
-        self._rows: list[Fields] = []
+        self._key = key
+        self._rows: list[EventRow] = []
         self._chain: RunHead | None = None
         self._standing: RunHead | None = None
         self._turned = 0  # so many of the fresh ones are in the standing
@@ -49,28 +58,39 @@ class MemoryRun:
         self._standing, self._turned = head, len(self.fresh)
         return head
 
-    def render(self) -> list[Fields]:
+    def render(self) -> list[EventRow]:
         """All events, chained."""
         _ = self.standing  # afterwards there are only rows
-        for event in self.fresh:
+        for id_, event in zip(self.ids[len(self._rows) :], self.fresh, strict=True):
             call = storable_call(event.call)
             self._chain = self._chain or RunHead.of_first(call, event.at)
-            self._rows.append(self._chain.advance(event, call, payload_text(event)))
+            self._rows.append(self._chain.advance(event, call, payload_text(event), id=id_, key=self._key))
         self.fresh.clear()
         self._turned = 0
         return self._rows
 
+    def forget(self, who: Principal) -> int:
+        """Remove what events say of a person; how many did."""
+        rows, forgotten = self.render(), 0
+        for at, row in enumerate(rows):
+            mine = (row.tenant, row.user) == who
+            if mine or (row.forgotten is None and names(row.payload, who)):
+                rows[at] = self._key.forget(row, user=FORGOTTEN_USER if mine else row.user)
+                forgotten += 1
+        return forgotten
+
     def breaks(self) -> list[str]:
         """What is wrong with the chain."""
-        rows = self.render()
-        return find_breaks(rows, last_seq=self.standing.seq, last_hash=self._chain.hash if self._chain else b"")
+        rows, last = self.render(), self._chain.hash if self._chain else b""
+        return [*self._key.find_breaks(rows, last_seq=self.standing.seq, last_hash=last), *answered_twice(rows)]
 
 
 class MemoryRuns:
     """All runs, by name and in the order in which they began."""
 
-    def __init__(self) -> None:
-        self.by_name: dict[str, MemoryRun] = {}
+    def __init__(self, key: LogKey) -> None:
+        self.by_name: dict[RunName, MemoryRun] = {}
+        self._key = key
         self._last_id = 0
         self._count = 0
 
@@ -79,18 +99,26 @@ class MemoryRuns:
         by_name, id_ = self.by_name, self._last_id
         for event in events:
             id_ += 1
-            run_id = event.call.run_id
-            if not run_id.isascii():
-                run_id = storable(run_id)
-            run = by_name.get(run_id)
+            call = event.call
+            name = (call.tenant, call.run_id)
+            run = by_name.get(name)
             if run is None:
-                run = by_name[run_id] = MemoryRun()
+                name = (storable(call.tenant), storable(call.run_id))
+                run = by_name.get(name)
+            if run is None:
+                run = by_name[name] = MemoryRun(self._key)
             run.ids.append(id_)
             run.fresh.append(event)
         self._count += id_ - self._last_id
         self._last_id = id_
 
-    def remove(self, names: Iterable[str]) -> None:
+    def called(self, run_id: str, tenant: str | None = None) -> list[MemoryRun]:
+        """The runs of a name; one for each tenant that has one."""
+        if tenant is not None:
+            return [run for run in [self.by_name.get((tenant, run_id))] if run is not None]
+        return [run for (_, name), run in self.by_name.items() if name == run_id]
+
+    def remove(self, names: Iterable[RunName]) -> None:
         """Forget whole runs."""
         for name in names:
             self._count -= len(self.by_name.pop(name).ids)
@@ -98,7 +126,7 @@ class MemoryRuns:
     def make_room(self, max_events: int) -> None:
         """Forget the oldest finished runs until the rest fits."""
         surplus = self._count - max_events
-        doomed: list[str] = []
+        doomed: list[RunName] = []
         for name, run in self.by_name.items() if surplus > 0 else ():
             if surplus <= 0:
                 break
@@ -107,14 +135,16 @@ class MemoryRuns:
                 surplus -= len(run.ids)
         self.remove(doomed)
 
-    def events(self, run_id: str | None, after: int, tenant: str | None) -> Iterator[StoredEvent]:
+    def events(
+        self, run_id: str | None, after: int, tenant: str | None, *, newest: bool = False
+    ) -> Iterator[StoredEvent]:
         """The events with an id above `after`, of one run or of all, of one tenant or of all."""
-        runs = self.by_name.values() if run_id is None else filter(None, [self.by_name.get(run_id)])
+        runs = self.by_name.values() if run_id is None else self.called(run_id, tenant)
         meant = [(id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after]
-        for id_, at, run in sorted(meant, key=itemgetter(0)):
+        for _, at, run in sorted(meant, key=itemgetter(0), reverse=newest):
             row = run.render()[at]
-            if tenant in (None, row[5]):
-                yield stored_event(id_, row)
+            if tenant in (None, row.tenant):
+                yield stored_event(row)
 
 
 class MemoryEventLog:
@@ -125,7 +155,7 @@ class MemoryEventLog:
         self._absorb_at = None if max_events is None else max(1, max_events // 4)
         self._lock = threading.Lock()
         self._fresh: list[RunEvent] = []
-        self._runs = MemoryRuns()
+        self._runs = MemoryRuns(LogKey(secrets.token_bytes(KEY_BYTES)))
 
     def emit(self, event: RunEvent) -> None:
         self._fresh.append(event)
@@ -143,11 +173,20 @@ class MemoryEventLog:
         """Memory is as durable as it gets."""
 
     async def read(
-        self, *, tenant: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
+        self,
+        *,
+        tenant: str | None = None,
+        run_id: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+        only: EventFilter | None = None,
+        newest: bool = False,
     ) -> list[StoredEvent]:
         runs = self.absorbed()
         with self._lock:
-            return list(islice(runs.events(run_id, after, tenant), max(0, limit)))
+            meant = runs.events(run_id, after, tenant, newest=newest)
+            found = list(islice((event for event in meant if only is None or _is_meant(event, only)), max(0, limit)))
+        return found[::-1] if newest else found
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
         newest_first = [run.standing for run in reversed(self.absorbed().by_name.values())]
@@ -155,19 +194,36 @@ class MemoryEventLog:
         return [head.summary() for head in islice(meant, max(0, limit))]
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
-        run = self.absorbed().by_name.get(run_id)
-        return run.standing.summary() if run and tenant in (None, run.standing.tenant) else None
+        found = self.absorbed().called(run_id, tenant)
+        return found[0].standing.summary() if found else None
 
     async def adopt_orphans(self) -> list[RunSummary]:
         """There is no other process."""
         return []
 
-    async def verify(self, run_id: str) -> list[str]:
-        run = self.absorbed().by_name.get(run_id)
-        if run is None:
+    async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
+        runs = self.absorbed().called(run_id, tenant)
+        with self._lock:
+            return [call for run in runs for call in find_open_calls(run.render())]
+
+    async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
+        """Nobody else can reach the memory, so that no run can be missing."""
+        runs = self.absorbed()
+        meant = list(runs.by_name.values()) if run_id is None else runs.called(run_id, tenant)
+        if run_id is not None and not meant:
             return [f"there is no run {run_id!r}"]
         with self._lock:
-            return run.breaks()
+            return [problem for run in meant for problem in run.breaks()]
+
+    def forget(self, who: Principal) -> dict[str, int]:
+        """Remove what events say of a person, and their name from runs; how many of each."""
+        runs = list(self.absorbed().by_name.values())
+        with self._lock:
+            events = sum(run.forget(who) for run in runs)
+            theirs = [run.standing for run in runs if (run.standing.tenant, run.standing.user) == who]
+            for head in theirs:
+                head.user = FORGOTTEN_USER
+        return {"events": events, "runs": len(theirs)}
 
     def absorbed(self) -> MemoryRuns:
         """The runs, once what was emitted is sorted into them and there is room."""
@@ -178,3 +234,11 @@ class MemoryEventLog:
             if self._max_events is not None:
                 self._runs.make_room(self._max_events)
         return self._runs
+
+
+def _is_meant(event: StoredEvent, only: EventFilter) -> bool:
+    if only.codes and event.code not in only.codes:
+        return False
+    if only.since is not None and event.at < only.since:
+        return False
+    return only.tool is None or fnmatchcase(str(event.payload.get("tool_name", "")), only.tool)

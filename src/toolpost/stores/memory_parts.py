@@ -161,19 +161,25 @@ class MemoryKeyStore:
 
 
 class MemoryCancelStore:
-    """A wish for what is known to belong to another tenant is not kept."""
+    """A wish for what is known to belong to other tenants alone is not kept."""
 
     def __init__(self, tenants_of: Callable[[str], set[str]], clock: Callable[[], float]) -> None:
         self._tenants_of = tenants_of
         self._clock = clock
-        self.wishes: dict[str, CancelWish] = {}
+        self.wishes: dict[tuple[str, str | None], CancelWish] = {}
 
     async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
-        if tenant is None or not self._tenants_of(target_id) - {tenant}:
-            self.wishes[target_id] = CancelWish(self._clock(), tenant)
+        owners = self._tenants_of(target_id)
+        if tenant is None or not owners or tenant in owners:
+            self.wishes[target_id, tenant] = CancelWish(self._clock(), tenant)
 
-    async def requested(self, target_ids: Sequence[str]) -> dict[str, CancelWish]:
-        return {target_id: self.wishes[target_id] for target_id in target_ids if target_id in self.wishes}
+    async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelWish]]:
+        wanted = set(target_ids)
+        found: dict[str, list[CancelWish]] = {}
+        for (target_id, _), wish in self.wishes.items():
+            if target_id in wanted:
+                found.setdefault(target_id, []).append(wish)
+        return found
 
 
 class MemoryArtifactStore:

@@ -2,50 +2,58 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
-from toolpost.stores.damage import readable
+from toolpost.stores.chain import LogKey
+from toolpost.stores.damage import UNREADABLE, readable
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.reader import Reader
 from toolpost.stores.records import action_from_data, action_to_data, answer_to_data
 from toolpost.stores.sealing import RowSealer
+from toolpost.stores.verification import STANDING_COLUMNS, standing_seal
 from toolpost.stores.writer import Writer
 
 Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = list[Row]
 Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the builtin one.
+
+
+class _Change(NamedTuple):
+    """A change of how questions stand, and of which: one statement, so that it happens once."""
+
+    assignments: str
+    condition: str
+
 
 _COLUMNS = "id, tenant, user, status, action, answer, answered_by, answered_at, outcome"
 _ADD = """
-INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action, seal)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
-_GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608 - constants, here and below
+_STANDING = f"SELECT {STANDING_COLUMNS}, seal FROM pending WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants, here and below
+_GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608
 _LIST = f"SELECT {_COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
-_CLAIM = f"""
-UPDATE pending SET status = 'claimed', answer = ?, answered_by = ?, answered_at = ?, owner = ?
-WHERE id = ? AND status = 'open' AND expires_at > ? RETURNING {_COLUMNS}
-"""  # noqa: S608
-_SETTLE = """
-UPDATE pending SET status = :status, outcome = :outcome, owner = NULL
-WHERE id = :id AND status IN ('claimed', :status)
-"""
-_REOPEN = """
-UPDATE pending SET status = 'open', answer = NULL, answered_by = NULL, answered_at = NULL, owner = NULL
-WHERE id = :id AND status = 'claimed'
-"""
-_EXPIRE = f"""
-UPDATE pending SET status = 'expired', owner = ? WHERE status = 'open' AND expires_at <= ? RETURNING {_COLUMNS}
-"""  # noqa: S608
-_CANCEL = f"""
-UPDATE pending SET status = 'cancelled', owner = :owner WHERE status = 'open' AND (call_id = :id OR run_id = :id)
-    AND (:tenant IS NULL OR tenant = :tenant) RETURNING {_COLUMNS}
-"""  # noqa: S608
+_CLAIM = _Change(
+    "status = 'claimed', answer = :answer, answered_by = :by, answered_at = :at, owner = :owner",
+    "id = :id AND status = 'open' AND expires_at > :at",
+)
+_SETTLE = _Change("status = :status, outcome = :outcome, owner = NULL", "id = :id AND status IN ('claimed', :status)")
+_REOPEN = _Change(
+    "status = 'open', answer = NULL, answered_by = NULL, answered_at = NULL, owner = NULL",
+    "id = :id AND status = 'claimed'",
+)
+_EXPIRE = _Change("status = 'expired', owner = :owner", "status = 'open' AND expires_at <= :at")
+_CANCEL = _Change(
+    "status = 'cancelled', owner = :owner",
+    "status = 'open' AND (call_id = :id OR run_id = :id) AND (:tenant IS NULL OR tenant = :tenant)",
+)
 # Whoever takes a question owns it until it is settled.
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
 # Not before somebody has seen to what the call had begun: two processes that look after the dead at once could
@@ -60,12 +68,14 @@ UPDATE pending SET owner = ? WHERE owner = ? AND NOT EXISTS (
 class SQLitePendingStore:
     """What was asked, sealed; how it stands, in columns that statements can compare.
 
-    Among many, a row that does not open is told of and passed over; asked for by its id, it is an error.
+    Among many, a row that does not open is told of and passed over; asked for by its id, it is an error. The columns
+    have a seal: a question that was opened again, or given to others, from outside is not taken.
     """
 
-    def __init__(self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness) -> None:
+    def __init__(self, writer: Writer, reader: Reader, *, key: LogKey, sealer: RowSealer, liveness: Liveness) -> None:
         self._writer = writer
         self._reader = reader
+        self._key = key
         self._sealer = sealer
         self._liveness = liveness
 
@@ -73,8 +83,9 @@ class SQLitePendingStore:
         tenant, user = action.asked_by
         sealed = self._sealer.seal(action_to_data(action), "pending", tenant, user, action.id, "action")
         row = (action.id, action.call_id, action.run_id, tenant, user, action.status)
-        times = (action.created_at, action.expires_at)
-        added = await self._writer.submit(lambda db: db.execute(_ADD, (*row, *times, sealed)).rowcount)
+        times = (float(action.created_at), float(action.expires_at))
+        seal = standing_seal(self._key, (*row, *times, None, None))
+        added = await self._writer.submit(lambda db: db.execute(_ADD, (*row, *times, sealed, seal)).rowcount)
         if not added:
             raise StoreError(f"question {action.id!r} is there already; every question needs an id of its own")
 
@@ -107,8 +118,8 @@ class SQLitePendingStore:
         if action is None:
             return None
         sealed = self._sealer.seal(answer_to_data(answer), "pending", *action.asked_by, pending_id, "answer")
-        values = (sealed, by, at, self._liveness.owner_id, pending_id, at)
-        claimed = await self._change(_CLAIM, values)
+        values = {"answer": sealed, "by": by, "at": at, "owner": self._liveness.owner_id, "id": pending_id}
+        claimed = await self._change(_CLAIM, values, strict=True)
         return claimed[0] if claimed else None
 
     async def settle(
@@ -117,13 +128,13 @@ class SQLitePendingStore:
         def work(db: sqlite3.Connection) -> None:
             sealed = None if outcome is None or reopen else self._seal_outcome(db, pending_id, dict(outcome))
             values = {"id": pending_id, "status": status, "outcome": sealed}
-            if db.execute(_REOPEN if reopen else _SETTLE, values).rowcount == 0:
+            if not self._apply(db, _REOPEN if reopen else _SETTLE, values):
                 raise StoreError(f"question {pending_id!r} is not claimed, so it cannot be settled as {status!r}")
 
         await self._writer.submit(work)
 
     async def expire(self, at: float) -> Actions:
-        return await self._change(_EXPIRE, (self._liveness.owner_id, at))
+        return await self._change(_EXPIRE, {"owner": self._liveness.owner_id, "at": at})
 
     async def cancel(self, call_id: str, *, tenant: str | None = None) -> Actions:
         values = {"id": call_id, "tenant": tenant, "owner": self._liveness.owner_id}
@@ -137,9 +148,29 @@ class SQLitePendingStore:
 
         return await self._writer.submit(work)
 
-    async def _change(self, sql: str, values: Row | dict[str, Any]) -> Actions:
+    async def _change(self, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Actions:
         """One atomic statement, and the questions that it changed; if these cannot be opened now, nothing is."""
-        return await self._writer.submit(lambda db: self._actions(db.execute(sql, values).fetchall()))
+        return await self._writer.submit(lambda db: self._actions(self._apply(db, change, values, strict=strict)))
+
+    def _apply(self, db: sqlite3.Connection, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Rows:
+        """Change rows and seal them anew, but for those whose seal was wrong before: that goes on to show."""
+        meant = f"SELECT {STANDING_COLUMNS}, seal FROM pending WHERE {change.condition}"  # noqa: S608 - constants, here and below
+        sound = [row[0] for row in db.execute(meant, values).fetchall() if self._is_sound(row, strict=strict)]
+        sql = f"UPDATE pending SET {change.assignments} WHERE {change.condition} RETURNING {_COLUMNS}"  # noqa: S608
+        changed = db.execute(sql, values).fetchall()
+        for *standing, _ in db.execute(_STANDING, (json.dumps(sound),)).fetchall():
+            seal = standing_seal(self._key, tuple(standing))
+            db.execute("UPDATE pending SET seal = ? WHERE id = ?", (seal, standing[0]))
+        return changed
+
+    def _is_sound(self, row: Row, *, strict: bool) -> bool:
+        *standing, seal = row
+        if seal == standing_seal(self._key, tuple(standing)):
+            return True
+        if strict:
+            msg = f"question {row[0]!r} was changed outside of toolpost and is not taken; call the tool again"
+            raise StoreError(msg, code=UNREADABLE)
+        return False
 
     def _seal_outcome(self, db: sqlite3.Connection, pending_id: str, outcome: dict[str, Any]) -> bytes | None:
         row = db.execute("SELECT tenant, user FROM pending WHERE id = ?", (pending_id,)).fetchone()

@@ -19,36 +19,40 @@ from toolpost.stores.writer import Writer
 RUNS_A_STEP = 200
 FILES_A_STEP = 500
 
-_UNSETTLED = "SELECT run_id FROM pending WHERE status IN ('open', 'claimed')"
+_UNSETTLED = "SELECT run_id, tenant FROM pending WHERE status IN ('open', 'claimed')"
 _OLD_RUNS = f"""
-SELECT run_id FROM runs WHERE status IN ('completed', 'failed') AND updated_at < ? AND run_id NOT IN ({_UNSETTLED})
-AND run_id NOT IN (SELECT run_id FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
+SELECT nr, run_id, tenant, seal FROM runs
+WHERE status IN ('completed', 'failed') AND updated_at < ? AND (run_id, tenant) NOT IN ({_UNSETTLED})
+AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
 """  # noqa: S608 - constants, here and below
-_THESE = "(SELECT value FROM json_each(:runs))"
+_THESE = "(SELECT run_id, tenant FROM runs WHERE nr IN (SELECT value FROM json_each(:runs)))"
+_IN_THESE = f"(run_id, tenant) IN {_THESE}"
+# A planner's memory knows no tenants: it stays while anybody has a run of that name.
+_ALONE = f"SELECT run_id FROM runs GROUP BY run_id HAVING min({_IN_THESE})"  # noqa: S608
 _OF_RUNS = {
-    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM events WHERE run_id IN {_THESE})",  # noqa: S608
-    "events": f"DELETE FROM events WHERE run_id IN {_THESE}",  # noqa: S608
-    "journal": f"DELETE FROM journal WHERE run_id IN {_THESE}",  # noqa: S608
-    "pending": f"DELETE FROM pending WHERE run_id IN {_THESE}",  # noqa: S608
-    "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN {_THESE}",  # noqa: S608
-    "runs": f"DELETE FROM runs WHERE run_id IN {_THESE}",  # noqa: S608
+    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM events WHERE {_IN_THESE})",  # noqa: S608
+    "events": f"DELETE FROM events WHERE {_IN_THESE}",  # noqa: S608
+    "journal": f"DELETE FROM journal WHERE {_IN_THESE}",  # noqa: S608
+    "pending": f"DELETE FROM pending WHERE {_IN_THESE}",  # noqa: S608
+    "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN ({_ALONE})",  # noqa: S608
+    "runs": "DELETE FROM runs WHERE nr IN (SELECT value FROM json_each(:runs))",
 }
 _BY_AGE = {
     "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
     "journal": """
         DELETE FROM journal WHERE (result IS NOT NULL OR step <> '') AND at < :cutoff
-        AND run_id NOT IN (SELECT run_id FROM runs)
+        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
     """,
     "pending": """
         DELETE FROM pending WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff
-        AND run_id NOT IN (SELECT run_id FROM runs)
+        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
     """,
     "cancels": "DELETE FROM cancels WHERE at < :cutoff",
     "state": "DELETE FROM state WHERE until < :cutoff",
-    "artifacts": f"DELETE FROM artifacts WHERE created_at < :cutoff AND run_id NOT IN ({_UNSETTLED})",  # noqa: S608
+    "artifacts": f"DELETE FROM artifacts WHERE created_at < :cutoff AND (run_id, tenant) NOT IN ({_UNSETTLED})",  # noqa: S608
 }
 _WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"
-_SPARED = f"SELECT id FROM artifacts WHERE run_id IN ({_UNSETTLED})"  # noqa: S608
+_SPARED = f"SELECT id FROM artifacts WHERE (run_id, tenant) IN ({_UNSETTLED})"  # noqa: S608
 
 
 class Pruner:
@@ -76,12 +80,12 @@ class Pruner:
 
     def _prune_runs(self, db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
         self._appender.save_heads(db)  # A run that goes on in this very transaction is not old.
-        runs = [run_id for (run_id,) in db.execute(_OLD_RUNS, (cutoff,))]
+        runs = db.execute(_OLD_RUNS, (cutoff,)).fetchall()
         if not runs:
             return {}
-        values = {"runs": json.dumps(runs)}
+        values = {"runs": json.dumps([nr for nr, *_ in runs])}
         removed = {table: db.execute(sql, values).rowcount for table, sql in _OF_RUNS.items()}
-        self._appender.drop(runs)
+        self._appender.remove_runs(((tenant, run_id), seal) for _, run_id, tenant, seal in runs)
         return removed
 
     async def _prune_files(self, now: float) -> int:

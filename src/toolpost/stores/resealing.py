@@ -38,6 +38,7 @@ _SEALED = (
     _Sealed.of("pending", "outcome", "tenant", "user", "id"),
     _Sealed.of("keys", "outcome", "tenant", "user", "key"),
     _Sealed.of("tokens", "body", "tenant", "user", "issuer", "resource", "client", "version"),
+    _Sealed.of("ledger", "key", "id"),
     _Sealed("state", "body", ("kind", "key", "item"), ()),
 )
 

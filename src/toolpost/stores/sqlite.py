@@ -25,13 +25,15 @@ from toolpost.contracts.tokens import TokenRows
 from toolpost.stores.appender import EventAppender
 from toolpost.stores.artifacts import SQLiteArtifactStore
 from toolpost.stores.cancels import SQLiteCancelStore
+from toolpost.stores.chain import LogKey
 from toolpost.stores.contents import ContentFiles
-from toolpost.stores.database import open_writable
+from toolpost.stores.database import in_transaction, open_writable, store_error
 from toolpost.stores.events import SQLiteEventLog
 from toolpost.stores.forgetting import Forgetter
 from toolpost.stores.journal import SQLiteJournal
 from toolpost.stores.key_check import check_key
 from toolpost.stores.keys import SQLiteKeyStore
+from toolpost.stores.ledger import Ledger, load_ledger, make_ledger
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import SQLitePendingStore
 from toolpost.stores.pruning import Pruner
@@ -41,6 +43,7 @@ from toolpost.stores.sealing import RowSealer
 from toolpost.stores.state import SealedStateStore, SQLiteShelf
 from toolpost.stores.tokens import SQLiteTokenRows
 from toolpost.stores.transactions import Transactor
+from toolpost.stores.unkeyed_log import adopt_unkeyed_log
 from toolpost.stores.writer import Writer
 
 DATABASE = "toolpost.db"
@@ -64,23 +67,25 @@ def open_sqlite_store(
     _make_folder(data_dir)
     liveness = Liveness(data_dir / OWNERS)
     path = data_dir / DATABASE
+    sealed = RowSealer(sealer)
     try:
         db = _opened(path, sealer, busy_s)
+        ledger = _opened_ledger(db, sealed, path)
     except StoreError:
         liveness.release()
         raise
-    appender = EventAppender(liveness.owner_id)
+    appender = EventAppender(liveness.owner_id, ledger)
     writer = Writer(Transactor(db, appender, path=path), limit=queue_limit)
     reader = Reader(path, busy_s=busy_s)
     files = ContentFiles(data_dir / ARTIFACTS)
     pruner = Pruner(writer, reader, appender=appender, files=files)
     forgetter = Forgetter(writer, appender=appender, pruner=pruner, liveness=liveness)
     log = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
-    sealed = RowSealer(sealer)
     return SQLiteStore(
         writer,
         reader,
         log=log,
+        key=ledger.key,
         pruner=pruner,
         forgetter=forgetter,
         files=files,
@@ -100,6 +105,28 @@ def _opened(path: Path, sealer: Sealer, busy_s: float) -> sqlite3.Connection:
     return db
 
 
+def _opened_ledger(db: sqlite3.Connection, sealer: RowSealer, path: Path) -> Ledger:
+    """The ledger of the log; a new one takes in all that was told before there was one."""
+    try:
+        return load_ledger(db, sealer) or in_transaction(db, lambda: _first_ledger(db, sealer))
+    except sqlite3.Error as exc:
+        db.close()
+        raise store_error(exc, path) from exc
+    except BaseException:
+        db.close()
+        raise
+
+
+def _first_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
+    found = load_ledger(db, sealer)  # Another process may have been first.
+    if found is not None:
+        return found
+    ledger = make_ledger(db, sealer)
+    if ledger.is_intact:
+        adopt_unkeyed_log(db, ledger)
+    return ledger
+
+
 class SQLiteStore:
     """All that one Toolbox remembers, in one folder that several processes may share."""
 
@@ -109,6 +136,7 @@ class SQLiteStore:
         reader: Reader,
         *,
         log: SQLiteEventLog,
+        key: LogKey,
         pruner: Pruner,
         forgetter: Forgetter,
         files: ContentFiles,
@@ -124,7 +152,7 @@ class SQLiteStore:
         self._liveness = liveness
         self.events: EventLog = log
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=sealer, liveness=liveness)
-        self.pending: PendingStore = SQLitePendingStore(writer, reader, sealer=sealer, liveness=liveness)
+        self.pending: PendingStore = SQLitePendingStore(writer, reader, key=key, sealer=sealer, liveness=liveness)
         self.keys: KeyStore = SQLiteKeyStore(writer, sealer=sealer, liveness=liveness, clock=clock)
         self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)

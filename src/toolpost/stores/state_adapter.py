@@ -17,7 +17,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RemoteBinding, RunEvent, StoredEvent
 from toolpost.contracts.storage import EventLog, PlannerStateStore, StateStore
 from toolpost.schema.secrets import harmless
-from toolpost.stores.chain import link_hash, link_ids
+from toolpost.stores.chain import join_ids, plain_link
 from toolpost.stores.state import SealedStateStore
 
 _PAGE = 1000
@@ -168,9 +168,9 @@ class StateEvents:
 def _chained(event: RunEvent, head: _Head) -> StoredEvent:
     """The event as the next of its run."""
     call, payload, seq = event.call, event.payload, head.seq + 1
-    digest = link_hash(
+    digest = plain_link(
         head.hash,
-        link_ids(call.run_id, call.call_id, call.tenant),
+        join_ids(call.run_id, call.call_id, call.tenant),
         seq=seq,
         code=int(event.code),
         at=event.at,
