@@ -18,6 +18,7 @@ from toolpost import (
     ToolContext,
     tool,
 )
+from toolpost.toolbox.settings import ApprovalSettings
 
 QUIET = Settings(data_dir=None, policy="exploratory")
 ANN = {"user_id": "acme:ann", "trace_id": "trace-1"}
@@ -103,6 +104,21 @@ async def test_the_call_that_waited_runs_even_if_the_model_never_asks_again() ->
     assert isinstance(result, PlannerFinish)
     assert ran == ["charge 2", "book 2"]
     assert told == [400, 405, 440, 441, 410]
+
+
+async def test_with_four_eyes_the_user_of_the_run_does_not_approve_its_calls() -> None:
+    settings = Settings(data_dir=None, approvals=ApprovalSettings(four_eyes=True))
+    async with Toolbox(tools=[drop], settings=settings) as box:
+        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("drop", {"name": "orders"})), "It is gone."))
+        asked = await paused(planner)
+        refused = await planner.resume(asked.resume_token, "approve")
+        assert isinstance(refused, PlannerPause)
+        assert (ran, "whoever asked may not answer" in refused.refused) == ([], True)
+        result = await planner.resume(refused.resume_token, "approve", by="acme:bob")
+    assert isinstance(result, PlannerFinish)
+    assert ran == ["drop orders"]
+    assert asked.arguments == {"name": "orders"}
+    assert asked.target["summary"] == "Python function drop in test_planner_pauses.py"
 
 
 async def test_the_context_of_the_resumption_is_laid_over_what_was_kept_of_the_first() -> None:

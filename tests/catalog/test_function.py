@@ -97,7 +97,7 @@ def test_a_declaration_says_more_than_the_function() -> None:
         ("read", "idempotent", False, False),
         ("write", "unsafe", False, False),
         ("stateful", "unsafe", False, False),
-        ("external", "unsafe", None, True),
+        ("external", "unsafe", False, True),
     ],
 )
 def test_side_effects_decide_what_is_not_declared(

@@ -206,7 +206,7 @@ def test_an_operator_can_say_what_a_tool_does_to_the_world() -> None:
         ({"side_effects": "external", "destructive": False}, {"side_effects": "external"}, False, "unsafe"),
         ({"destructive": True}, {"side_effects": "read"}, True, "idempotent"),
         ({"destructive": True}, {"destructive": False}, False, "unsafe"),
-        ({"side_effects": "external"}, {"description": "Other."}, None, "unsafe"),
+        ({"side_effects": "external"}, {"description": "Other."}, False, "unsafe"),
     ],
     ids=["settled", "unknown-again", "still-known", "mark-stays", "mark-taken-back", "untouched"],
 )

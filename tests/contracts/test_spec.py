@@ -67,7 +67,7 @@ def test_a_tool_that_says_nothing_takes_an_empty_object_and_is_never_repeated() 
         ("pure", "pure", SafetyProfile()),
         ("read", "idempotent", SafetyProfile()),
         ("write", "unsafe", SafetyProfile()),
-        ("external", "unsafe", SafetyProfile(network=True, destructive=None, open_world=True)),
+        ("external", "unsafe", SafetyProfile(network=True, open_world=True)),
     ],
 )
 def test_what_a_record_leaves_out_follows_from_its_side_effects(
@@ -76,6 +76,10 @@ def test_what_a_record_leaves_out_follows_from_its_side_effects(
     spec = ToolSpec(name="t", side_effects=effects)
 
     assert (spec.replay, spec.safety) == (replay, safety)
+
+
+def test_what_an_outside_source_leaves_out_of_an_external_tool_stays_unknown() -> None:
+    assert ToolSpec(name="s.t", source="s", side_effects="external").safety.destructive is None
 
 
 def test_a_record_cannot_be_changed() -> None:

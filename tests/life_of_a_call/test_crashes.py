@@ -10,7 +10,8 @@ from textwrap import dedent
 import pytest
 
 from tests.warm import Program
-from toolpost import Paused, Settings, Toolbox, tool
+from toolpost import Paused, Settings, Toolbox, ToolConflictError, ToolPermissionError, tool
+from toolpost.toolbox.settings import ApprovalSettings
 
 ANN = "acme:ann"
 
@@ -152,6 +153,33 @@ async def test_an_unsafe_call_interrupted_goes_to_a_person(
     assert ledger(tmp_path) == ["5"]
     assert told[:3] == [400, 405, 440]
     assert told[-1] == (410 if status == "completed" else 420)
+
+
+async def test_with_four_eyes_somebody_else_says_what_became_of_an_interrupted_call(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "pay", '{"amount": 5}', "")
+    settings = Settings(data_dir=tmp_path / "data", approvals=ApprovalSettings(four_eyes=True))
+    async with Toolbox(tools=[pay], settings=settings) as box:
+        (action,) = await box.desk.list(by=ANN)
+        assert action.question.arguments == {"amount": 5}
+        assert action.question.target["kind"] == "python"
+        with pytest.raises(ToolPermissionError, match="whoever asked may not answer"):
+            await box.answer(action.id, by=ANN, decision="rerun")
+        outcome = await box.answer(action.id, by="acme:bob", decision="rerun")
+    assert outcome.status == "completed"
+
+
+async def test_an_interrupted_call_is_not_run_again_by_other_code_than_was_asked_about(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "pay", '{"amount": 5}', "")
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+
+    @tool(name="pay", side_effects="write")
+    async def other(amount: int) -> str:
+        return f"paid {amount} a hundred times"
+
+    async with Toolbox(tools=[other], settings=Settings(data_dir=tmp_path / "data")) as box:
+        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+            await box.answer(action.id, by=ANN, decision="rerun")
 
 
 async def test_a_repeatable_call_interrupted_is_closed_as_failed_and_its_key_is_free(tmp_path: Path) -> None:

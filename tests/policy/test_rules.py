@@ -21,6 +21,8 @@ FETCHES = ToolSpec(name="web.get", side_effects="read", safety=SafetyProfile(net
 POSTS = ToolSpec(name="chat.post", side_effects="external", safety=SafetyProfile(network=True, destructive=False))
 UNKNOWN = ToolSpec(name="odd.do", side_effects="external", safety=SafetyProfile(network=True, destructive=None))
 
+UNSAID = ToolSpec(name="odd.run", side_effects="external", safety=SafetyProfile(destructive=None))
+
 
 class Described:
     """A tool of which only the record matters here."""
@@ -73,8 +75,9 @@ def test_a_destructive_call_is_asked_about_by_default() -> None:
 @pytest.mark.parametrize(
     ("template", "spec", "why"),
     [
-        ("standard", UNKNOWN, "nobody has said what it does to the world"),
-        ("regulated", FETCHES, "it leaves this machine"),
+        ("standard", UNKNOWN, "it reaches outside this machine, and nobody has said that it is harmless"),
+        ("standard", UNSAID, "nobody has said what it does"),
+        ("regulated", FETCHES, "it reaches outside this machine"),
         ("regulated", DELETES, "it is marked destructive"),
         ("audit", READS, "every call is reviewed"),
     ],

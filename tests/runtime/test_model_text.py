@@ -104,7 +104,7 @@ async def test_a_call_that_waits_says_for_what(tmp_path: Path) -> None:
     assert text.startswith("This call waits for a person (approval): ")
 
 
-@tool(side_effects="external")
+@tool(side_effects="external", destructive=True)
 def pay() -> str:
     """Pay."""
     return "paid"

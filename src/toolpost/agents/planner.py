@@ -100,13 +100,19 @@ class ReactPlanner:
         return await self._go_on(self._begun(talk, given, llm_context))
 
     async def resume(
-        self, resume_token: str, user_input: Any = None, *, tool_context: Mapping[str, Any] | None = None
+        self,
+        resume_token: str,
+        user_input: Any = None,
+        *,
+        by: str | None = None,
+        tool_context: Mapping[str, Any] | None = None,
     ) -> PlannerFinish | PlannerPause:
         """Go on with a run: the call that waits is run again with the answer, in the context as it is now.
 
         What `tool_context` names replaces what was kept of the first. `user_input` is the value for a tool that asked,
-        or `approve` or `deny`, or an `Answer`. KeyError when the token is unknown, used, expired or somebody else's.
-        Where this raises or is cancelled on its way, the same token goes on from there.
+        or `approve` or `deny`, or an `Answer`. `by` is the person who answers, as `tenant:user`: the run's own user
+        when not said, which `four_eyes` does not take. KeyError when the token is unknown, used, expired or somebody
+        else's. Where this raises or is cancelled on its way, the same token goes on from there.
         """
         given = dict(tool_context or {})
         user = None if given.get("user_id") is None else _user_of(given)
@@ -115,7 +121,7 @@ class ReactPlanner:
         run = self._begun(talk, {**kept["tool_context"], **given}, kept["llm_context"])
         run.asked = kept["asked"]
         try:
-            await self._answer(run, user_input)
+            await self._answer(run, user_input, by=by or talk.user)
             return await self._go_on(run)
         except BaseException:  # most often the model's; what people have answered is not lost with it
             keeping = self._pauses.keep_again(resume_token, _kept(run))
@@ -200,7 +206,7 @@ class ReactPlanner:
                 return outcome
         return Failed("", run.talk.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet"))
 
-    async def _answer(self, run: _Run, user_input: Any) -> None:
+    async def _answer(self, run: _Run, user_input: Any, *, by: str) -> None:
         """Answer the first question that waits, which runs its call; what others settled is left as it is."""
         waiting = next(iter(run.talk.waiting), None)
         if waiting is None or waiting.pending_id != run.asked:
@@ -211,7 +217,7 @@ class ReactPlanner:
             return
         said = answer_of(standing.question.kind, user_input)
         facts: dict[str, Any] = {"decision": said.decision, "reason": said.reason, "arguments": said.arguments}
-        facts.update(by=run.talk.user, context=run.context)
+        facts.update(by=by, context=run.context)
         try:
             run.talk.settle(await self._box.desk.answer(standing.pending_id, said.value, **facts))
         except ToolError as error:
@@ -230,6 +236,8 @@ class ReactPlanner:
             prompt=question.prompt,
             tool_name=paused.tool_name,
             pending_id=paused.pending_id,
+            arguments=question.arguments,
+            target=question.target,
             refused=run.refused.get(paused.pending_id, ""),
         )
 

@@ -29,6 +29,7 @@ class PlannerFinish:
 class PlannerPause:
     """A run that waits for a person; what resumes it and the payload, which may say where to sign in, are secrets.
 
+    `arguments`, with secrets masked and long values cut, and `target` say which call waits.
     `refused` says why the last answer to the question was not taken.
     """
 
@@ -39,6 +40,8 @@ class PlannerPause:
     prompt: str
     tool_name: str
     pending_id: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    target: Mapping[str, str] = field(default_factory=dict[str, str])
     refused: str = ""
 
 

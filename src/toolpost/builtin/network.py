@@ -75,6 +75,7 @@ def looking(
 def _sending(web: Web) -> Callable[[Callable[..., Any]], FunctionTool]:
     return tool(
         side_effects="external",
+        destructive=True,  # it sends whatever it is given to wherever it is told
         category=ToolCategory.NETWORK,
         tags=TAGS,
         timeout_s=web.timeout_s,

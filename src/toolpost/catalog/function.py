@@ -22,7 +22,6 @@ from toolpost.contracts.spec import (
     SideEffects,
     ToolCategory,
     ToolSpec,
-    destructive_of,
     replay_of,
 )
 from toolpost.schema.bounds import check_schema
@@ -194,8 +193,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     Its name, description and schemas come from the function; what it does to the
     world is declared: `side_effects` is "pure", "read", "write", "external" or
     "stateful". Undeclared counts as "write": such calls are journaled and never
-    repeated by themselves. `destructive=True` makes a person decide first, and so
-    does "external" unless `destructive=False` is said. `lenient=True` takes "5" for 5.
+    repeated by themselves. `destructive=True` makes a person decide first; under the
+    policy `regulated` so does "external". `lenient=True` takes "5" for 5.
     `host_argument` names the argument that holds the URL it goes to, so that one dead
     host opens the breaker for that host and that tenant alone.
     Plain functions run in a worker thread.
@@ -256,7 +255,7 @@ def _with_effects(
     safety = SafetyProfile(
         external if network is None else network,
         file,
-        destructive_of(effects, destructive),
+        bool(destructive),  # what its author declared is not unknown
         external if open_world is None else open_world,
     )
     replay = replay or replay_of(effects, idempotent=idempotent)

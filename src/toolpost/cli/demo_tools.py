@@ -49,7 +49,7 @@ def delete_order(order_id: OrderId, ctx: ToolContext) -> str:
     return f"order {order_id} is deleted"
 
 
-@tool(side_effects="external", tags=["mail"])
+@tool(side_effects="external", destructive=True, tags=["mail"])
 def email_customer(order_id: OrderId, text: str, ctx: ToolContext) -> str:
     """Send a mail to the customer of an order."""
     _note(ctx, f"mailed {text!r}")

@@ -100,8 +100,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
         case Failed():
             return {**base, "error": outcome.error.to_dict()}
         case Paused(question=question):
-            pending = {"id": outcome.pending_id, "kind": question.kind, "prompt": question.prompt}
-            return {**base, "pending": pending}
+            return {**base, "pending": {"id": outcome.pending_id, **question.to_dict()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ class Question:
     `arguments` and `target` say which call it is about: with secrets masked and long values
     cut, and where the call goes (`kind` and a line of `summary`). Whoever asks may leave them
     out; they are filled in when the call pauses. A `preview` in the payload shows what would change.
+    `answerers` (None: anyone of the tenant) and `four_eyes` (not whoever asked) say who may answer.
     """
 
     kind: QuestionKind
@@ -48,6 +49,36 @@ class Question:
     deliver_denial: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     target: Mapping[str, str] = field(default_factory=dict[str, str])
+    answerers: tuple[str, ...] | None = None
+    four_eyes: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """What every surface shows of it."""
+        return {
+            "kind": self.kind,
+            "prompt": self.prompt,
+            "reason": self.reason,
+            "arguments": dict(self.arguments),
+            "target": dict(self.target),
+            "preview": self.payload.get("preview"),
+            "answerers": None if self.answerers is None else list(self.answerers),
+            "four_eyes": self.four_eyes,
+        }
+
+    @classmethod
+    def shown(cls, data: Mapping[str, Any]) -> Question:
+        """The question that `to_dict` was made of, as far as it is shown."""
+        answerers, preview = data.get("answerers"), data.get("preview")
+        return cls(
+            kind=data["kind"],
+            prompt=data["prompt"],
+            reason=data.get("reason", "approval_required"),
+            payload={} if preview is None else {"preview": preview},
+            arguments=data.get("arguments", {}),
+            target=data.get("target", {}),
+            answerers=None if answerers is None else tuple(answerers),
+            four_eyes=data.get("four_eyes", False),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +98,8 @@ class PendingAction:
 
     It holds the exact call, so answering runs that call and nothing else. `answers`
     are the earlier answers of the same call; `answerers` narrows who may answer
-    within the tenant (None: anyone in it). Once it was answered, `outcome` is what came of it.
+    within the tenant: patterns of `tenant:user` (None: anyone in it). Once it was answered,
+    `outcome` is what came of it.
     """
 
     id: str

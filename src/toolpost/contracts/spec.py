@@ -99,7 +99,8 @@ class ToolSpec:
     `input_schema` and `output_schema` are kept as they came: they are what a model
     sees and what calls are validated against. Where the input schema is too large for a
     model, `model_schema` is a true but shorter view of it. `replay` and `safety` follow
-    from the side effects unless they are given. `host_argument` names the argument that
+    from the side effects unless they are given; what a tool without a source declares is its
+    author's word, and not unknown. `host_argument` names the argument that
     holds the URL a call goes to: breaker and retry budget are then per host and tenant.
     `target` is where calls go; a source fills it in.
     `origin` names where the tool's texts and
@@ -133,7 +134,8 @@ class ToolSpec:
     def __post_init__(self) -> None:
         if cast("SafetyProfile | None", self.safety) is None:
             external = self.side_effects == "external"
-            derived = SafetyProfile(external, False, destructive_of(self.side_effects, None), external)  # noqa: FBT003 - in the record's order
+            destructive = destructive_of(self.side_effects, None) if self.source else False
+            derived = SafetyProfile(external, False, destructive, external)  # noqa: FBT003 - in the record's order
             object.__setattr__(self, "safety", derived)
         if cast("ReplayClass | None", self.replay) is None:
             object.__setattr__(self, "replay", replay_of(self.side_effects))
@@ -177,7 +179,7 @@ def replay_of(side_effects: SideEffects, *, idempotent: bool = False) -> ReplayC
 
 
 def destructive_of(side_effects: SideEffects, destructive: bool | None) -> bool | None:  # noqa: FBT001 - a tri-state value, not a switch
-    """Whether a call destroys; what leaves the machine undeclared stays unknown (None)."""
+    """Whether a source's call destroys; of what leaves the machine undeclared, nobody knows (None)."""
     if destructive is not None:
         return destructive
     return None if side_effects == "external" else False

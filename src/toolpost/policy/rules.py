@@ -12,6 +12,7 @@ from toolpost.contracts.calls import PermittedCall
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.makers import maker
 from toolpost.contracts.questions import Question
+from toolpost.policy.approvals import ANYBODY, Approvals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ class Rule:
     side_effects: tuple[SideEffects, ...] = ()
     destructive: bool | None = None
     reason: str = ""
+    approvals: Approvals = ANYBODY
 
     def matches(self, spec: ToolSpec) -> bool:
         """Whether the rule speaks of this tool."""
@@ -51,16 +53,22 @@ def _may_destroy(spec: ToolSpec) -> bool:
     return spec.safety.destructive is not False
 
 
+_LEAVES = "it reaches outside this machine"
+
+
 def _why_destructive(spec: ToolSpec) -> str:
     if spec.safety.destructive is None:
-        return "nobody has said what it does to the world"
+        return f"{_LEAVES}, and nobody has said that it is harmless" if spec.safety.network else _UNSAID
     return "it is marked destructive" if spec.safety.destructive else ""
+
+
+_UNSAID = "nobody has said what it does"
 
 
 _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
     "exploratory": lambda _spec: "",
     "standard": _why_destructive,
-    "regulated": lambda spec: _why_destructive(spec) or ("it leaves this machine" if spec.leaves_machine else ""),
+    "regulated": lambda spec: _why_destructive(spec) or (_LEAVES if spec.leaves_machine else ""),
     "audit": lambda spec: _why_destructive(spec) or "every call is reviewed",
 }
 
@@ -71,12 +79,13 @@ _new_permitted = maker(PermittedCall)
 class Verdict:
     """What policy says of one tool, worked out once and used for each of its calls."""
 
-    __slots__ = ("action", "reason", "spec")
+    __slots__ = ("action", "approvals", "reason", "spec")
 
-    def __init__(self, action: Action, reason: str, spec: ToolSpec) -> None:
+    def __init__(self, action: Action, reason: str, spec: ToolSpec, approvals: Approvals = ANYBODY) -> None:
         self.action = action
         self.reason = reason
         self.spec = spec
+        self.approvals = approvals
 
     def review(self, call: ValidatedCall) -> PermittedCall | Question:
         """Let a call through, ask a person, or raise ToolPermissionError."""
@@ -95,19 +104,24 @@ class Policy:
     """Rules first, the first that matches; the template decides about the rest.
 
     For whoever puts a ToolRouter together; `Settings(policy=...)` takes a template's name, or rules as mappings.
+    `approvals` say who may answer where a rule does not.
     """
 
-    def __init__(self, template: Template = "standard", rules: Sequence[Rule] = ()) -> None:
+    def __init__(
+        self, template: Template = "standard", rules: Sequence[Rule] = (), *, approvals: Approvals = ANYBODY
+    ) -> None:
         self._asks = _ASKS[template]
         self._rules = tuple(rules)
+        self._approvals = approvals
 
     def verdict(self, spec: ToolSpec) -> Verdict:
         """What holds for a tool."""
         for rule in self._rules:
             if rule.matches(spec):
-                return Verdict(rule.action, rule.reason or f"a policy rule says {rule.action}", spec)
+                approvals = rule.approvals.over(self._approvals)
+                return Verdict(rule.action, rule.reason or f"a policy rule says {rule.action}", spec, approvals)
         why = self._asks(spec)
-        return Verdict("ask" if why else "allow", why, spec)
+        return Verdict("ask" if why else "allow", why, spec, self._approvals)
 
 
 def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:

@@ -7,9 +7,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.errors import StoreError, ToolError
-from toolpost.contracts.outcomes import Failed, outcome_to_dict
-from toolpost.contracts.questions import Answer, PendingAction, Question
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.outcomes import Paused, outcome_to_dict
+from toolpost.contracts.questions import Answer, PendingAction
 from toolpost.contracts.storage import Retention
 
 if TYPE_CHECKING:
@@ -154,18 +154,19 @@ class Caretaker:
 
     async def _make_unknown(self, entry: JournalEntry) -> None:
         now = time.time()
-        prompt = f"{entry.tool_name} was interrupted; it may or may not have happened. What is the case?"
+        question, bound = self._router.unknown_question(entry.tool_name, entry.call["arguments"])
         action = PendingAction(
             id=self._router.new_id("ask"),
-            question=Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown"),
+            question=question,
             call_id=entry.call_id,
             run_id=entry.run_id,
             tool_name=entry.tool_name,
             arguments=entry.call["arguments"],
-            arguments_hash="",
+            arguments_hash=bound,
             asked_by=entry.principal,
             created_at=now,
             expires_at=now + _UNKNOWN_TTL_S,
+            answerers=question.answerers,
             answers={key: Answer(**kept) for key, kept in entry.call.get("answers", {}).items()},
             started=True,
             idempotency_key=entry.call.get("idempotency_key"),
@@ -178,8 +179,7 @@ class Caretaker:
         await self._store.journal.forget(entry.call_id, "")
         self._desk.endings.paused(entry, action)
         if action.idempotency_key is not None:
-            kept = {"id": action.id, "kind": "unknown", "prompt": prompt}
-            await self._store.keys.settle(action.asked_by, action.idempotency_key, _paused(entry, kept))
+            await self._store.keys.settle(action.asked_by, action.idempotency_key, _paused(entry, action))
 
     async def _continue(self, action: PendingAction) -> None:
         """A question was taken but its process died: go on where the journal says it stopped."""
@@ -192,9 +192,7 @@ class Caretaker:
             return
         waiting = await self._store.pending.list(tenant=action.asked_by.tenant, call_id=action.call_id, limit=1)
         if waiting:  # it went on to another question, an unknown outcome among them
-            asked = waiting[0].question
-            question = {"id": waiting[0].id, "kind": asked.kind, "prompt": asked.prompt}
-            await self._close(action, _paused(action, question), "answered")
+            await self._close(action, _paused(action, waiting[0]), "answered")
             return
         if action.tool_name.partition(".")[0] in self._absent:
             return
@@ -219,6 +217,5 @@ def _is_doubtful(entry: JournalEntry) -> bool:
     )
 
 
-def _paused(of: JournalEntry | PendingAction, question: Mapping[str, Any]) -> dict[str, Any]:
-    failed = Failed(of.call_id, of.run_id, of.tool_name, ToolError(""))
-    return {**outcome_to_dict(failed), "status": "paused", "error": None, "pending": dict(question)}
+def _paused(of: JournalEntry | PendingAction, action: PendingAction) -> dict[str, Any]:
+    return outcome_to_dict(Paused(of.call_id, of.run_id, of.tool_name, action.id, action.question))

@@ -18,6 +18,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.contracts.sources import HoldingSource
+from toolpost.policy.approvals import answer_refusal
 from toolpost.policy.call_summary import target_summary
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import restore_context
@@ -150,8 +151,9 @@ class PendingDesk:
         return decision in _WITHOUT_TOOL or self._registry.has(action.tool_name)
 
     def _check(self, action: PendingAction, by: str, decision: Decision) -> None:
-        if action.answerers is not None and by not in action.answerers:
-            raise ToolPermissionError(f"{by!r} may not answer {action.id!r}", tool_name=action.tool_name)
+        if why := answer_refusal(action, by, decision):
+            msg = f"{by!r} may not answer {action.id!r}: {why}"
+            raise ToolPermissionError(msg, tool_name=action.tool_name, code="not_an_answerer")
         allowed = DECISIONS[action.question.kind]
         if decision not in allowed:
             msg = f"a question of kind {action.question.kind} takes {', '.join(sorted(allowed))}, not {decision!r}"

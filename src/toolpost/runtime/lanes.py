@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError
+from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.runtime.breaker import CircuitBreaker
 from toolpost.runtime.lane import Lane
 from toolpost.runtime.limits import Limiter
@@ -16,7 +17,7 @@ from toolpost.schema.secrets import secret_paths
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.spec import ToolSpec
+    from toolpost.policy.approvals import Approvals
     from toolpost.policy.rules import Policy
     from toolpost.runtime.teller import Teller
 
@@ -57,6 +58,14 @@ class Lanes:
         if lane is None:
             lane = self._lanes[name] = self._make(self._registry.find(name))
         return lane
+
+    def approvals(self, name: str) -> Approvals:
+        """Who may answer questions about a tool; of one that is not here, as far as its name tells."""
+        lane = self.find(name)
+        if lane is not None:
+            return lane.verdict.approvals
+        unknown = SafetyProfile(destructive=None)
+        return self._policy.verdict(ToolSpec(name=name, source=name.partition(".")[0], safety=unknown)).approvals
 
     def _make(self, entry: Entry) -> Lane:
         spec, config = entry.spec, entry.config

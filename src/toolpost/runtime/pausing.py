@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import PendingAction
@@ -14,13 +14,38 @@ from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import keep_context
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolpost.contracts.questions import Question
     from toolpost.contracts.storage import Store
+    from toolpost.policy.approvals import Approvals
+    from toolpost.policy.redaction import Redactor
     from toolpost.runtime.attempt import Attempt
     from toolpost.runtime.background import Background
     from toolpost.runtime.ids import IdMaker
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.teller import Teller
+
+
+_DECIDED = frozenset({"approval", "unknown"})  # the others ask for what only the caller has to give
+
+
+def about_call(question: Question, lane: Lane, arguments: Mapping[str, Any], redactor: Redactor) -> Question:
+    """The question with what is shown of its call, and with who may answer it."""
+    shown = replace(
+        question,
+        prompt=redactor.text(question.prompt),
+        arguments=arguments_summary(arguments, redactor, lane.secret_paths),
+        target=target_summary(lane.spec, redactor.told),
+    )
+    return with_answerers(shown, lane.verdict.approvals)
+
+
+def with_answerers(question: Question, approvals: Approvals) -> Question:
+    """The question with who may answer it by the policy."""
+    if question.kind not in _DECIDED:
+        return question
+    return replace(question, answerers=approvals.answerers, four_eyes=bool(approvals.four_eyes))
 
 
 class Pausing:
@@ -35,13 +60,7 @@ class Pausing:
 
     async def pause(self, attempt: Attempt, lane: Lane, question: Question) -> Paused:
         """Keep the call and tell that it waits; the intent of a tool that asked by itself is taken back."""
-        redactor = self._teller.redactor_for(attempt.request, lane)
-        question = replace(
-            question,
-            prompt=redactor.text(question.prompt),
-            arguments=arguments_summary(attempt.asked, redactor, lane.secret_paths),
-            target=target_summary(lane.spec, redactor.told),
-        )
+        question = about_call(question, lane, attempt.asked, self._teller.redactor_for(attempt.request, lane))
         request, action = attempt.request, self._action(attempt, lane, question)
         keeping = self._background.start(self._keep(action, journaled=attempt.journaled))
         try:
@@ -79,7 +98,7 @@ class Pausing:
             asked_by=request.principal,
             created_at=now,
             expires_at=now + (question.expires_in_s or self._ttl_s),
-            answerers=(str(request.principal),) if question.kind == "consent" else None,
+            answerers=(str(request.principal),) if question.kind == "consent" else question.answerers,
             answers=request.answers,
             started=attempt.started,
             idempotency_key=request.idempotency_key,

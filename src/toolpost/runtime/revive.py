@@ -22,7 +22,7 @@ def to_keep(outcome: Outcome) -> dict[str, Any]:
 
 
 def revive(kept: Mapping[str, Any]) -> Outcome:
-    """The outcome that `to_keep` was given; of a question only its kind and its prompt."""
+    """The outcome that `to_keep` was given; of a question what is shown of it."""
     call_id, run_id, tool = kept["call_id"], kept["run_id"], kept["tool_name"]
     duration = kept.get("duration_ms", 0.0)
     if kept["status"] == "completed":
@@ -31,8 +31,7 @@ def revive(kept: Mapping[str, Any]) -> Outcome:
     if kept["status"] == "failed":
         return Failed(call_id, run_id, tool, _error(kept["error"]), duration)
     pending = kept["pending"]
-    question = Question(kind=pending["kind"], prompt=pending["prompt"])
-    return Paused(call_id, run_id, tool, pending["id"], question, duration)
+    return Paused(call_id, run_id, tool, pending["id"], Question.shown(pending), duration)
 
 
 def _error(kept: Mapping[str, Any]) -> ToolError:

@@ -13,6 +13,8 @@ from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
+from toolpost.policy.redaction import secret_values
+from toolpost.policy.rules import call_hash
 from toolpost.runtime.announcement import announcement
 from toolpost.runtime.attempt import Attempt, ContextDefaults
 from toolpost.runtime.background import Background
@@ -24,7 +26,7 @@ from toolpost.runtime.invoker import Invoker
 from toolpost.runtime.json_arguments import read_arguments
 from toolpost.runtime.keys import KeyGate
 from toolpost.runtime.lanes import Lanes
-from toolpost.runtime.pausing import Pausing
+from toolpost.runtime.pausing import Pausing, about_call, with_answerers
 from toolpost.runtime.recorder import PATIENCE_S, Recorder
 from toolpost.runtime.results import Bulk, Results
 from toolpost.runtime.teller import NotJson, Teller, as_told
@@ -243,6 +245,23 @@ class ToolRouter:
         error.tool_name = error.tool_name or request.tool_name
         error.conceal(self.teller.redactor_for(request, attempt.lane).told)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
+
+    def unknown_question(self, tool_name: str, arguments: Mapping[str, Any]) -> tuple[Question, str]:
+        """The question what became of a call that lost its process, and the hash of what running it again would do.
+
+        Of a tool that is not here nothing is shown, because nobody knows which of its arguments are secret.
+        """
+        prompt = f"{tool_name} was interrupted; it may or may not have happened. What is the case?"
+        asked = Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown")
+        lane = self._lanes.find(tool_name)
+        if lane is None:
+            return with_answerers(asked, self._lanes.approvals(tool_name)), ""
+        redactor = self.teller.redactor.knowing(secret_values(arguments, lane.secret_paths))
+        try:
+            bound = call_hash(lane.spec, lane.entry.fit(dict(arguments)))
+        except ToolValidationError:
+            bound = ""
+        return about_call(asked, lane, arguments, redactor), bound
 
     def new_id(self, prefix: str) -> str:
         """An id that nobody else has."""

@@ -84,7 +84,8 @@ class Teller:
         """Tell, by event and to the application, that a person is needed."""
         question = action.question
         code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
-        self.tell(call, code, {"pending_id": action.id, "kind": question.kind, "prompt": question.prompt})
+        facts = {"pending_id": action.id, "kind": question.kind, "prompt": question.prompt}
+        self.tell(call, code, {**facts, "arguments": dict(question.arguments), "target": dict(question.target)})
         if self._announce is not None:
             self._announce(action)
 

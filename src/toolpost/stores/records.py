@@ -28,15 +28,19 @@ def action_to_data(action: PendingAction) -> dict[str, Any]:
 
 def action_from_data(data: dict[str, Any]) -> PendingAction:
     """A pending action as it was added."""
-    answerers = data["answerers"]
+    question: dict[str, Any] = {**data["question"], "answerers": _names(data["question"].get("answerers"))}
     values: dict[str, Any] = {
         **data,
-        "question": Question(**data["question"]),
+        "question": Question(**question),
         "asked_by": Principal(*data["asked_by"]),
         "answers": {key: Answer(**answer) for key, answer in data["answers"].items()},
-        "answerers": None if answerers is None else tuple(answerers),
+        "answerers": _names(data["answerers"]),
     }
     return PendingAction(**values)
+
+
+def _names(kept: list[str] | None) -> tuple[str, ...] | None:
+    return None if kept is None else tuple(kept)
 
 
 def answer_to_data(answer: Answer) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from toolpost.contracts.config import (
 from toolpost.contracts.options import ConfigModel
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
+from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
 from toolpost.toolbox.durations import PATTERN, parse_duration
 from toolpost.wire.guard import allow_rules
@@ -80,6 +81,20 @@ Seconds = Annotated[
 ]
 
 
+class ApprovalSettings(ConfigModel):
+    """Who may answer the questions of policy, and of calls with an unknown end; by default anybody of the tenant."""
+
+    four_eyes: bool | None = Field(default=None, description="Whoever asked may not answer")
+    answerers: list[str] | None = Field(
+        default=None, min_length=1, description="Who may answer: patterns of tenant:user, such as acme:ops-*"
+    )
+
+    def to_approvals(self) -> Approvals:
+        """The same as policy takes it."""
+        answerers = None if self.answerers is None else tuple(self.answerers)
+        return Approvals(four_eyes=self.four_eyes, answerers=answerers)
+
+
 class PolicyRule(ConfigModel):
     """What happens to the calls that match; everything a rule leaves out matches all."""
 
@@ -90,6 +105,7 @@ class PolicyRule(ConfigModel):
     destructive: bool | None = None
     action: RuleAction
     reason: str = ""
+    approvals: ApprovalSettings | None = None
 
     def to_rule(self) -> Rule:
         """The rule as policy takes it."""
@@ -101,6 +117,7 @@ class PolicyRule(ConfigModel):
             side_effects=tuple(self.side_effects or ()),
             destructive=self.destructive,
             reason=self.reason,
+            approvals=(self.approvals or ApprovalSettings()).to_approvals(),
         )
 
 
@@ -295,6 +312,7 @@ class Settings(ConfigModel):
     """
 
     data_dir: Path | None = Field(default=Path(".toolpost"), description="null keeps everything in memory")
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     policy: Policy = "standard"
     builtins: Builtins = Field(default="none", json_schema_extra={"default": FILE_BUILTINS})
     sources: list[ExternalToolConfig] = Field(default_factory=list[ExternalToolConfig])

@@ -212,9 +212,10 @@ def _open_store(settings: Settings) -> Store:
 
 
 def _policy(settings: Settings) -> Policy:
+    approvals = settings.approvals.to_approvals()
     if isinstance(settings.policy, str):
-        return Policy(settings.policy)
-    return Policy("standard", [rule.to_rule() for rule in settings.policy])
+        return Policy(settings.policy, approvals=approvals)
+    return Policy("standard", [rule.to_rule() for rule in settings.policy], approvals=approvals)
 
 
 def _context_defaults(settings: Settings) -> ContextDefaults:
