@@ -187,15 +187,23 @@ async def test_an_error_without_a_text_is_a_failure_too(tmp_path: Path, result: 
     "result", [{**text("x"), "structuredContent": {"n": "one"}}, {"content": [], "structuredContent": {}}, text("x")]
 )
 @pytest.mark.req("CONV-10")
-async def test_a_result_that_breaks_the_output_schema_is_a_failure(
+async def test_a_result_that_breaks_the_output_schema_is_a_failure_where_outputs_are_strict(
     tmp_path: Path, way: str, result: dict[str, Any]
 ) -> None:
     with rogue_by(way, tmp_path, answering("t", result, outputSchema=OBJECT), tool("echo")) as rogue:
-        async with toolbox(config_by(way, rogue)) as box:
+        async with toolbox(config_by(way, rogue, outputs="strict")) as box:
             outcome = await box.call("srv.t")
             after = await box.call("srv.echo")
     assert isinstance(outcome.error, ToolOutputError)
     assert (after.status, rogue.greetings) == ("completed", 1)
+
+
+async def test_structured_content_that_breaks_the_output_schema_is_handed_on_with_a_note(tmp_path: Path) -> None:
+    outcome = await call(tmp_path, {**text("x"), "structuredContent": {"n": "one"}}, outputSchema=OBJECT)
+
+    assert outcome.content == {"n": "one"}
+    assert outcome.meta["output_issues"] == ['$.n: expected integer, got string "one"']
+    assert "[This result breaks the tool's own output schema: $.n: expected integer" in model_text(outcome)
 
 
 @pytest.mark.req("CONV-10")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.overrides import Overlay
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.config import ExternalToolConfig, OutputCheck
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import JsonSchema, ToolSpec
@@ -36,6 +36,7 @@ class Entry:
         "count",
         "failures",
         "invoke",
+        "misfits",
         "overlay",
         "source",
         "spec",
@@ -60,6 +61,7 @@ class Entry:
         self.invoke: Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]] = _invoker(tool, source)
         self.count = 0
         self.failures = 0
+        self.misfits = 0
         self.total_ms = 0.0
         self._input: Validator | None = None
         self._output: Validator | None = None
@@ -102,6 +104,13 @@ class Entry:
         return self._output
 
     @property
+    def output_check(self) -> OutputCheck:
+        """What becomes of a result that breaks its schema; without a configuration it is our own tool's fault."""
+        if self.overlay is not None and self.overlay.outputs is not None:
+            return self.overlay.outputs
+        return "strict" if self.config is None else self.config.output_check
+
+    @property
     def shown_schema(self) -> JsonSchema:
         """What a model sees of the input schema."""
         view = self.spec.model_schema
@@ -110,6 +119,7 @@ class Entry:
     def succeed(self, old: Entry) -> None:
         """Take the place of another tool of the same name, and go on with its counts."""
         self.count, self.failures, self.total_ms = old.count, old.failures, old.total_ms
+        self.misfits = old.misfits
 
     def fit(self, arguments: Any) -> dict[str, Any]:
         """The arguments as the original tool takes them; ToolValidationError says where they do not fit."""

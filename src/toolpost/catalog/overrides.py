@@ -13,7 +13,7 @@ from toolpost.schema.validator import compile_validator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolpost.contracts.config import ToolOverride
+    from toolpost.contracts.config import OutputCheck, ToolOverride
 
 # Keywords that let in arguments which `properties` does not name.
 _OPEN = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"})
@@ -40,6 +40,7 @@ class Overlay:
     fixed: Mapping[str, Any]
     defaults: Mapping[str, Any]
     entangled: bool
+    outputs: OutputCheck | None = None
 
     def fill(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as the original tool takes them."""
@@ -64,6 +65,7 @@ def overlay(spec: ToolSpec, override: ToolOverride, *, name: str) -> Overlay:
         fixed=override.fix,
         defaults=override.default,
         entangled=bool(override.fix or override.default) and not _ENTANGLING.isdisjoint(spec.input_schema),
+        outputs=override.outputs,
     )
 
 

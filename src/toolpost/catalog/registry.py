@@ -32,11 +32,15 @@ class CatalogChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallStats:
-    """How often one tool was called, how often that failed, and how long it took on average (ms)."""
+    """How often one tool was called, how often that failed, and how long it took on average (ms).
+
+    `misfits` counts the results that broke the tool's output schema and were handed on.
+    """
 
     count: int
     failures: int
     avg_duration: float
+    misfits: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +167,7 @@ class ToolRegistry:
         for entry in self._entries.values():
             by_category[entry.spec.category] += 1
         called = {name: entry for name, entry in self._entries.items() if entry.count}
-        stats = {name: CallStats(e.count, e.failures, e.total_ms / e.count) for name, e in called.items()}
+        stats = {name: CallStats(e.count, e.failures, e.total_ms / e.count, e.misfits) for name, e in called.items()}
         return ToolStats(total=len(self._entries), by_category=by_category, call_stats=stats)
 
     def update_call_stats(self, name: str, duration: float, success: bool) -> None:  # noqa: FBT001 - the record's own order

@@ -23,6 +23,7 @@ from toolpost.contracts.spec import ToolCategory, ToolSpec
 from toolpost.toolbox.durations import parse_duration
 
 if TYPE_CHECKING:
+    from toolpost.catalog.entry import Entry
     from toolpost.toolbox.box import Toolbox
 
 app = typer.Typer(help="See and call tools.", no_args_is_help=True)
@@ -86,8 +87,7 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
     """Show all about one tool."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        entry = box.registry.find(name)
-        _show_spec(entry.spec, entry.unchecked_patterns, output)
+        _show_entry(box.registry.find(name), output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=False))
@@ -139,8 +139,14 @@ def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
         raise ToolError(str(error.args[0]), code="collection_not_found") from None
 
 
-def _show_spec(spec: ToolSpec, unchecked: tuple[str, ...], output: Output) -> None:
-    facts = {**spec.to_dict(), "unchecked_patterns": list(unchecked), HIDDEN: spec.extra.get(HIDDEN, [])}
+def _show_entry(entry: Entry, output: Output) -> None:
+    spec = entry.spec
+    facts = {
+        **spec.to_dict(),
+        "outputs": None if spec.output_schema is None else entry.output_check,
+        "unchecked_patterns": list(entry.unchecked_patterns),
+        HIDDEN: spec.extra.get(HIDDEN, []),
+    }
     if output.as_json:
         output.document(facts)
         return

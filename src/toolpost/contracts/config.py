@@ -19,6 +19,8 @@ from toolpost.contracts.options import (
     WebSocketOptions,
 )
 
+OutputCheck = Literal["report", "strict", "off"]
+
 
 class TransportType(StrEnum):
     """How a source is reached."""
@@ -98,6 +100,7 @@ class ToolOverride(ConfigModel):
     replay: str | None = None
     timeout_s: float | None = Field(default=None, gt=0)
     tags: list[str] | None = None
+    outputs: OutputCheck | None = Field(default=None, description="As for the source, for this tool alone")
 
 
 _OLD_TRUST = frozenset({"trust_annotations", "trustAnnotations"})
@@ -174,8 +177,10 @@ class ExternalToolConfig(ConfigModel):
     tool_filter: list[str] | None = None
     tool_exclude: list[str] | None = None
     overrides: dict[str, ToolOverride] = Field(default_factory=dict)
-    validate_outputs: Literal["strict", "warn", "off"] = Field(
-        default="strict", description="What a result that breaks its schema is: a failure, told beside it, or nothing"
+    outputs: OutputCheck | None = Field(
+        default=None,
+        description="A result that breaks its schema: handed on with a note (report, the default), a failure (strict, "
+        "the default of python), or not looked at (off)",
     )
     mcp: McpOptions = Field(default_factory=McpOptions)
     cli: CliOptions = Field(default_factory=CliOptions)
@@ -242,6 +247,13 @@ class ExternalToolConfig(ConfigModel):
             if any(key in self.auth_config for key in needed):
                 return f"auth_config is not sent without an auth_type; write auth_type: {kind.value} beside it"
         return ""
+
+    @property
+    def output_check(self) -> OutputCheck:
+        """What becomes of a result that breaks its schema: servers break their own promises, own code is mended."""
+        if self.outputs is not None:
+            return self.outputs
+        return "strict" if self.transport is TransportType.PYTHON else "report"
 
     def idle_excludes(self) -> list[str]:
         """The patterns of `tool_exclude` that no name was held to have matched so far."""

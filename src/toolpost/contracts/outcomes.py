@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 NO_META: Mapping[str, Any] = MappingProxyType({})
+OUTPUT_ISSUES = "output_issues"
+"""Where `Completed.meta` lists how a result breaks the tool's own output schema."""
 
 
 class Completed(NamedTuple):
-    """The tool ran and its result fits its schema.
+    """The tool ran. Its result fits its schema, or `meta["output_issues"]` says where it does not.
 
     `content` is the result; one too large to hand on is a preview and the whole of
     it is the artifact named in `artifacts`. `meta` is what a source says beside it: of an HTTP

@@ -37,8 +37,8 @@ class Lane:
         "limiters",
         "name",
         "origin",
+        "output_check",
         "output_fits",
-        "output_mode",
         "redact",
         "retry_policy",
         "secret_paths",
@@ -80,8 +80,8 @@ class Lane:
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._fits = entry.input_validator.is_valid if plain else None
         self.origin = _origin(entry)
-        self.output_mode = "strict" if entry.config is None else entry.config.validate_outputs
-        output = None if self.output_mode == "off" else entry.output_validator
+        self.output_check = entry.output_check
+        output = None if self.output_check == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid
 
     def validate(self, request: RequestedCall) -> ValidatedCall:

@@ -6,16 +6,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
-from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.runtime.ids import writable
 from toolpost.schema.hidden_text import visible
 from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Outcome
 
 _LONGEST_ERROR = 4000
+_LONGEST_ISSUE = 200
 _QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # these repeat what the other side said
 
 
@@ -33,9 +36,18 @@ def model_text(outcome: Outcome) -> str:
 
 def _result_text(outcome: Completed) -> str:
     text = _in_words(outcome.content) if outcome.text is None else outcome.text
+    if OUTPUT_ISSUES in outcome.meta:
+        text = f"{text}\n{_misfit(outcome.meta[OUTPUT_ISSUES])}"
     if outcome.meta.get("trust") != UNTRUSTED or text.startswith(WARNING):  # what a tool marked itself is marked once
         return text
     return tool_results(text, str(outcome.meta.get("origin") or outcome.tool_name))
+
+
+def _misfit(issues: Sequence[str]) -> str:
+    """One line on a result that breaks its schema; the server's words in it stand inside the marks like the rest."""
+    first = " ".join(str(issue) for issue in issues[:1])
+    more = f", and {len(issues) - 1} more" if len(issues) > 1 else ""
+    return f"[This result breaks the tool's own output schema: {first[:_LONGEST_ISSUE]}{more}]"
 
 
 def _error_text(tool_name: str, error: ToolError) -> str:

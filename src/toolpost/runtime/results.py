@@ -9,7 +9,7 @@ from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.makers import maker
-from toolpost.contracts.outcomes import NO_META
+from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.runtime.ids import writable
 
@@ -107,12 +107,13 @@ class Results:
 
 
 def _doubts(content: Any, lane: Lane, meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is said of a result that breaks its schema: it is a failure, unless the operator takes it as it is."""
+    """Note a result that breaks its schema, count it and hand it on; where outputs are strict, it is a failure."""
     issues = lane.output_issues(content)
-    if lane.output_mode == "warn":
-        return {**meta, "output_issues": issues[:_MOST_ISSUES]}
+    if lane.output_check == "report":
+        lane.entry.misfits += 1
+        return {**meta, OUTPUT_ISSUES: issues[:_MOST_ISSUES]}
     if lane.entry.config is not None:
-        issues = [*issues, f"write validate_outputs: warn into source {lane.entry.config.name!r} to take it as it is"]
+        issues = [*issues, f"write outputs: report into source {lane.entry.config.name!r} to take it as it is"]
     raise ToolOutputError(issues, tool_name=lane.name)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.makers import maker
-from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.policy.redaction import secret_values
 from toolpost.runtime.bus import fan_out
@@ -76,6 +76,8 @@ class Teller:
             facts: dict[str, Any] = {"summary": summary, "duration_ms": outcome.duration_ms}
             if outcome.artifacts:
                 facts["output_artifact_id"] = outcome.artifacts[0]
+            if OUTPUT_ISSUES in outcome.meta:
+                facts[OUTPUT_ISSUES] = outcome.meta[OUTPUT_ISSUES]
             self.tell(call, _COMPLETED, facts)
         else:
             self.tell(call, EventCode.TOOL_CALL_FAILED, {**why(outcome.error), "duration_ms": outcome.duration_ms})

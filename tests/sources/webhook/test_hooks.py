@@ -254,11 +254,21 @@ async def test_a_picture_is_an_artifact() -> None:
         pytest.param(said(200, {"greeting": 1}), "$.greeting: expected string, got", id="wrong type"),
     ],
 )
-async def test_an_answer_other_than_promised_is_a_failure(answer: bytes, told: str) -> None:
-    async with Site(answer) as site, plain_box(site.url, webhook=tools(output_schema=GREETING)) as box:
+async def test_an_answer_other_than_promised_is_a_failure_where_outputs_are_strict(answer: bytes, told: str) -> None:
+    promised = tools(output_schema=GREETING)
+    async with Site(answer) as site, plain_box(site.url, webhook=promised, outputs="strict") as box:
         outcome = await box.call("hooks.mine", {})
     assert outcome.error.error_code == "output_invalid"
     assert told in str(outcome.error)
+
+
+async def test_an_answer_of_another_type_than_promised_is_handed_on_with_a_note() -> None:
+    async with (
+        Site(said(200, {"greeting": 1})) as site,
+        plain_box(site.url, webhook=tools(output_schema=GREETING)) as box,
+    ):
+        outcome = await box.call("hooks.mine", {})
+    assert (outcome.content, len(outcome.meta["output_issues"])) == ({"greeting": 1}, 1)
 
 
 async def test_what_is_accepted_is_no_result_where_one_is_promised() -> None:

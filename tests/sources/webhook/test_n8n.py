@@ -66,7 +66,7 @@ async def test_schemas_and_words_come_from_the_note_beside_the_nodes(n8n: N8n) -
 
 @pytest.mark.req("N8N-02", "MISC-26")
 async def test_the_arguments_are_posted_and_the_answer_is_validated(n8n: N8n) -> None:
-    async with n8n_box(n8n) as box:
+    async with n8n_box(n8n, outputs="strict") as box:
         good = await box.call("n8n.echo_tool", SUM)
         bad = await box.call("n8n.wrong_type", {})
     assert good.content == {"greeting": "hello bob", "sum": 5}
