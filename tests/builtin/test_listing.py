@@ -25,7 +25,12 @@ def tree(tmp_path: Path) -> Path:
 
 
 async def names(tool: str, tree: Path, **arguments: Any) -> list[str]:
-    return [file["name"] for file in (await CALLER.do(tool, path=str(tree), **arguments))["files"]]
+    """The paths of what was found, below the folder."""
+    return below(tree, await CALLER.do(tool, path=str(tree), **arguments))
+
+
+def below(tree: Path, found: dict[str, Any]) -> list[str]:
+    return [file["path"].removeprefix(f"{tree}/") for file in found["files"]]
 
 
 @pytest.mark.req("PFILE-03")
@@ -105,7 +110,7 @@ async def test_links_are_listed_and_not_followed(tree: Path) -> None:
     found = await CALLER.do("list_files", path=str(tree), recursive=True)
 
     assert [file["name"] for file in found["files"] if file["is_link"]] == ["loop"]
-    assert not any(file["name"].startswith("loop/") for file in found["files"])
+    assert not any(path.startswith("loop/") for path in below(tree, found))
 
 
 async def test_a_name_that_is_no_text_is_listed_with_escapes(tmp_path: Path) -> None:
@@ -121,8 +126,9 @@ async def test_a_missing_folder_is_not_found(tmp_path: Path) -> None:
 async def test_files_are_found_by_a_glob_with_the_newest_first(tree: Path) -> None:
     found = await CALLER.do("glob_files", path=str(tree), pattern="**/*.{ts,py}")
 
-    assert [file["name"] for file in found["files"]] == [".hidden/g.ts", "sub/deep/d.py", "sub/c.ts", "b.py", "a.ts"]
+    assert below(tree, found) == [".hidden/g.ts", "sub/deep/d.py", "sub/c.ts", "b.py", "a.ts"]
     assert found["files"][1]["path"] == f"{tree}/sub/deep/d.py"
+    assert found["files"][1]["name"] == "d.py"
 
 
 async def test_a_glob_without_a_folder_is_one_of_the_folder_itself(tree: Path) -> None:
@@ -137,7 +143,7 @@ async def test_generated_folders_are_searched_when_that_is_said(tree: Path) -> N
 async def test_as_many_are_handed_on_as_asked_for(tree: Path) -> None:
     found = await CALLER.do("glob_files", path=str(tree), pattern="**", maxResults=2)
 
-    assert ([file["name"] for file in found["files"]], found["total"], found["truncated"]) == (
+    assert (below(tree, found), found["total"], found["truncated"]) == (
         [".hidden/g.ts", "sub/deep/e.tsx"],
         6,
         True,
@@ -148,3 +154,33 @@ async def test_as_many_are_handed_on_as_asked_for(tree: Path) -> None:
 async def test_a_pattern_without_end_is_refused_before_anything_runs(tree: Path, name: str) -> None:
     with pytest.raises(ToolValidationError):
         await CALLER.ask(name, {"pattern": "[a" * 1000, "path": str(tree)})
+
+
+@pytest.mark.parametrize("name", ["list_files", "glob_files"])
+async def test_a_very_deep_tree_is_walked_with_few_openings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    levels = 400  # no more: what clears temporary folders away goes down by recursion
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(levels):
+        for made in ("a", "b"):
+            os.mkdir(made, dir_fd=folder)
+        os.close(os.open("b/leaf", os.O_CREAT, dir_fd=folder))
+        deeper = os.open("a", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = deeper
+    os.close(folder)
+    opened, real_open = list[str](), os.open
+
+    def counted(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        opened.append(path)
+        return real_open(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", counted)
+
+    found = await CALLER.do(
+        name, path=str(tmp_path), pattern="**/leaf", **({"recursive": True} if name[0] == "l" else {})
+    )
+
+    assert found["total"] == levels
+    assert len(opened) < 20 * levels

@@ -18,7 +18,7 @@ from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
-from toolpost.policy.paths import is_path_allowed
+from toolpost.policy.paths import is_path_allowed, is_protected
 from toolpost.wire.environment import child_environment
 from toolpost.wire.launch import Launch
 
@@ -175,6 +175,9 @@ def _with_one_stream(command: str | list[str]) -> list[str]:
 
 def _folder(cwd: str | None, ctx: ToolContext) -> str | None:
     """Where to run: a folder that the call may touch. What the command itself touches is not held to that."""
+    if cwd is not None and is_protected(os.path.realpath(cwd), ctx.protected_paths):
+        message = f"Path {shown(cwd)!r} is protected; run the command in another folder"
+        raise ToolPermissionError(message, tool_name="run_command", code="path_protected")
     if ctx.allowed_paths is None:
         return cwd
     folder = cwd if cwd is not None else next(iter(ctx.allowed_paths), "")

@@ -11,7 +11,8 @@ import os
 import stat
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -21,9 +22,12 @@ from toolpost.builtin.file_failures import failure_of, shown, told_failures
 from toolpost.builtin.kernel_files import is_kernel_device
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.policy.paths import is_path_allowed
+from toolpost.policy.protection import Protection
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
+
+    from toolpost.contracts.context import ProtectedPath, ToolContext
 
 FilePath = Annotated[str, Field(min_length=1, description="A path, absolute or from the working folder")]
 
@@ -33,6 +37,7 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _
 # A FIFO that nobody writes to would hold up whoever opens it without O_NONBLOCK.
 _READ = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _LIST = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_DIRECTORY", 0)
+_NEVER = "no tool touches it, whatever tools.allowedPaths says; change it by hand, outside of tools"
 _HAS_HANDLES = os.open in os.supports_dir_fd
 
 
@@ -74,10 +79,21 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAccess:
-    """What one call of a tool may reach; `allowed_paths=None` is everything but the kernel's own files."""
+    """What one call of a tool may reach; `allowed_paths=None` is everything but the kernel's own files.
+
+    What is protected is out of reach all the same; `writes` says of a tool that it changes files.
+    """
 
     tool_name: str
     allowed_paths: Sequence[str] | None
+    protection: Protection = field(default_factory=Protection)
+    writes: bool = False
+
+    @classmethod
+    def of(cls, ctx: ToolContext, tool_name: str, *, writes: bool = False) -> FileAccess:
+        """The access of a tool by the context of its call."""
+        protection = Protection(ctx.protected_paths)
+        return cls(tool_name=tool_name, allowed_paths=ctx.allowed_paths, protection=protection, writes=writes)
 
     @contextmanager
     def place(self, path: str, *, follow: bool = True, make: bool = False) -> Generator[Place]:
@@ -87,9 +103,13 @@ class FileAccess:
         """
         with told_failures(path, tool_name=self.tool_name):
             real = self._resolved(path, follow=follow)
-            folder, name = _descend(self._root_of(real, path), real, make=make)
+            self._refuse(self.protection.of_path(real, writes=self.writes), path)
+            root = self._root_of(real, path)
+            folder, name = _descend(root, real, make=make, check=partial(self.check_unprotected, path=path))
             try:
-                yield Place(folder, name, path, real)
+                place = Place(folder, name, path, real)
+                self._check_entry(place)
+                yield place
             finally:
                 if folder is not None:
                     os.close(folder)
@@ -103,6 +123,7 @@ class FileAccess:
             try:
                 status = os.fstat(fd)
                 self.check_regular(place, status)  # it may be another by now
+                self.check_unprotected(status, path)
                 yield Opened(fd, status, place)
             finally:
                 os.close(fd)
@@ -129,6 +150,35 @@ class FileAccess:
         if not stat.S_ISREG(status.st_mode):
             kind = _kind_of(status.st_mode)
             raise self.refusal(f"{shown(place.given)!r} is {kind}, not a plain file", "not_a_file")
+
+    def check_unprotected(self, status: os.stat_result, path: str) -> None:
+        """Refuse a file or folder that is protected, whatever path led to it."""
+        self._refuse(self.protection.of_status(status, writes=self.writes), path)
+
+    def is_protected(self, status: os.stat_result) -> bool:
+        """Whether a file or folder is protected, whatever path led to it."""
+        return self.protection.of_status(status, writes=self.writes) is not None
+
+    def check_holds_nothing(self, place: Place, status: os.stat_result) -> None:
+        """Refuse to move or delete a folder, or a link, that a protected path goes through."""
+        held = self.protection.below(place.real, status)
+        if held is not None:
+            message = f"{shown(place.given)!r} holds {held.path!r}, which is protected: {held.reason}; {_NEVER}"
+            raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
+
+    def _check_entry(self, place: Place) -> None:
+        """Refuse an entry by what lies there, and by the name that it would have there."""
+        status = place.status_or_none()
+        if status is not None:
+            self.check_unprotected(status, place.given)
+        if place.folder is not None and not place.is_root:
+            folder = os.fstat(place.folder)
+            self._refuse(self.protection.of_name(folder, place.name, writes=self.writes), place.given)
+
+    def _refuse(self, protected: ProtectedPath | None, path: str) -> None:
+        if protected is not None:
+            message = f"Path {shown(path)!r} is protected: it is {protected.reason}; {_NEVER}"
+            raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
 
     def start_folder(self, path: str | None) -> str:
         """The folder to begin in: the one given, else the working folder, or where that is closed the first allowed."""
@@ -185,8 +235,8 @@ def _checked(real: str) -> str:
     return real
 
 
-def _descend(root: str, real: str, *, make: bool) -> tuple[int | None, str]:
-    """Open the folder above `real`, beginning at `root`, without following a link on the way."""
+def _descend(root: str, real: str, *, make: bool, check: Callable[[os.stat_result], None]) -> tuple[int | None, str]:
+    """Open the folder above `real`, beginning at `root`, without following a link on the way; `check` sees each."""
     if make and real != root:
         Path(root).mkdir(parents=True, exist_ok=True)
     if not _HAS_HANDLES:  # No test covers it: Windows has no handles of folders, so the path was only checked.
@@ -198,7 +248,8 @@ def _descend(root: str, real: str, *, make: bool) -> tuple[int | None, str]:
     try:
         for part in above:
             folder = _step(folder, part, make=make)
-    except OSError:
+            check(os.fstat(folder))
+    except (OSError, ToolPermissionError):
         os.close(folder)
         raise
     return folder, name

@@ -60,7 +60,7 @@ async def delete_file(
     recursive: Annotated[bool, Field(description="Delete a folder with everything in it")] = False,
 ) -> Deleted:
     """Delete a file; a link is deleted itself, not what it leads to. `deleted` is false when nothing was there."""
-    access = FileAccess(tool_name="delete_file", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "delete_file", writes=True)
     deleted = await in_worker(partial(_delete, access, path, recursive=recursive))
     return {"path": path, "deleted": deleted}
 
@@ -81,7 +81,7 @@ async def move_file(
     overwrite: Annotated[bool, Field(description="Replace a file that is there already")] = False,
 ) -> Moved:
     """Move or rename a file or folder; missing folders of the new path are made."""
-    access = FileAccess(tool_name="move_file", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "move_file", writes=True)
     await in_worker(partial(_move, access, source, to, overwrite=overwrite))
     return {"success": True, "from": source, "to": to}
 
@@ -120,6 +120,7 @@ def _check_ours(access: FileAccess, place: Place, status: os.stat_result) -> Non
         access.check_on_disk(status, place.given)
     elif not stat.S_ISLNK(status.st_mode):
         access.check_regular(place, status)
+    access.check_holds_nothing(place, status)
 
 
 def _move(access: FileAccess, source: str, to: str, goes_on: Callable[[], None], *, overwrite: bool) -> None:

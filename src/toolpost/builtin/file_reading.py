@@ -81,7 +81,7 @@ async def read_file(
 
     At most 1 MB is read at once. A file of any size can be read in parts.
     """
-    access = FileAccess(tool_name="read_file", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "read_file")
     reading = _Reading(access, path, Wanted(offset, limit, CONTENT_BYTES), encoding)
     content = await in_worker(reading.run)
     if line_numbers:
@@ -92,7 +92,7 @@ async def read_file(
 @tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=10)
 async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
     """Tell whether a file or folder exists, how large it is, and when it was last changed."""
-    access = FileAccess(tool_name="get_file_info", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "get_file_info")
     return await in_worker(partial(_facts, access, path))
 
 

@@ -66,7 +66,7 @@ async def write_file(
 
     The file is replaced as a whole: nobody sees half of it, and after a crash the old or the new one is there.
     """
-    access = FileAccess(tool_name="write_file", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "write_file", writes=True)
     chosen = encoding_named(encoding, tool_name=access.tool_name)
     data = encoded(content, chosen, tool_name=access.tool_name)
     created = await in_worker(partial(_write, access, path, data))
@@ -89,7 +89,7 @@ async def edit_file(
 
     All edits are applied or none; what the file is encoded in, its line ends and its mode stay as they are.
     """
-    access = FileAccess(tool_name="edit_file", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "edit_file", writes=True)
     wanted = list(edits)
     if old_string is not None and new_string is not None:
         wanted.append({"old_string": old_string, "new_string": new_string, "replace_all": replace_all})

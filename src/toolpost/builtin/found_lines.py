@@ -8,7 +8,7 @@ from io import BytesIO, FileIO
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
     from toolpost.builtin.search_hits import Hit
@@ -36,14 +36,17 @@ class FoundLine(NamedTuple):
 class FoundLines:
     """Reads lines until there are enough."""
 
-    def __init__(self, folder: int, *, max_results: int, context: int) -> None:
+    def __init__(
+        self, folder: int, *, max_results: int, context: int, hides: Callable[[os.stat_result], bool] | None = None
+    ) -> None:
         self.max_results = max_results
         self._folder = folder
+        self._hides = hides
         self._context = context
         self._read = 0
 
     def read(self, folder: str, name: str, hits: Sequence[Hit], *, wanted: int) -> list[FoundLine] | None:
-        """As many of the lines as there is room for; None for what is no text file."""
+        """As many of the lines as there is room for; None for what is no text file, or hidden."""
         try:
             fd = self._open(folder, name)
         except OSError:
@@ -67,13 +70,18 @@ class FoundLines:
                 below = os.open(part, _FOLDER, dir_fd=above)
                 os.close(above)
                 above = below
+                if self._is_hidden(above):
+                    raise OSError("hidden")
             fd = os.open(name, os.O_RDONLY | _FLAGS, dir_fd=above)
         finally:
             os.close(above)
-        if stat.S_ISREG(os.fstat(fd).st_mode):
+        if stat.S_ISREG(os.fstat(fd).st_mode) and not self._is_hidden(fd):
             return fd
         os.close(fd)
         raise OSError("no plain file")
+
+    def _is_hidden(self, fd: int) -> bool:
+        return self._hides is not None and self._hides(os.fstat(fd))
 
 
 def _as_utf8(file: FileIO, head: bytes) -> BinaryIO | FileIO | None:

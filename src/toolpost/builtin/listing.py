@@ -45,7 +45,7 @@ AllFolders = Annotated[
 
 
 class FileInfo(TypedDict):
-    """One entry: `name` is below the folder that was listed, `path` what other tools take, `modified` milliseconds."""
+    """One entry: `name` is its last name, `path` what other tools take, `modified` milliseconds."""
 
     name: str
     path: str
@@ -89,7 +89,7 @@ async def list_files(
     limit: Annotated[int, Field(ge=1, le=10_000, description="The most entries to return")] = 1000,
 ) -> FileList:
     """List what is in a folder. Links are listed, but not followed."""
-    access = FileAccess(tool_name="list_files", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "list_files")
     names = None if pattern is None else _names(access, pattern, anywhere=True)
     listing = _Listing(access=access, names=names, with_folders=include_dirs, limit=limit)
     return await in_worker(partial(listing.run, access.start_folder(path), deep=recursive))
@@ -107,7 +107,7 @@ async def glob_files(
     all_folders: AllFolders = False,
 ) -> FileList:
     """Find files by a pattern of their path, those changed last first."""
-    access = FileAccess(tool_name="glob_files", allowed_paths=ctx.allowed_paths)
+    access = FileAccess.of(ctx, "glob_files")
     names = _names(access, pattern, anywhere=False)
     globbing = _Listing(
         access=access, names=names, with_folders=False, limit=max_results, newest=True, all_folders=all_folders
@@ -136,7 +136,9 @@ class _Listing:
 
     def run(self, path: str, goes_on: Callable[[], None], *, deep: bool) -> FileList:
         with self.access.open_folder(path) as opened:
-            for listed in walk(opened.fd, deep=deep, skip=self._skip(opened.place.real)):
+            for listed in walk(
+                opened.fd, deep=deep, skip=self._skip(opened.place.real), hides=self.access.protection.hides
+            ):
                 goes_on()
                 self._take(listed, path.rstrip("/") + "/")
         files = self._newest() if self.newest else self.files
@@ -163,7 +165,7 @@ class _Listing:
             self.files += [info for info in found if info is not None]
 
     def _newest(self) -> list[FileInfo]:
-        self.files.sort(key=itemgetter("name"))
+        self.files.sort(key=itemgetter("path"))
         self.files.sort(key=itemgetter("modified"), reverse=True)
         return self.files[: self.limit]
 
@@ -177,10 +179,10 @@ def _info(entry: os.DirEntry[str], folder: str, above: str) -> FileInfo | None:
         status = entry.stat(follow_symlinks=False)
     except OSError:  # gone since
         return None
-    name = shown_name(f"{folder}{entry.name}")
+    below = shown_name(f"{folder}{entry.name}")
     return {
-        "name": name,
-        "path": f"{above}{name}" if above != "./" else name,
+        "name": shown_name(entry.name),
+        "path": f"{above}{below}" if above != "./" else below,
         "is_dir": entry.is_dir(follow_symlinks=False),
         "is_link": entry.is_symlink(),
         "size": status.st_size,

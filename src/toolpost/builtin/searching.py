@@ -107,13 +107,13 @@ def _grep_files(searcher: Searcher) -> FunctionTool:
         all_folders: AllFolders = False,
     ) -> Found:
         """Search the lines of files with a regular expression; binary files and links are passed over."""
-        access = FileAccess(tool_name="grep_files", allowed_paths=ctx.allowed_paths)
+        access = FileAccess.of(ctx, "grep_files")
         given = access.start_folder(path)
         make = partial(_search, access, pattern, include, ignore_case=case_insensitive, all_folders=all_folders)
         with ExitStack() as held:
             search = await in_worker(partial(make, given, held))
             hits = await searcher.run(search, keep=max_results)
-            lines = FoundLines(search.folder, max_results=max_results, context=context_lines)
+            lines = FoundLines(search.folder, max_results=max_results, context=context_lines, hides=access.is_protected)
             only_files = output_mode == "files"
             return await in_worker(partial(_result, lines, hits, given, search, only_files=only_files))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.questions import Question
@@ -26,6 +26,14 @@ class Inherited(Enum):
 
 
 INHERITED = Inherited.INHERITED
+
+
+class ProtectedPath(NamedTuple):
+    """A file or folder that no file tool changes, nor reads unless it is `readable`; `reason` says what it is."""
+
+    path: str
+    reason: str
+    readable: bool = False
 
 
 class CallServices(Protocol):
@@ -58,7 +66,8 @@ class ToolContext:
     `user_id` is written `tenant:user`, unless whoever made the context wrote it otherwise.
     `llm_context` is what a model may see and is read-only; `tool_context` is for tools
     alone. Not for secrets: credentials travel beside the context, never in it.
-    `allowed_paths` that are left out are the Toolbox's, and None is no restriction.
+    `allowed_paths` that are left out are the Toolbox's, and None is no restriction;
+    `protected_paths` are never touched, whatever is allowed.
     """
 
     def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
@@ -72,6 +81,7 @@ class ToolContext:
         call_id: str = "",
         idempotency_key: str | None = None,
         allowed_paths: Sequence[str] | Inherited | None = INHERITED,
+        protected_paths: Sequence[ProtectedPath] = (),
         memory_dir: str | None = None,
         session_dir: str | None = None,
         llm_context: Mapping[str, Any] | None = None,
@@ -89,6 +99,7 @@ class ToolContext:
         self.allowed_paths = (
             None if allowed_paths is None or isinstance(allowed_paths, Inherited) else tuple(allowed_paths)
         )
+        self.protected_paths = tuple(protected_paths)
         self.memory_dir = memory_dir
         self.session_dir = session_dir
         self.llm_context: Mapping[str, Any] = MappingProxyType(dict(llm_context or {}))

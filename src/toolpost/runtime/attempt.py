@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
+    from toolpost.contracts.context import ProtectedPath
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.events import CallRef
     from toolpost.contracts.outcomes import Outcome
@@ -41,6 +42,7 @@ class ContextDefaults(NamedTuple):
 
     allowed_paths: tuple[str, ...] | None = None
     data_dir: Path | None = None
+    protected_paths: Callable[[], tuple[ProtectedPath, ...]] = tuple
 
     def folder(self, name: str, tenant: str) -> str | None:
         """A tenant's folder; the local one's is the data folder's own, and none lies within another's."""
@@ -178,6 +180,7 @@ class Attempt:
             call_id=request.call_id,
             idempotency_key=request.idempotency_key or request.call_id,
             allowed_paths=given.allowed_paths if given and not given.inherits_paths else defaults.allowed_paths,
+            protected_paths=(*defaults.protected_paths(), *(given.protected_paths if given else ())),
             memory_dir=(given.memory_dir if given else None) or defaults.folder("memory", tenant),
             session_dir=(given.session_dir if given else None) or defaults.folder("sessions", tenant),
             llm_context=given.llm_context if given else None,

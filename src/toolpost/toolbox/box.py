@@ -121,7 +121,9 @@ class Toolbox:
         used = loaded if only is None else with_only(loaded, only)
         names = {source.name for source in loaded.settings.all_sources()}
         absent = frozenset(names.difference(names if only is None else only))
-        box._given = replace(box._given, settings=used.settings, secrets=used.secrets, absent=absent, resolved=True)
+        box._given = replace(
+            box._given, settings=used.settings, config=loaded.path, secrets=used.secrets, absent=absent, resolved=True
+        )
         return box
 
     async def __aenter__(self) -> Self:

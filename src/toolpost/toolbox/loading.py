@@ -118,7 +118,7 @@ def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolCo
         changes["cwd"] = str(_absolute(source.cwd, folder))
     elif source.transport is TransportType.CLI and source.cli.manual is None:  # a manual has a folder of its own
         changes["cwd"] = str(folder)
-    if source.transport in _FILE_TRANSPORTS and _is_file(source.connection):
+    if source.transport in _FILE_TRANSPORTS and is_local_file(source.connection):
         changes["connection"] = str(_absolute(source.connection, folder))
     if source.graphql.schema_file is not None:
         file = str(_absolute(source.graphql.schema_file, folder))
@@ -150,7 +150,7 @@ def _anchored_server(server: McpServerSettings, folder: Path) -> McpServerSettin
     return server.model_copy(update={"cwd": str(_absolute(server.cwd, folder))})
 
 
-def _is_file(connection: str) -> bool:
+def is_local_file(connection: str) -> bool:
     """Whether a connection is written as a file: `./x`, `~/x`, `x.py`; a URL or a module's name is not."""
     if "://" in connection:
         return False

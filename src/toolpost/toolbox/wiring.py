@@ -26,6 +26,7 @@ from toolpost.toolbox.factories import Lent
 from toolpost.toolbox.literal_secrets import literal_secrets
 from toolpost.toolbox.live import Live
 from toolpost.toolbox.plugins import load_plugins
+from toolpost.toolbox.protected_files import ProtectedFiles
 from toolpost.toolbox.sourcing import Sources
 from toolpost.toolbox.strays import strays
 from toolpost.wire.network import NetworkPolicy
@@ -33,6 +34,7 @@ from toolpost.wire.network import NetworkPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AsyncExitStack
+    from pathlib import Path
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ToolOverride
@@ -54,6 +56,7 @@ class Given:
 
     settings: Settings
     registry: ToolRegistry
+    config: Path | None = None
     tools: Sequence[Tool] = ()
     sinks: Sequence[EventSink] = ()
     on_pending: OnPending | None = None
@@ -185,7 +188,7 @@ def _make_router(given: Given, store: Store, authorizer: Authorizer) -> ToolRout
         redactor=Redactor({*given.secrets, *literal_secrets(settings)}),
         sinks=given.sinks,
         on_pending=given.on_pending,
-        context_defaults=_context_defaults(settings),
+        context_defaults=_context_defaults(given),
         timeout_s=settings.tools.timeout_s,
         inline_bytes=settings.limits.inline_bytes,
         pending_ttl_s=settings.limits.pending_ttl,
@@ -218,10 +221,13 @@ def _policy(settings: Settings) -> Policy:
     return Policy("standard", [rule.to_rule() for rule in settings.policy], approvals=approvals)
 
 
-def _context_defaults(settings: Settings) -> ContextDefaults:
+def _context_defaults(given: Given) -> ContextDefaults:
+    settings = given.settings
     paths = settings.tools.allowed_paths
     # A program may change its working folder later; what it may reach does not move with it.
-    return ContextDefaults(None if paths is None else tuple(map(os.path.abspath, paths)), settings.data_dir)
+    allowed = None if paths is None else tuple(map(os.path.abspath, paths))
+    protected = ProtectedFiles(settings, config=given.config, tools=given.tools)
+    return ContextDefaults(allowed, settings.data_dir, protected.paths)
 
 
 def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Builtins:

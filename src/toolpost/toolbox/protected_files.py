@@ -1,0 +1,170 @@
+"""Which files of a Toolbox no file tool touches: those that decide what an agent may do, and the code of its tools."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from toolpost.catalog.function import FunctionTool
+from toolpost.contracts.config import TransportType
+from toolpost.contracts.context import ProtectedPath
+from toolpost.toolbox.loading import FILE_NAME, is_local_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.tool import Tool
+    from toolpost.toolbox.settings import Settings
+
+LOCK_NAME = "toolpost.lock"
+_BESIDE = {
+    FILE_NAME: "the configuration",
+    LOCK_NAME: "the lock file of the tools",
+    ".env": "a file of environment variables",
+}
+# What interpreters run when a command names it; other files that a command names are most often data.
+_SCRIPTS = frozenset(
+    {
+        *(".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".zsh", ".fish", ".ps1", ".bat", ".cmd"),
+        *(".rb", ".pl", ".php", ".lua", ".r", ".jl", ".jar", ".wasm", ".so", ".dll", ".exe"),
+    }
+)
+_FROM_FILE = "file:"
+
+
+class ProtectedFiles:
+    """Keeps the list for one Toolbox; the modules that Python sources import are added as they come."""
+
+    def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
+        self._fixed = tuple(
+            dict.fromkeys(
+                [
+                    *_configuration(settings, config),
+                    *(path for source in settings.all_sources() for path in _of_source(source)),
+                    *_tool_code(tools),
+                    *_environment(),
+                ]
+            )
+        )
+        self._python = [one for one in settings.all_sources() if one.transport is TransportType.PYTHON]
+        self._seen = -1
+        self._all = self._fixed
+
+    def paths(self) -> tuple[ProtectedPath, ...]:
+        """What is protected now."""
+        if self._python and len(sys.modules) != self._seen:
+            self._seen = len(sys.modules)
+            loaded = (path for source in self._python for path in _imported(source))
+            self._all = tuple(dict.fromkeys([*self._fixed, *loaded]))
+        return self._all
+
+
+def _configuration(settings: Settings, config: Path | None) -> Iterator[ProtectedPath]:
+    if settings.data_dir is not None:
+        yield _protected(settings.data_dir, "the data folder, with the key that seals it")
+    if settings.accounts.key.startswith(_FROM_FILE):
+        yield _protected(_file_named(settings.accounts.key), "the key that seals the data folder")
+    if config is not None:
+        yield _protected(config, "the configuration")
+    for folder in dict.fromkeys([Path.cwd(), *([] if config is None else [config.absolute().parent])]):
+        yield from (_protected(folder / name, reason) for name, reason in _BESIDE.items())
+
+
+def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
+    """What a source loads or starts."""
+    reason = f"what source {source.name!r} loads"
+    documents = [source.connection, source.graphql.schema_file, source.cli.manual]
+    yield from (_protected(document, reason) for document in documents if document and is_local_file(document))
+    if source.transport in (TransportType.MCP, TransportType.CLI):
+        started = f"what source {source.name!r} starts"
+        yield from (_protected(path, started) for path in _scripts(source))
+    for value in source.auth_config.values():
+        if isinstance(value, str) and value.startswith(_FROM_FILE):
+            yield _protected(_file_named(value), f"a secret of source {source.name!r}")
+
+
+def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
+    """The program of a command, and the scripts among its words."""
+    folder = Path(source.cwd or Path.cwd())
+    program, *words = _words(source.connection) or [""]
+    found = shutil.which(program) if os.sep not in program else None
+    if found is not None:
+        yield Path(found)
+    templates = [word for tool in source.cli.tools.values() for word in tool.args]
+    for word in [program, *words, *templates]:
+        path = folder / Path(word.rpartition("=")[2])
+        if path.suffix.lower() in _SCRIPTS or (os.sep in word and _is_program(path)):
+            yield path
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return [] if "://" in command.partition(" ")[0] else shlex.split(command)
+    except ValueError:  # told of where the source is opened
+        return []
+
+
+def _is_program(path: Path) -> bool:
+    try:
+        return path.is_file() and os.access(path, os.X_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def _tool_code(tools: Sequence[Tool]) -> Iterator[ProtectedPath]:
+    """The files that hold the tools which a program hands over itself."""
+    for tool in tools:
+        code: Any = tool.fn if isinstance(tool, FunctionTool) else type(tool)
+        file = _file_of(sys.modules.get(getattr(code, "__module__", "")))
+        if file is not None:
+            yield _protected(file, f"the code of tool {tool.spec.name!r}")
+
+
+def _environment() -> Iterator[ProtectedPath]:
+    """The packages that this program runs: a tool that writes there writes code that runs at the next start."""
+    packages = sysconfig.get_paths()
+    folders = [str(Path(__file__).parent.parent), packages["purelib"], packages["platlib"]]
+    if sys.prefix != sys.base_prefix:
+        folders.append(sys.prefix)
+    for folder in dict.fromkeys(folders):
+        yield ProtectedPath(folder, "code that this program runs", readable=True)
+
+
+def _imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
+    """The module of a Python source, and what it has imported from its own folder."""
+    own = source.connection if source.connection.endswith(".py") else _file_of(sys.modules.get(source.connection))
+    if own is None:
+        return
+    reason = f"code of source {source.name!r}"
+    yield _protected(own, reason)
+    package = "" if source.connection.endswith(".py") else source.connection
+    folder = Path(own).absolute().parents[package.count(".")]
+    environment = [path.path + os.sep for path in _environment()]
+    for module in list(sys.modules.values()):
+        file = _file_of(module)
+        if file is not None and Path(file).is_relative_to(folder) and not file.startswith(tuple(environment)):
+            yield _protected(file, reason)
+
+
+def _file_named(reference: str) -> Path:
+    path = Path(reference.removeprefix(_FROM_FILE))
+    try:
+        return path.expanduser()
+    except RuntimeError:  # ~someone, who has no home here
+        return path
+
+
+def _file_of(module: ModuleType | None) -> str | None:
+    file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+    return file if isinstance(file, str) else None
+
+
+def _protected(path: str | Path, reason: str) -> ProtectedPath:
+    return ProtectedPath(os.path.normpath(Path(path).absolute()), reason)
