@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import requirements
 from tests.parts import MEASURED
+from toolpost import Settings
+from toolpost.toolbox.sourcing import Sources
 
 # How long an example takes says how busy the machine is. What CI says must depend on the change alone; elsewhere every
 # run may find something new.
@@ -24,6 +27,19 @@ def _programs_start_unmeasured() -> Iterator[None]:
         del os.environ[name]
     yield
     os.environ.update(MEASURED)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sources_have_time() -> Iterator[None]:
+    """On a busy machine a server may take longer to start than opening waits by default, which few tests are about."""
+    usual, load_all = Settings().startup_wait_s, Sources.load_all
+
+    async def patient(self: Sources, configs: Any, *, wait_s: float | None = None) -> None:
+        await load_all(self, configs, wait_s=60.0 if wait_s == usual else wait_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sources, "load_all", patient)
+        yield
 
 
 @pytest.hookimpl(trylast=True)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         ToolRateLimitError,
         ToolSchemaError,
         ToolServerError,
+        ToolSourceDownError,
         ToolTimeoutError,
         ToolValidationError,
     )
@@ -130,6 +131,7 @@ _HOMES = {
         "ToolRateLimitError",
         "ToolSchemaError",
         "ToolServerError",
+        "ToolSourceDownError",
         "ToolTimeoutError",
         "ToolValidationError",
     ],
@@ -235,6 +237,7 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "ToolSchemaError",
     "ToolServerError",
     "ToolSource",
+    "ToolSourceDownError",
     "ToolSpec",
     "ToolTimeoutError",
     "ToolValidationError",

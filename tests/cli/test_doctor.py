@@ -114,7 +114,8 @@ def test_a_configuration_that_holds_is_told_as_it_was_read(toolpost: Run, home: 
     assert done.code == 0
     assert (done.json["status"], done.json["path"]) == ("ok", str(home / "toolpost.yaml"))
     assert done.json["allowed_paths"] == [str(home / "data")]
-    assert done.json["sources"] == [{"name": "local", "transport": "python", "ok": True, "tools": 8, "error": None}]
+    [local] = done.json["sources"]
+    assert local == {"name": "local", "transport": "python", "ok": True, "tools": 8, "error": None, "state": "up"}
     assert "The configuration holds." in toolpost("config", "check").err
 
 

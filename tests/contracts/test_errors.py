@@ -184,6 +184,7 @@ def test_every_class_has_a_stable_code_of_its_own() -> None:
         "ToolAuthError": "auth_required",
         "ToolTimeoutError": "timeout",
         "ToolConnectionError": "connection_failed",
+        "ToolSourceDownError": "source_down",
         "ToolRateLimitError": "rate_limited",
         "ToolClientError": "client_error",
         "ToolServerError": "server_error",

@@ -89,7 +89,9 @@ class ReactPlanner:
         self, query: str, *, tool_context: Mapping[str, Any] | None = None, llm_context: Mapping[str, Any] | None = None
     ) -> PlannerFinish | PlannerPause:
         """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see."""
-        self._box.registry.to_llm_tools(self._tools)  # a name that no tool has is told before a model is asked
+        for name in self._tools or ():
+            if not self._box.router.arrivals.may_have(name):  # else its source is down, and may come
+                self._box.registry.find(name)  # a name that no tool has is told before a model is asked
         given = dict(tool_context or {})
         talk = Conversation(
             user=_user_of(given),
@@ -184,7 +186,9 @@ class ReactPlanner:
 
     def _is_offered(self, name: str) -> bool:
         registry = self._box.registry
-        return self._tools is None or (registry.has(name) and registry.get(name) in map(registry.get, self._tools))
+        if self._tools is None or name in self._tools:  # where its source is down, the call says so
+            return True
+        return registry.has(name) and registry.get(name) in map(registry.get, self._tools)
 
     async def _standing(self, run: _Run, call: WantedCall) -> Outcome:
         """How a call that waits stands: others may have answered its question, and what they set going may run yet.

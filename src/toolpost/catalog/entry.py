@@ -38,6 +38,7 @@ class Entry:
         "invoke",
         "misfits",
         "overlay",
+        "rank",
         "source",
         "spec",
         "tool",
@@ -51,12 +52,14 @@ class Entry:
         source: ToolSource | None = None,
         config: ExternalToolConfig | None = None,
         overlay: Overlay | None = None,
+        rank: int = 0,
     ) -> None:
         self.tool = tool
         given = overlay.spec if overlay is not None else tool.spec
         self.spec: ToolSpec = clean_spec(_with_target(given, tool, source))
         self.overlay = overlay
         self.config = config
+        self.rank = rank
         self.source = source
         self.invoke: Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]] = _invoker(tool, source)
         self.count = 0

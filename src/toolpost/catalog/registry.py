@@ -14,7 +14,7 @@ from toolpost.contracts.spec import ToolCategory, ToolDefinition
 from toolpost.schema.bounds import check_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from toolpost.catalog.overrides import Overlay
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
@@ -61,6 +61,8 @@ class ToolRegistry:
     def __init__(self, *, naming: NamingPolicy = "double_underscore") -> None:
         self.hidden: dict[str, ToolSpec] = {}
         self._entries: dict[str, Entry] = {}
+        self._is_sorted = True
+        self._last_rank = 0
         self._names = ToolNameMap(naming)
         self._collections: dict[str, tuple[str, ...]] = {}
         self._listeners: list[Callable[[CatalogChange], None]] = []
@@ -73,8 +75,11 @@ class ToolRegistry:
         config: ExternalToolConfig | None = None,
         override: ToolOverride | None = None,
         replace: bool = False,
+        rank: int = 0,
     ) -> None:
         """Add a tool, or with `replace` exchange the one of the same name without a gap.
+
+        It is listed behind those of a lower or the same `rank`, whichever came first.
 
         ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad (both ValueErrors). With a
         `source` it is that which runs the calls, by the limits of `config`; whoever gives one closes it.
@@ -83,7 +88,7 @@ class ToolRegistry:
         if override is not None and override.hide:
             self.hidden[tool.spec.name] = tool.spec
             return
-        entry = Entry(tool, source=source, config=config, overlay=_laid_over(tool.spec, override))
+        entry = Entry(tool, source=source, config=config, overlay=_laid_over(tool.spec, override), rank=rank)
         name = entry.spec.name
         check_canonical(name)
         old = self._entries.get(name)
@@ -94,7 +99,20 @@ class ToolRegistry:
         else:
             raise _taken(old)
         self._entries[name] = entry
+        self._put_in_order(rank)
         _tell(self._listeners, "changed" if old else "added", name)
+
+    def _put_in_order(self, rank: int) -> None:
+        """Remember that the entries have to be sorted before they are listed next."""
+        self._is_sorted = self._is_sorted and rank >= self._last_rank
+        self._last_rank = max(rank, self._last_rank)
+
+    def _ordered(self) -> Collection[Entry]:
+        if not self._is_sorted:
+            by_rank = sorted(self._entries.items(), key=lambda item: item[1].rank)
+            self._entries = dict(by_rank)
+            self._is_sorted = True
+        return self._entries.values()
 
     def register_many(self, tools: Iterable[Tool]) -> None:
         """Add several tools."""
@@ -130,12 +148,12 @@ class ToolRegistry:
         return name in self._entries or self._names.to_canonical(name) is not None
 
     def list(self) -> list[Tool]:
-        """All tools, in the order they came; `specs` has their records."""
-        return [entry.tool for entry in self._entries.values()]
+        """All tools, those of each source together and in its order; `specs` has their records."""
+        return [entry.tool for entry in self._ordered()]
 
     def specs(self, collection: str | None = None) -> Sequence[ToolSpec]:
         """The records in force, overrides included: all, or those that belong to a collection now."""
-        all_specs = [entry.spec for entry in self._entries.values()]
+        all_specs = [entry.spec for entry in self._ordered()]
         if collection is None:
             return all_specs
         if collection not in self._collections:
@@ -147,11 +165,11 @@ class ToolRegistry:
 
     def list_by_category(self, category: ToolCategory) -> Sequence[Tool]:
         """The tools of one category."""
-        return [entry.tool for entry in self._entries.values() if entry.spec.category is category]
+        return [entry.tool for entry in self._ordered() if entry.spec.category is category]
 
     def to_llm_tools(self, names: Iterable[str] | None = None) -> Sequence[ToolDefinition]:
         """The tools as a model's function-calling interface wants them: all, or those of these names."""
-        entries = self._entries.values() if names is None else [self.find(name) for name in names]
+        entries = self._ordered() if names is None else [self.find(name) for name in names]
         to_model = self._names.to_model
         return [
             ToolDefinition(to_model(entry.spec.name), entry.spec.description, entry.shown_schema) for entry in entries

@@ -38,7 +38,7 @@ def check(config: Config = None, user: User = "", json: Json = False) -> None:  
         from toolpost.toolbox.loading import load_settings
 
         loaded = load_settings(config)
-        async with rehearsal(loaded) as box:
+        async with rehearsal(loaded, output) as box:
             document = _document(loaded, box)
         if output.as_json:
             output.document(document)
@@ -51,7 +51,8 @@ def check(config: Config = None, user: User = "", json: Json = False) -> None:  
 
 def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
     settings = loaded.settings
-    problems = list(box.problems)
+    told = box.sources.left_out
+    problems = [problem for problem in box.problems if problem not in told]
     told_only = harmless(box)
     warnings = [problem for problem in problems if problem in told_only]
     fine = all(state.ok for state in box.report) and len(warnings) == len(problems)

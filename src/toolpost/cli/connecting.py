@@ -8,8 +8,10 @@ from pathlib import Path
 
 from toolpost.cli.confirmation import confirm
 from toolpost.cli.look import is_asked, is_described, looked_at, refusal, values_of
+from toolpost.cli.opening import every_source
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import beside, document, is_remote, lines, needed, variable_documents, write
+from toolpost.cli.session import progress_sinks
 from toolpost.cli.source_trouble import trouble
 from toolpost.cli.target import Plan, Wanted, make_plan
 from toolpost.cli.tool_table import show_tools
@@ -17,7 +19,6 @@ from toolpost.contracts.config import ExternalToolConfig, McpTransport
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
-from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
 from toolpost.toolbox.loading import LoadedSettings
 from toolpost.toolbox.settings import Settings
@@ -110,7 +111,7 @@ async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> in
     """Connect this source alone, keeping nothing, and show its tools."""
     name, redactor = plan.source.name, Redactor(values_of(plan))
     loaded = LoadedSettings(settings=_alone(settings, name), path=path, secrets=frozenset(values_of(plan)))
-    async with Toolbox.open(loaded) as box:
+    async with every_source(loaded, progress_sinks(output)) as box:
         specs = [spec for spec in box.registry.specs() if spec.source == name]
         error = next((trouble(state, box) for state in box.report if state.name == name and not state.ok), None)
         problems = [redactor.text(problem) for problem in box.sources.problems]

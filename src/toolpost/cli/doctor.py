@@ -26,7 +26,7 @@ def doctor(config: Config = None, user: User = "", json: Json = False) -> None: 
     """
 
     async def work(output: Output) -> int:
-        found = await _checks(config)
+        found = await _checks(config, output)
         broken = any(check.state == "broken" for check in found)
         if output.as_json:
             output.document(_document(found, broken=broken))
@@ -42,7 +42,7 @@ def _document(found: list[Check], *, broken: bool) -> dict[str, Any]:
     return {"status": "failed" if broken else "ok", "checks": [check.to_dict() for check in found]}
 
 
-async def _checks(config: Path | None) -> list[Check]:
+async def _checks(config: Path | None, output: Output) -> list[Check]:
     """From what everything stands on to what stands on everything."""
     from toolpost.cli.checks import Check, data_folder, machine
     from toolpost.toolbox.loading import load_settings
@@ -54,18 +54,19 @@ async def _checks(config: Path | None) -> list[Check]:
         return [*found, Check("configuration", "broken", str(error))]
     found.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults hold"))
     found.extend(data_folder(loaded.settings.data_dir))
-    return [*found, *await _sources(loaded)]
+    return [*found, *await _sources(loaded, output)]
 
 
-async def _sources(loaded: LoadedSettings) -> list[Check]:
+async def _sources(loaded: LoadedSettings, output: Output) -> list[Check]:
     from toolpost.cli.checks import Check
     from toolpost.cli.config import harmless
 
     try:
-        async with rehearsal(loaded) as box:
+        async with rehearsal(loaded, output) as box:
             count = Check("tools", "ok", f"{len(box.registry.specs())} can be called")
-            told_only = harmless(box)
-            problems = [Check("tool", "note" if one in told_only else "broken", one) for one in box.problems]
+            told_only, told = harmless(box), box.sources.left_out
+            others = [problem for problem in box.problems if problem not in told]
+            problems = [Check("tool", "note" if one in told_only else "broken", one) for one in others]
             return [count, *(_source(state, box) for state in box.report), *problems]
     except ToolError as error:
         return [Check("toolbox", "broken", str(error))]

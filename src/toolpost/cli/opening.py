@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from toolpost.catalog.names import nearest
+from toolpost.cli.status_line import ProgressSink
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
@@ -117,12 +119,30 @@ def provider_of(source: ExternalToolConfig) -> str:
     return str(source.auth_config.get("provider") or source.name)
 
 
-def _opened(
+@asynccontextmanager
+async def _opened(
     loaded: LoadedSettings, only: Collection[str] | None, sinks: Sequence[EventSink]
-) -> AbstractAsyncContextManager[Toolbox]:
+) -> AsyncGenerator[Toolbox]:
+    """Wait for every source that a command needs, and say at a terminal which are still starting."""
     from toolpost.toolbox.box import Toolbox
 
-    return Toolbox.open(loaded, only=only, sinks=sinks)
+    lines = [sink for sink in sinks if isinstance(sink, ProgressSink)]
+    starting = _enabled(loaded.settings) if only is None else _enabled(loaded.settings) & set(only)
+    for line in lines:
+        line.starting([one.name for one in loaded.settings.all_sources() if one.name in starting])
+    async with Toolbox.open(at_once(loaded), only=only, sinks=sinks) as box:
+        while slow := [state.name for state in box.report if state.state == "connecting"]:
+            for line in lines:
+                line.starting(slow)
+            await box.sources.settled(slow[:1])
+        for line in lines:
+            line.starting([])
+        yield box
+
+
+def at_once(loaded: LoadedSettings) -> LoadedSettings:
+    """The same settings for whoever waits for the sources after opening, and not while it opens."""
+    return replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))
 
 
 def _namespaces(names: Collection[str], settings: Settings) -> set[str]:

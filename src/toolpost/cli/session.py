@@ -8,7 +8,7 @@ import os
 import signal
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -24,10 +24,12 @@ from toolpost.cli.status_line import ProgressSink
 from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
+    from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.loading import LoadedSettings
 
 FAILED = 1
+INCOMPLETE = 4
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
@@ -43,19 +45,27 @@ def run_with_box(
     async def with_box(output: Output) -> int:
         from toolpost.toolbox.loading import load_settings
 
-        sinks = [ProgressSink(output.status)] if output.status.live else []
-        async with opening(load_settings(config), sinks) as box:
+        async with opening(load_settings(config), progress_sinks(output)) as box:
             _tell_problems(box, output)
             return await work(box, output)
 
     run_command(with_box, as_json=as_json, again=repeated(config, user))
 
 
-def rehearsal(loaded: LoadedSettings) -> Toolbox:
+def rehearsal(loaded: LoadedSettings, output: Output) -> AbstractAsyncContextManager[Toolbox]:
     """A Toolbox with the same sources that keeps everything in memory: looking leaves no trace."""
-    from toolpost.toolbox.box import Toolbox
+    in_memory = replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None}))
+    return every_source(in_memory, progress_sinks(output))
 
-    return Toolbox.open(replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None})))
+
+def progress_sinks(output: Output) -> list[EventSink]:
+    """Who shows at a terminal what is going on; nobody where the answer is for a program."""
+    return [ProgressSink(output.status)] if output.status.live and not output.as_json else []
+
+
+def left_out(box: Toolbox) -> bool:
+    """Whether a source that the command needs is down."""
+    return any(not state.ok for state in box.report)
 
 
 def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: str = "") -> NoReturn:
@@ -104,5 +114,7 @@ def _tell_problems(box: Toolbox, output: Output) -> None:
     for source in box.report:
         if not source.ok:
             output.note(f"source {source.name!r} is left out: {trouble(source, box)}")
+    known = box.sources.left_out
     for problem in box.problems:
-        output.note(problem)
+        if problem not in known:
+            output.note(problem)

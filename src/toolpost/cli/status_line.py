@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import TextIO
 
 from toolpost.cli.printable import printable
@@ -45,10 +46,17 @@ class StatusLine:
 
 
 class ProgressSink:
-    """Event sink that shows the progress of running calls on a status line."""
+    """Event sink that shows the progress of running calls on a status line, and before that which sources start."""
 
     def __init__(self, line: StatusLine) -> None:
         self._line = line
+
+    def starting(self, names: Sequence[str]) -> None:
+        """Show which sources are still starting; none takes the line away."""
+        if names:
+            self._line.show(f"starting {', '.join(names)}...")
+        else:
+            self._line.clear()
 
     def emit(self, event: RunEvent) -> None:
         if event.code is EventCode.SUBAGENT_ACTION:

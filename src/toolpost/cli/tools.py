@@ -16,7 +16,7 @@ from toolpost.cli.opening import one_source, tool_source
 from toolpost.cli.options import Config, Json, User, read_json
 from toolpost.cli.outcome import show_outcome
 from toolpost.cli.output import Output, pretty
-from toolpost.cli.session import run_with_box
+from toolpost.cli.session import INCOMPLETE, left_out, run_with_box
 from toolpost.cli.tool_table import show_tools
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.spec import ToolCategory, ToolSpec
@@ -66,7 +66,10 @@ def list_tools(
     user: User = "",
     json: Json = False,
 ) -> None:
-    """List the tools, those of each source together."""
+    """List the tools, those of each source together.
+
+    Exits 4 when a source is down, so that its tools are not in the list.
+    """
 
     def wanted(spec: ToolSpec) -> bool:
         return (
@@ -77,7 +80,7 @@ def list_tools(
 
     async def work(box: Toolbox, output: Output) -> int:
         show_tools([spec for spec in _specs(box, collection) if wanted(spec)], output)
-        return 0
+        return INCOMPLETE if left_out(box) else 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
 

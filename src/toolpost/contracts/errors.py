@@ -20,6 +20,7 @@ ToolError                       something about one tool or one call
     ├── ToolAuthError           401, 403: credentials missing or refused
     ├── ToolTimeoutError        no answer within the deadline
     ├── ToolConnectionError     no connection, or it broke
+    │   └── ToolSourceDownError the tool's whole source is down, or still connecting
     ├── ToolRateLimitError      429
     ├── ToolClientError         other 4xx, or the tool itself reports an error
     ├── ToolServerError         500 to 504
@@ -304,6 +305,15 @@ class ToolConnectionError(ToolNodeError):
     def __init__(self, message: str, *, sent: bool = True, **facts: Any) -> None:
         super().__init__(message, **facts)
         self.sent = sent
+
+
+class ToolSourceDownError(ToolConnectionError):
+    """The source of the tool is down or still connecting; nothing was sent, and calling again later may help."""
+
+    error_code = "source_down"
+
+    def __init__(self, message: str, *, sent: bool = False, **facts: Any) -> None:
+        super().__init__(message, sent=sent, **facts)
 
 
 class ToolRateLimitError(ToolNodeError):

@@ -73,6 +73,15 @@ class LiveSource(ToolSource, Protocol):
 
 
 @runtime_checkable
+class RecallingSource(ToolSource, Protocol):
+    """A source that remembers its last listing, so that its tools are there before it is connected."""
+
+    async def recall(self) -> Sequence[Tool]:
+        """The tools of the last listing, without asking the other side; none where nothing is remembered."""
+        ...
+
+
+@runtime_checkable
 class HoldingSource(ToolSource, Protocol):
     """A source that may hold a call open while a person is asked."""
 

@@ -79,6 +79,7 @@ class Attempt:
     """What the router knows of a call while it runs, and what it lends to the tool."""
 
     __slots__ = (
+        "announced",
         "began",
         "call",
         "cancelling",
@@ -109,6 +110,7 @@ class Attempt:
         self.lane = lane
         self.call = call
         self.began = _now()
+        self.announced = False
         self.cancels = 0
         self.invoked = False
         self.started = request.started

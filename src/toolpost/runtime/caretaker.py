@@ -49,6 +49,7 @@ class Caretaker:
         self._retention = retention
         self._also = also
         self._absent = absent
+        self._late: list[PendingAction] = []  # their sources are still connecting
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -91,7 +92,8 @@ class Caretaker:
             await self._conclude(action)
         for entry in await self._store.journal.adopt_orphans():
             await self._ask_about(entry)
-        for action in await self._store.pending.adopt_claims():
+        late, self._late = self._late, []
+        for action in [*late, *await self._store.pending.adopt_claims()]:
             await self._continue(action)
         for run in await self._store.events.adopt_orphans():
             await self._end(run)
@@ -195,6 +197,9 @@ class Caretaker:
             await self._close(action, _paused(action, waiting[0]), "answered")
             return
         if action.tool_name.partition(".")[0] in self._absent:
+            return
+        if self._router.arrivals.is_connecting(action.tool_name):
+            self._late.append(action)
             return
         if not self._desk.can_run(action):  # it never began; where the tool is, the answer can be given again
             await self._store.pending.settle(action.id, "open", reopen=True)

@@ -84,6 +84,8 @@ class PendingDesk:
         """Answer a question; the waiting call goes on, in `context` if given, and its outcome is returned."""
         self._router.inflight.check_home()  # before the question is taken
         action = await self.get(pending_id, by=by)
+        if decision not in _WITHOUT_TOOL:
+            await self._router.await_tool(action.tool_name)
         self._check(action, by, decision)
         self._check_value(action, value, decision)
         answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)

@@ -45,6 +45,13 @@ class InFlight:
         if deadline < self._armed_for:
             self._arm(loop, deadline)
 
+    def move_deadline(self, attempt: Attempt, timeout_s: float) -> None:
+        """Give a call that has begun the time that its tool has, counted from its beginning."""
+        attempt.deadline += timeout_s - attempt.timeout_s
+        attempt.timeout_s = timeout_s
+        if attempt.deadline < self._armed_for:
+            self._arm(asyncio.get_running_loop(), attempt.deadline)
+
     def check_home(self) -> None:
         """RuntimeError when calls cannot be made in this loop, or not any more."""
         if self.home is _NOWHERE:

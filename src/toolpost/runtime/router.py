@@ -13,9 +13,10 @@ from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
-from toolpost.policy.redaction import secret_values
+from toolpost.policy.redaction import MASK, secret_values
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.announcement import announcement
+from toolpost.runtime.arrivals import NoArrivals
 from toolpost.runtime.attempt import Attempt, ContextDefaults
 from toolpost.runtime.background import Background
 from toolpost.runtime.cache import ResultCache
@@ -30,6 +31,7 @@ from toolpost.runtime.pausing import Pausing, about_call, with_answerers
 from toolpost.runtime.recorder import PATIENCE_S, Recorder
 from toolpost.runtime.results import Bulk, Results
 from toolpost.runtime.teller import NotJson, Teller, as_told
+from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
@@ -44,9 +46,11 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy
+    from toolpost.runtime.arrivals import Arrivals
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.results import Result
 
+_OF_THE_DEADLINE = 0.98  # a call ends with its own error, not with the deadline's, where its source does not come
 _REQUESTED = EventCode.TOOL_CALL_REQUESTED  # looking a member up runs Python code
 _new_request = maker(RequestedCall)
 _new_authorized = maker(AuthorizedCall)
@@ -76,6 +80,7 @@ class ToolRouter:
         retry_ratio: float = 0.1,
     ) -> None:
         self.store = store
+        self.arrivals: Arrivals = NoArrivals()
         self.inflight = InFlight()
         self.background = Background()
         self.teller = Teller([store.events, *sinks], redactor, announcement(on_pending, self.background))
@@ -167,7 +172,7 @@ class ToolRouter:
 
     async def _advance(self, attempt: Attempt) -> Outcome:
         """The straight line: each stage makes the next, and any may answer with a question."""
-        lane = attempt.lane or self._lanes.of(attempt.request.tool_name)
+        lane = attempt.lane or await self._late_lane(attempt)
         validated = lane.validate(attempt.request)
         if attempt.told.__class__ is NotJson:
             raise ToolValidationError("$: the arguments are nested too deeply or not JSON", tool_name=lane.name)
@@ -198,6 +203,24 @@ class ToolRouter:
             result = await self._results.keep(result, attempt.call, readable=readable)
         return self._complete(attempt, lane, permitted, result)
 
+    async def _late_lane(self, attempt: Attempt) -> Lane:
+        """Wait for a tool whose source is connecting; until then nobody knows what is secret in the call."""
+        request = attempt.request
+        if not attempt.announced:
+            await self.arrivals.arrive(request.tool_name, within_s=max(0.0, attempt.remaining_s) * _OF_THE_DEADLINE)
+        lane = self._lanes.of(request.tool_name)
+        if not attempt.announced:
+            attempt.lane, attempt.call = lane, self.teller.ref(request, lane)
+            self._announce(attempt, attempt.told)
+            if request.timeout_s is None:
+                self.inflight.move_deadline(attempt, lane.timeout_s)
+        return lane
+
+    async def await_tool(self, tool_name: str) -> None:
+        """Wait for a tool whose source is still connecting; ToolSourceDownError when that is down."""
+        if self._lanes.find(tool_name) is None:
+            await self.arrivals.arrive(tool_name, within_s=self._timeout_s)
+
     def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:
         """Hand the result on."""
         request = attempt.request
@@ -227,14 +250,23 @@ class ToolRouter:
         lane = self._lanes.find(request.tool_name)
         attempt = Attempt(self, request, lane, self.teller.ref(request, lane), told)
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
-        if not request.answers:
-            self.teller.tell(attempt.call, _REQUESTED, {"params": attempt.told})
+        if lane is not None or not self.arrivals.may_have(request.tool_name):
+            self._announce(attempt, attempt.told)
         return attempt
+
+    def _announce(self, attempt: Attempt, params: Any) -> None:
+        """Tell that a call is requested, once however often it is resumed."""
+        attempt.announced = True
+        if not attempt.request.answers:
+            self.teller.tell(attempt.call, _REQUESTED, {"params": params})
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Count the call and tell how it ended; a pause is no end."""
         if isinstance(outcome, Paused):
             return
+        if not attempt.announced:  # its source never came, so that nobody knows which arguments are secret
+            asked: object = attempt.asked
+            self._announce(attempt, dict.fromkeys(asked, MASK) if is_object(asked) else {})
         if attempt.lane is not None:
             attempt.lane.entry.record(outcome.duration_ms, isinstance(outcome, Completed))
         if self._auto_emit:

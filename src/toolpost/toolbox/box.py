@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
     from toolpost.runtime.tool_calls import ToolCallAnswers
+    from toolpost.toolbox.sourcing import SourceState
 
 
 _PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "accounts", "report", "problems"})
@@ -49,7 +50,7 @@ class Toolbox:
     an object, or a mapping with the keys of the file. While
     it is open, `registry`, `store`, `router` and `desk` are its parts, `accounts` is where
     people connect their own for the sources that need them, `report` says
-    how each source fares, and `problems` what was left out and why. `credentials` lend
+    how each source fares, and `problems` what was left out and why, sources that are down among it. `credentials` lend
     each person's own for a source, `chat_model` serves sources that may ask one, and
     `servers` are MCP server objects of this process, by the name of their source.
     `on_pending`, a function or a coroutine function, is told of every question for a person.
@@ -140,7 +141,7 @@ class Toolbox:
         if parts.accounts is not None:
             self.accounts = parts.accounts
         self.report = Live(lambda: parts.sources.states)
-        self.problems = Live(lambda: [*parts.problems, *parts.sources.problems])
+        self.problems = Live(lambda: [*parts.problems, *parts.sources.left_out, *parts.sources.problems])
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -155,6 +156,18 @@ class Toolbox:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._exit.aclose()
+
+    async def wait_for_sources(
+        self, names: Collection[str] | None = None, *, timeout_s: float | None = None
+    ) -> list[SourceState]:
+        """Wait until these sources, or all, have connected or failed, and say how they fare.
+
+        Opening waits `startup_wait_s` for those that are not required; calls wait for their own source by themselves.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.sources.settled(names)
+        return [state for state in self.report if names is None or state.name in names]
 
     def executor(self, bus: EventSink) -> ToolExecutor:
         """An executor for a host that tells of completion itself, on its own bus."""

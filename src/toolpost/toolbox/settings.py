@@ -322,6 +322,9 @@ class Settings(ConfigModel):
     accounts: AccountSettings = Field(default_factory=AccountSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    startup_wait_s: float = Field(
+        default=3.0, ge=0, description="The longest that opening waits for sources that are not required"
+    )
     collections: dict[str, list[str]] = Field(
         default_factory=dict[str, list[str]], description="Names for sets of tools: patterns of names, or tag:x"
     )

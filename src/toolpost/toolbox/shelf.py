@@ -24,9 +24,15 @@ class Shelf:
     """What a source has in the catalog, what was left out of it and why, and which names were taken."""
 
     def __init__(
-        self, registry: ToolRegistry, config: ExternalToolConfig, overrides: Mapping[str, ToolOverride]
+        self,
+        registry: ToolRegistry,
+        config: ExternalToolConfig,
+        overrides: Mapping[str, ToolOverride],
+        *,
+        rank: int = 0,
     ) -> None:
         self._registry = registry
+        self._rank = rank
         self._config = config
         self._overrides = overrides
         self.tools: dict[str, Tool] = {}
@@ -75,7 +81,9 @@ class Shelf:
         name, config = tool.spec.name, self._config
         override = self._override(tool)
         try:
-            self._registry.register(tool, source=source, config=config, override=override, replace=held is not None)
+            self._registry.register(
+                tool, source=source, config=config, override=override, replace=held is not None, rank=self._rank
+            )
         except ToolError as error:
             if held is not None:
                 self._remove(held)

@@ -103,10 +103,11 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     for tool in [*builtins.tools(chosen_builtins(settings)), *given.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
     left_out = [*plugins.problems, *_add_offered(registry, plugins.tools, settings.overrides)]
-    await sources.load_all(settings.all_sources())
+    router.arrivals = sources
+    await sources.load_all(settings.all_sources(), wait_s=settings.startup_wait_s)
     for name, members in {**COLLECTIONS, **settings.collections}.items():
         registry.define_collection(name, members)
-    registry.subscribe(router.teller.catalog)
+    registry.subscribe(lambda change: None if sources.joining else router.teller.catalog(change))
     closing.push_async_callback(router.close)
     closing.push_async_callback(caretaker.stop)
     await caretaker.start()

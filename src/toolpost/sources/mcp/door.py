@@ -29,7 +29,7 @@ class Door:
         self._config = config
         self._server = server
         self._remote = remote
-        self._memory = ListingMemory(file)
+        self._memory = ListingMemory(file, target=config.connection)
         self.is_shut = False
         self.refusal: ToolError | None = None
 
@@ -52,6 +52,10 @@ class Door:
     def tools(self) -> tuple[list[ServerTool], list[str]]:
         """The tools that are known without going in, and what was left out of them and why."""
         return known_tools(self._known(), self._config, self._server, remote=self._remote)
+
+    def recalled(self) -> tuple[list[ServerTool], list[str]]:
+        """The tools that were listed last, for anybody, and what was left out of them and why."""
+        return known_tools(self._memory.recall(), self._config, self._server, remote=self._remote)
 
     def _known(self) -> Listed:
         """What was listed last, else what an operator declared."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,12 +27,14 @@ class Listed(NamedTuple):
 class ListingMemory:
     """One server's last listings, in a file if there is one; what cannot be kept or read is only forgotten.
 
+    `target` tells servers apart that are configured under one name, one after the other.
     A server may list more for one person than for another. What it listed for either is known, so that nobody's tools
     vanish when somebody else signs in.
     """
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, *, target: str = "") -> None:
         self._file = file
+        self._target = hashlib.sha256(target.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self._kept: dict[str, Listed] | None = None
 
     def keep(self, tools: Sequence[Any], offers: Sequence[str], *, by: str = "") -> None:
@@ -59,7 +62,7 @@ class ListingMemory:
             self._kept = {}
             if self._file is not None:
                 with contextlib.suppress(OSError, ValueError):
-                    self._kept = _parsed(json.loads(self._file.read_text()))
+                    self._kept = _parsed(json.loads(self._file.read_text()), self._target)
         return self._kept
 
     def _write(self, kept: dict[str, Listed]) -> None:
@@ -68,13 +71,16 @@ class ListingMemory:
         fresh = self._file.with_suffix(f".{os.getpid()}.new")
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps({by: listed._asdict() for by, listed in kept.items()}))
+            told = {by: listed._asdict() for by, listed in kept.items()}
+            fresh.write_text(json.dumps({"target": self._target, "listings": told}))
             fresh.replace(self._file)
 
 
-def _parsed(told: object) -> dict[str, Listed]:
+def _parsed(told: object, target: str) -> dict[str, Listed]:
+    """The listings of a file; none where they are of another server that had the same name."""
     found: dict[str, Listed] = {}
-    for by, listed in (told if is_object(told) else {}).items():
+    listings = told.get("listings") if is_object(told) and told.get("target") == target else None
+    for by, listed in (listings if is_object(listings) else {}).items():
         tools, offers = (listed.get("tools"), listed.get("offers")) if is_object(listed) else (None, None)
         if is_array(tools) and is_array(offers):
             found[by] = Listed(tools, [str(offer) for offer in offers])

@@ -15,7 +15,13 @@ from toolpost.contracts.calls import (
     ToolOutput,
     ValidatedCall,
 )
-from toolpost.contracts.errors import PauseSignal, ToolAuthError, ToolConnectionError, ToolTimeoutError
+from toolpost.contracts.errors import (
+    PauseSignal,
+    ToolAuthError,
+    ToolConnectionError,
+    ToolSourceDownError,
+    ToolTimeoutError,
+)
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.validator import compile_validator
@@ -124,6 +130,11 @@ class McpSource:
         self._door.remember(listing, by=by)
         return listing
 
+    async def recall(self) -> Sequence[ServerTool]:
+        """The tools of the last listing; a call to one connects first."""
+        found, self.problems = await asyncio.to_thread(self._door.recalled)
+        return found
+
     async def discover(self) -> Sequence[ServerTool]:
         """Connect and list; what was left out stands in `problems`.
 
@@ -166,13 +177,20 @@ class McpSource:
             question = orphaned(call, call.tool.spec, self.name)
             if question is not None:  # whether or not the server comes back: a person must say what happened
                 return question
-        link = await self._links.get(call.credential)
+        link = await self._session(call.credential)
         try:
             return await self._run_on(link, call)
         except ToolConnectionError as error:
             if error.sent or not link.dead:
                 raise
-        return await self._run_on(await self._links.get(call.credential), call)
+        return await self._run_on(await self._session(call.credential), call)
+
+    async def _session(self, credential: Credential) -> Link:
+        """The live session of a credential; ToolSourceDownError when the server cannot be reached."""
+        try:
+            return await self._links.get(credential)
+        except ToolConnectionError as error:
+            raise ToolSourceDownError(error.message, retry_after_s=error.retry_after_s, cause=error) from error
 
     async def _run_on(self, link: Link, call: AuthorizedCall) -> ToolOutput | Question:
         tool = cast("ServerTool", call.tool)

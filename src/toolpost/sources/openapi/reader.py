@@ -52,6 +52,12 @@ async def read_api(location: str, *, fetch: Fetch, cache: ApiCache | None = None
     return await api_from(raw, address, fetch=fetch, cache=cache, base_url=base_url)
 
 
+def kept_api(location: str, cache: ApiCache, *, base_url: str | None = None) -> Api | None:
+    """Return the last copy of an API, without asking whether it is still like that."""
+    kept = cache.last(_origin(address_of(location), base_url))
+    return None if kept is None else kept.api
+
+
 async def api_from(
     raw: bytes, address: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
 ) -> Api:

@@ -17,7 +17,7 @@ from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.exchange import exchange
 from toolpost.sources.openapi.gathering import is_remote
 from toolpost.sources.openapi.places import base_api, usual_places
-from toolpost.sources.openapi.reader import read_api
+from toolpost.sources.openapi.reader import kept_api, read_api
 from toolpost.sources.openapi.requests import Plan, artifact_ids
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.sources.openapi.view import fitted
@@ -100,6 +100,7 @@ class OpenApiSource:
         remote = is_remote(config.connection)  # what such a document refers to is bound by where it came from
         self._referred = self._client.for_document(config.connection) if remote else self._client
         self._calling: HttpClient | None = None
+        self._retired: list[HttpClient] = []
         self._send: Send | None = None
         self._tokens: ClientTokens | None = None
         self._written: frozenset[str] | None = None
@@ -112,11 +113,23 @@ class OpenApiSource:
         """The namespace of its tools."""
         return self.config.name
 
+    async def recall(self) -> Sequence[OperationTool]:
+        """The tools of the copy that was kept of a remote document."""
+        connection = self.config.connection
+        if self._cache is None or not is_remote(connection):
+            return []
+        api = await asyncio.to_thread(kept_api, connection, self._cache, base_url=self.config.base_url)
+        return [] if api is None else await self._offered(api)
+
     async def discover(self) -> Sequence[OperationTool]:
         """Read the document, wherever it is."""
-        api = _at(self.config.base_url, await self._api())
+        return await self._offered(await self._api())
+
+    async def _offered(self, read: Api) -> Sequence[OperationTool]:
+        """The tools of an API, which can be called from now on."""
+        api = _at(self.config.base_url, read)
         if self._calling is not None:
-            await self._calling.close()
+            self._retired.append(self._calling)  # calls may be under way on it
         self.problems = [f"source {self.name!r}: {problem}" for problem in api.problems]
         self._prepare(api)
         # Ten thousand operations take seconds, in which others go on.
@@ -235,8 +248,8 @@ class OpenApiSource:
         """Close every connection; safe to call twice."""
         if self._tokens is not None:
             await self._tokens.close()
-        if self._calling is not None:
-            await self._calling.close()
+        for client in filter(None, [*self._retired, self._calling]):
+            await client.close()
         await self._referred.close()
         await self._client.close()
 
