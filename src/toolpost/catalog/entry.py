@@ -16,6 +16,7 @@ from toolpost.schema.validator import compile_validator, unchecked_patterns
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from toolpost.catalog.hold import Hold
     from toolpost.catalog.overrides import Overlay
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig, OutputCheck
@@ -35,6 +36,7 @@ class Entry:
         "config",
         "count",
         "failures",
+        "hold",
         "invoke",
         "misfits",
         "overlay",
@@ -66,6 +68,7 @@ class Entry:
         self.failures = 0
         self.misfits = 0
         self.total_ms = 0.0
+        self.hold: Hold | None = None
         self._input: Validator | None = None
         self._output: Validator | None = None
 
@@ -90,6 +93,11 @@ class Entry:
         """The patterns of the tool's schemas that calls and results are not matched with."""
         schemas = () if self._is_own else (self.original.input_schema, self.original.output_schema or {})
         return tuple(pattern for schema in schemas for pattern in unchecked_patterns(schema))
+
+    def set_aside(self, hold: Hold) -> None:
+        """Show of the tool only what was agreed to; arguments are checked once its definition is."""
+        self.hold, self.overlay = hold, None
+        self.spec = hold.stub(self.spec)
 
     @property
     def input_validator(self) -> Validator:

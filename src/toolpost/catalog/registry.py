@@ -16,6 +16,7 @@ from toolpost.schema.bounds import check_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from toolpost.catalog.hold import Hold
     from toolpost.catalog.overrides import Overlay
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
@@ -76,19 +77,23 @@ class ToolRegistry:
         override: ToolOverride | None = None,
         replace: bool = False,
         rank: int = 0,
+        hold: Hold | None = None,
     ) -> None:
         """Add a tool, or with `replace` exchange the one of the same name without a gap.
 
         It is listed behind those of a lower or the same `rank`, whichever came first.
 
         ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad (both ValueErrors). With a
-        `source` it is that which runs the calls, by the limits of `config`; whoever gives one closes it.
+        `source` it is that which runs the calls, by the limits of `config`; whoever gives one closes it. With a `hold`
+        its calls wait until a person has agreed to its definition.
         """
         _check_contract(as_tool(tool).spec)
         if override is not None and override.hide:
             self.hidden[tool.spec.name] = tool.spec
             return
         entry = Entry(tool, source=source, config=config, overlay=_laid_over(tool.spec, override), rank=rank)
+        if hold is not None:
+            entry.set_aside(hold)
         name = entry.spec.name
         check_canonical(name)
         old = self._entries.get(name)

@@ -133,7 +133,7 @@ class McpOptions(ConfigModel):
                 "trust_annotations is gone: a server's annotations make calls stricter only, unless the source itself "
                 "has trust: true; write that beside its name, or nothing"
             )
-        return data
+        return cast("Any", data)
 
 
 def _connection_or_manual(schema: dict[str, Any]) -> None:

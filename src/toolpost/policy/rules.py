@@ -77,15 +77,24 @@ _new_permitted = maker(PermittedCall)
 
 
 class Verdict:
-    """What policy says of one tool, worked out once and used for each of its calls."""
+    """What policy says of one tool, worked out once and used for each of its calls; `question` asks in its stead."""
 
-    __slots__ = ("action", "approvals", "reason", "spec")
+    __slots__ = ("action", "approvals", "question", "reason", "spec")
 
     def __init__(self, action: Action, reason: str, spec: ToolSpec, approvals: Approvals = ANYBODY) -> None:
         self.action = action
         self.reason = reason
         self.spec = spec
         self.approvals = approvals
+        self.question: Question | None = None
+
+    def instead(self, question: Question) -> Verdict:
+        """Ask this of every call, whatever was decided; what is forbidden stays so."""
+        if self.action == "deny":
+            return self
+        asking = Verdict("ask", self.reason, self.spec, self.approvals)
+        asking.question = question
+        return asking
 
     def review(self, call: ValidatedCall) -> PermittedCall | Question:
         """Let a call through, ask a person, or raise ToolPermissionError."""
@@ -93,6 +102,8 @@ class Verdict:
             return _new_permitted((call, None))
         if self.action == "deny":
             raise ToolPermissionError(f"{self.spec.name!r}: {self.reason}", tool_name=self.spec.name)
+        if self.question is not None:
+            return self.question
         answer = call.request.answers.get("approval")
         if answer is not None and answer.decision == "approve" and answer.value == call_hash(self.spec, call.arguments):
             return PermittedCall(call, call.request.pending_id)

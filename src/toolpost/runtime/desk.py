@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from toolpost.catalog.hold import DEFINITION
 from toolpost.contracts.calls import RequestedCall
 from toolpost.contracts.errors import (
     PendingNotFoundError,
@@ -89,7 +90,9 @@ class PendingDesk:
         self._check(action, by, decision)
         self._check_value(action, value, decision)
         answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)
-        if decision in _RUNS_AGAIN and action.arguments_hash:
+        if decision == "approve" and action.question.key == DEFINITION:
+            self._agree(action)
+        elif decision in _RUNS_AGAIN and action.arguments_hash:
             self._refuse_changed(action)
         if decision == "approve":
             answer = replace(answer, value=self._grant(action, arguments))
@@ -174,6 +177,16 @@ class PendingDesk:
         """The hash of what is approved; changed arguments are validated before the question is closed."""
         entry = self._registry.find(action.tool_name)
         return call_hash(entry.spec, entry.fit(dict(action.arguments if arguments is None else arguments)))
+
+    def _agree(self, action: PendingAction) -> None:
+        """Pin a tool as the question showed it, unless somebody has agreed to it meanwhile."""
+        hold = self._registry.find(action.tool_name).hold
+        if hold is None or hold.is_settled():
+            return
+        if hold.after.hash != action.question.payload.get("hash"):
+            msg = f"{action.tool_name!r} has changed again since this was asked; deny it and call the tool again"
+            raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
+        hold.accept()
 
     def _refuse_changed(self, action: PendingAction) -> None:
         """Refuse to run a tool that is no longer what the question was about, or whose calls go elsewhere now."""

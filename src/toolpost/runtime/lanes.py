@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.policy.approvals import Approvals
-    from toolpost.policy.rules import Policy
+    from toolpost.policy.rules import Policy, Verdict
     from toolpost.runtime.teller import Teller
 
 
@@ -56,7 +56,12 @@ class Lanes:
         """The lane of a tool; ToolNotFoundError or ToolSchemaError when there is none."""
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = self._make(self._registry.find(name))
+            entry = self._registry.find(name)
+            if entry.hold is not None and entry.hold.is_settled():
+                entry = self._registry.find(name)
+            lane = self._make(entry)
+            if entry.hold is None:  # else somebody may agree to the tool before its next call, in another process
+                self._lanes[name] = lane
         return lane
 
     def approvals(self, name: str) -> Approvals:
@@ -67,12 +72,16 @@ class Lanes:
         unknown = SafetyProfile(destructive=None)
         return self._policy.verdict(ToolSpec(name=name, source=name.partition(".")[0], safety=unknown)).approvals
 
+    def _verdict(self, entry: Entry) -> Verdict:
+        verdict = self._policy.verdict(entry.spec)
+        return verdict if entry.hold is None else verdict.instead(entry.hold.question())
+
     def _make(self, entry: Entry) -> Lane:
         spec, config = entry.spec, entry.config
         group = spec.source or spec.name
         return Lane(
             entry,
-            verdict=self._policy.verdict(spec),
+            verdict=self._verdict(entry),
             upstream=self._upstreams.get(group) or self._upstreams.setdefault(group, self._new_upstream(group)),
             hosts=self._hosts_of(spec),
             limiters=self._limits(entry),

@@ -130,7 +130,10 @@ def first_hidden(value: Any) -> str:
     if isinstance(value, str):
         return value if excerpt(value) else ""
     parts = [*value, *value.values()] if is_object(value) else value if is_array(value) else []
-    return next(filter(None, map(first_hidden, parts)), "")
+    for part in parts:
+        if found := first_hidden(part):
+            return found
+    return ""
 
 
 def readable_schema(schema: Any) -> Any:

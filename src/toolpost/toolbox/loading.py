@@ -104,9 +104,10 @@ def _validated(document: Document, shown: str) -> Settings:
 
 def _anchored(settings: Settings, folder: Path) -> Settings:
     data_dir = None if settings.data_dir is None else _absolute(settings.data_dir, folder)
+    lock = None if settings.lock is None else _absolute(settings.lock, folder)
     sources = [_anchored_source(source, folder) for source in settings.sources]
     tools = _anchored_tools(settings.tools, folder)
-    changes: dict[str, Any] = {"data_dir": data_dir, "sources": sources, "tools": tools}
+    changes: dict[str, Any] = {"data_dir": data_dir, "lock": lock, "sources": sources, "tools": tools}
     if "builtins" not in settings.model_fields_set:
         changes["builtins"] = FILE_BUILTINS
     return settings.model_copy(update=changes)

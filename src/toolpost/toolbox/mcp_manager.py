@@ -15,6 +15,7 @@ from toolpost.toolbox.standalone import Standalone, result_of, without_questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
@@ -54,10 +55,14 @@ def _listed_plainly(config: ExternalToolConfig) -> ExternalToolConfig:
 
 
 class MCPManager:
-    """Connects MCP servers, keeps them connected, and lends their tools to any number of registries."""
+    """Connects MCP servers, keeps them connected, and lends their tools to any number of registries.
 
-    def __init__(self) -> None:
+    Tools that differ from the file `lock` are set aside until `toolpost lock approve` has agreed to them.
+    """
+
+    def __init__(self, *, lock: str | Path | None = None) -> None:
         self.registry = ToolRegistry()
+        self._lock = lock
         self._open: Standalone | None = None
 
     async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
@@ -65,7 +70,7 @@ class MCPManager:
         given = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
         sources = [_listed_plainly(without_questions(config)) for config in given]
         if self._open is None:
-            self._open = Standalone(self.registry)
+            self._open = Standalone(self.registry, lock=self._lock)
         known = {state.name for state in self._open.sources.states} & {config.name for config in sources}
         if known:
             raise ConfigError(f"already connected: {', '.join(sorted(known))}; disconnect them first, or rename")

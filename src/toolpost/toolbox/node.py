@@ -15,6 +15,7 @@ from toolpost.toolbox.presets import with_token_variable
 from toolpost.toolbox.standalone import Standalone, without_questions
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
@@ -34,14 +35,16 @@ class ToolNode:
 
     With `auth_type=oauth2_user` each call travels with the token of its own user: `auth_manager` has it under the
     node's name, or the call pauses until that user has signed in. Without one the configuration's own credential is
-    used. `server` is an MCP server object of this process to talk to. Unlike a Toolbox, a node fails loudly: what
-    goes wrong is raised.
+    used. `server` is an MCP server object of this process to talk to. Tools that differ from the file `lock` are set
+    aside: their calls fail until `toolpost lock approve` has agreed to them. Unlike a Toolbox, a node fails loudly:
+    what goes wrong is raised.
     """
 
     config: ExternalToolConfig
     registry: ToolRegistry
     auth_manager: AuthManager | CredentialProvider | None = None
     server: Any = None
+    lock: str | Path | None = None
     _open: Standalone | None = field(default=None, init=False, repr=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _redactor: Redactor = field(default_factory=Redactor, init=False, repr=False)
@@ -81,6 +84,7 @@ class ToolNode:
             servers={name: self.server} if self.server is not None else None,
             credentials=None if provider is None else {name: provider},
             redactor=self._redactor,
+            lock=self.lock,
         )
         try:
             wanted = config.model_copy(update={"enabled": True, "required": True})

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
+from toolpost.catalog.lock import LOCK_NAME
 from toolpost.contracts.config import (
     ExternalToolConfig,
     McpOptions,
@@ -312,6 +313,9 @@ class Settings(ConfigModel):
     """
 
     data_dir: Path | None = Field(default=Path(".toolpost"), description="null keeps everything in memory")
+    lock: Path | None = Field(
+        default=Path(LOCK_NAME), description="The definitions of tools that a person agreed to; null pins nothing"
+    )
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     policy: Policy = "standard"
     builtins: Builtins = Field(default="none", json_schema_extra={"default": FILE_BUILTINS})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.catalog.clean_spec import HIDDEN
@@ -13,11 +14,13 @@ from toolpost.schema.validator import unchecked_patterns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from toolpost.catalog.hold import Hold
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.tool import Tool
+    from toolpost.toolbox.pinning import Pinning
 
 
 class Shelf:
@@ -31,6 +34,7 @@ class Shelf:
         *,
         rank: int = 0,
     ) -> None:
+        self.pinning: Pinning | None = None
         self._registry = registry
         self._rank = rank
         self._config = config
@@ -79,11 +83,9 @@ class Shelf:
     def _add(self, tool: Tool, source: ToolSource | None, held: Tool | None) -> None:
         """Register one tool in place of what is held; a broken one is set aside and told of."""
         name, config = tool.spec.name, self._config
-        override = self._override(tool)
         try:
-            self._registry.register(
-                tool, source=source, config=config, override=override, replace=held is not None, rank=self._rank
-            )
+            hold = None if self.pinning is None else self.pinning.hold(tool, partial(self._release, tool, source))
+            self._register(tool, source, hold, replace=held is not None)
         except ToolError as error:
             if held is not None:
                 self._remove(held)
@@ -94,11 +96,39 @@ class Shelf:
             return
         self.tools[name] = tool
 
+    def _register(self, tool: Tool, source: ToolSource | None, hold: Hold | None, *, replace: bool) -> None:
+        self._registry.register(
+            tool,
+            source=source,
+            config=self._config,
+            override=self._override(tool),
+            replace=replace,
+            rank=self._rank,
+            hold=hold,
+        )
+
+    def _release(self, tool: Tool, source: ToolSource | None) -> None:
+        """Let the calls of a tool run that was set aside."""
+        if self.tools.get(tool.spec.name) is tool:
+            self._register(tool, source, None, replace=True)
+
+    @property
+    def held(self) -> list[str]:
+        """Say of each tool that is set aside why it is."""
+        entries = [self._registry.find(self._registered(tool)) for tool in self.tools.values() if not self._hides(tool)]
+        remedy = "`toolpost lock diff` shows it, `toolpost lock approve {}` agrees to it"
+        return [
+            f"tool {entry.spec.name!r} is set aside: {entry.hold.reason}; {remedy.format(entry.original.name)}"
+            for entry in entries
+            if entry.hold is not None
+        ]
+
     def _hidden_characters(self) -> Iterator[str]:
         """What the tools of the source hid from their readers."""
         for name, tool in self.tools.items():
-            extra = {} if self._hides(tool) else self._registry.find(self._registered(tool)).spec.extra
-            for place in extra.get(HIDDEN, ()):
+            if self._hides(tool):
+                continue
+            for place in self._registry.find(self._registered(tool)).spec.extra.get(HIDDEN, ()):
                 yield f"tool {name!r} of source {self._config.name!r}: hidden characters are taken out of its {place}"
 
     def _remove(self, tool: Tool) -> None:

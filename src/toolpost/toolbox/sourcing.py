@@ -21,6 +21,7 @@ from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource, RecallingSource
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.factories import Lent, make_source
+from toolpost.toolbox.pinning import Pinning, bare_name
 from toolpost.toolbox.presets import with_token_variable
 from toolpost.toolbox.shelf import Shelf
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from toolpost.auth.authorizer import Authorizer
+    from toolpost.catalog.lock import Lock, Pin
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
@@ -161,7 +163,8 @@ class Sources:
     """The sources of one Toolbox; it hears from those that change and exchanges their tools without a gap.
 
     With `resolve`, `${VAR}` in a configuration is filled in; one that came from a file has that behind it. `lend`
-    makes who lends people's own tokens for a source.
+    makes who lends people's own tokens for a source. Tools that differ from `lock` are set aside; `secrets` are those
+    of the whole configuration.
     """
 
     def __init__(
@@ -176,6 +179,8 @@ class Sources:
         redactor: Redactor | None = None,
         tell: Tell = lambda _name, _code, _facts: None,
         lend: Lend | None = None,
+        lock: Lock | None = None,
+        secrets: frozenset[str] = frozenset(),
     ) -> None:
         self._registry = registry
         self._authorizer = authorizer
@@ -186,6 +191,8 @@ class Sources:
         self._redactor = redactor or Redactor()
         self._tell = tell
         self._lend = lend
+        self._lock = lock
+        self._secrets = secrets
         self._members: dict[str, _Member] = {}
         self._started = False
         self.joining = False  # while the tools of a source come in for the first time, which is no change of them
@@ -199,7 +206,7 @@ class Sources:
     def problems(self) -> list[str]:
         """Which tools were left out of the catalog, and why, and what of the others is not checked."""
         shelves = [member.shelf for member in self._members.values()]
-        problems = [problem for shelf in shelves for problem in (*shelf.problems, *shelf.unchecked)]
+        problems = [problem for shelf in shelves for problem in (*shelf.problems, *shelf.held, *shelf.unchecked)]
         return [self._redactor.told(problem) for problem in problems]
 
     @property
@@ -211,6 +218,13 @@ class Sources:
     def listings(self) -> list[Listing]:
         """What each source has, under the names from before any override."""
         return [member.listing(self._authorizer) for member in self._members.values()]
+
+    def pins(self, name: str) -> dict[str, Pin]:
+        """The definitions of one source's tools as they are now, by their names within it."""
+        shelf = self._members[name].shelf
+        if shelf.pinning is None:
+            return {}
+        return {bare_name(tool): shelf.pinning.pin(tool) for tool in shelf.tools.values()}
 
     def collisions(self, name: str) -> dict[str, str]:
         """The tools of one source whose names were taken, and by whom."""
@@ -289,7 +303,9 @@ class Sources:
     async def _connect(self, member: _Member) -> None:
         try:
             source = member.source or self._made(member)
-            if isinstance(source, RecallingSource) and (known := await source.recall()):
+            pinned = member.shelf.pinning is not None and member.shelf.pinning.is_pinned
+            # What was listed last says nothing of whether a pinned tool has changed since.
+            if isinstance(source, RecallingSource) and not pinned and (known := await source.recall()):
                 await self._fill(member, known)
             await self._fill(member, await source.discover(), answered=True)
         except ToolError:
@@ -301,7 +317,10 @@ class Sources:
         given = with_token_variable(member.config)
         config = with_environment(given) if self._resolve else given
         member.config = config
-        self._redactor.learn(secrets_of(config) | substituted(given, config, os.environ))
+        filled_in = substituted(given, config, os.environ)
+        self._redactor.learn(secrets_of(config) | filled_in)
+        if self._lock is not None:
+            member.shelf.pinning = Pinning(self._lock, config, self._secrets | filled_in)
         credential = _credential(config, self._authorizer, self._lend)
         member.source = make_source(config, credential, self._lent, self._factories)
         return member.source

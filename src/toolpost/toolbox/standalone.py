@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
 from toolpost.auth.authorizer import Authorizer
-from toolpost.contracts.errors import PauseSignal
+from toolpost.catalog.hold import DEFINITION
+from toolpost.catalog.lock import Lock
+from toolpost.contracts.errors import PauseSignal, ToolPermissionError
 from toolpost.contracts.outcomes import Completed, Failed, ToolResult
 from toolpost.contracts.principal import Principal
 from toolpost.policy.redaction import Redactor
@@ -37,6 +40,7 @@ class Standalone:
         servers: Mapping[str, Any] | None = None,
         credentials: Mapping[str, CredentialProvider] | None = None,
         redactor: Redactor | None = None,
+        lock: str | Path | None = None,
     ) -> None:
         authorizer = Authorizer(credentials)
         self._store = MemoryStore()
@@ -49,7 +53,12 @@ class Standalone:
         )
         teller = self.router.teller
         self.sources = Sources(
-            registry, authorizer, lent=Lent(servers=servers), redactor=teller.redactor, tell=teller.source
+            registry,
+            authorizer,
+            lent=Lent(servers=servers),
+            redactor=teller.redactor,
+            tell=teller.source,
+            lock=None if lock is None else Lock(Path(lock).absolute()),
         )
 
     async def call(
@@ -61,6 +70,10 @@ class Standalone:
                 return completed
             case Failed(error=error):
                 raise error
+            case paused if paused.question.key == DEFINITION:  # a yes here would pin nothing for good
+                remedy = f"run `toolpost lock approve {paused.tool_name}` once you agree"
+                told = f"{paused.tool_name!r} is set aside: {paused.question.payload['reason']}; {remedy}"
+                raise ToolPermissionError(told, tool_name=paused.tool_name, code="definition_changed")
             case paused:
                 raise PauseSignal(paused.question, pending_id=paused.pending_id)
 

@@ -11,6 +11,7 @@ from toolpost.auth.keys import keys_from
 from toolpost.auth.seal import KeySealer
 from toolpost.builtin.assembly import BuiltinParts, Builtins
 from toolpost.builtin.collections import COLLECTIONS
+from toolpost.catalog.lock import Lock
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolError
 from toolpost.policy.redaction import Redactor
@@ -175,7 +176,18 @@ def _make_sources(
         resolve=not given.resolved,
         redactor=router.teller.redactor,
         lend=None if accounts is None else accounts.lender,
+        lock=_open_lock(settings),
+        secrets=given.secrets.union(literal_secrets(settings)),
     )
+
+
+def _open_lock(settings: Settings) -> Lock | None:
+    """The lock file, read now: what cannot be understood must not open."""
+    if settings.lock is None:
+        return None
+    lock = Lock(settings.lock.absolute())
+    lock.sources  # noqa: B018 - raises what is wrong with it
+    return lock
 
 
 def _make_router(given: Given, store: Store, authorizer: Authorizer) -> ToolRouter:

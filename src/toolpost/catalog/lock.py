@@ -1,0 +1,205 @@
+"""`toolpost.lock`: the definitions of tools that a person has agreed to, kept beside the configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.hidden_text import escaped
+from toolpost.schema.jsontypes import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.contracts.spec import ToolSpec
+
+LOCK_NAME = "toolpost.lock"
+_VERSION = 1
+_ABOUT = "Tools as they were when a person last agreed to them. `toolpost lock` writes this file; commit it."
+_LONGEST_SHOWN = 2000
+_SHORT = 16
+# In a schema: lists whose order means nothing, maps of names to schemas, and values that stand for themselves.
+_UNORDERED = frozenset({"required", "enum", "type", "allOf", "anyOf", "oneOf", "dependentRequired"})
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_VALUES = frozenset({"const", "default", "examples", "example"})
+_WORDS = {
+    "description": "description",
+    "arguments": "arguments",
+    "input_schema": "input schema",
+    "output_schema": "output schema",
+    "annotations": "annotations",
+    "target": "target",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """One tool's definition: `hash` covers all of it, the rest is there to be read, and to say what changed."""
+
+    hash: str
+    description: str
+    arguments: tuple[str, ...]
+    input_schema: str
+    output_schema: str
+    annotations: str
+    target: str
+
+
+class Change(NamedTuple):
+    """A part of a definition that differs; for a schema, the digests."""
+
+    part: str
+    before: str
+    after: str
+
+
+def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:
+    """Pin a definition as its source gave it; `mask` takes out what must not be written down or differs by machine."""
+    target = spec.target
+    goes_to = mask(f"{target.summary}\n{target.detail}" if target else str(spec.extra.get("remote_name", spec.name)))
+    annotations = mask(_text(_annotations(spec)))
+    description = mask(spec.description)
+    schemas = [mask(_text(ordered(schema))) for schema in (spec.input_schema, spec.output_schema)]
+    properties = spec.input_schema.get("properties")
+    return Pin(
+        hash=f"sha256:{_digest(_text([spec.name, description, *schemas, annotations, goes_to]))}",
+        description=_shown(description),
+        arguments=tuple(sorted(_shown(name) for name in properties)) if is_object(properties) else (),
+        input_schema=_digest(schemas[0])[:_SHORT],
+        output_schema=_digest(schemas[1])[:_SHORT] if spec.output_schema is not None else "",
+        annotations=_shown(annotations),
+        target=_shown(mask(target.summary if target else goes_to)),
+    )
+
+
+def differences(before: Pin, after: Pin) -> list[Change]:
+    """What differs between two definitions of a tool; nothing where they are the same."""
+    if before.hash == after.hash:
+        return []
+    old, new = asdict(before), asdict(after)
+    changed = [Change(word, _said(old[key]), _said(new[key])) for key, word in _WORDS.items() if old[key] != new[key]]
+    # What is shown is cut, and a target has parts that are not shown.
+    return changed or [Change("details", before.hash, after.hash)]
+
+
+def ordered(schema: Any) -> Any:
+    """A schema in which lists whose order means nothing are sorted."""
+    if is_array(schema):
+        return [ordered(part) for part in schema]
+    if not is_object(schema):
+        return schema
+    return {key: _ordered_part(key, part) for key, part in schema.items()}
+
+
+def _ordered_part(key: str, part: Any) -> Any:
+    if key in _VALUES:
+        return part
+    if key in _MAPS and is_object(part):
+        return {name: ordered(inner) for name, inner in part.items()}
+    if key == "dependentRequired" and is_object(part):
+        return {name: sorted(inner, key=_text) if is_array(inner) else inner for name, inner in part.items()}
+    if key in _UNORDERED and is_array(part):
+        return sorted(part if key == "enum" else map(ordered, part), key=_text)
+    return ordered(part)
+
+
+def _annotations(spec: ToolSpec) -> dict[str, Any]:
+    """What a source says of a tool beside its description: for MCP its annotations, else the effects that it names."""
+    extra = spec.extra
+    if extra.get("source") == "mcp":
+        said = {key: extra[key] for key in ("title", "annotations") if key in extra}
+    else:
+        said = {"side_effects": spec.side_effects, "destructive": spec.safety.destructive}
+    return {**said, "tags": sorted(set(spec.tags))}
+
+
+class Lock:
+    """The lock file: pins by source, and by the tool's name within it.
+
+    A file that is not there pins nothing; one that goes away while it is in use still holds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int] | None = None
+        self._sources: dict[str, dict[str, Pin]] = {}
+
+    @property
+    def sources(self) -> Mapping[str, Mapping[str, Pin]]:
+        """What is pinned now, whichever process wrote it last; ConfigError where the file cannot be understood."""
+        try:
+            known = self.path.stat()
+        except OSError:
+            return self._sources
+        if self._seen != (known.st_mtime_ns, known.st_size):
+            self._sources = _read(self.path)
+            self._seen = (known.st_mtime_ns, known.st_size)
+        return self._sources
+
+    def pin(self, source: str, name: str, pin: Pin) -> None:
+        """Pin one tool, and leave all others as they are."""
+        self.write({**self.sources, source: {**self.sources.get(source, {}), name: pin}})
+
+    def write(self, sources: Mapping[str, Mapping[str, Pin]]) -> None:
+        """Replace the file in one step."""
+        written = {source: {name: _plain(pin) for name, pin in pins.items()} for source, pins in sources.items()}
+        document = {"about": _ABOUT, "version": _VERSION, "sources": written}
+        text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.draft")
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.path)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
+        finally:
+            draft.unlink(missing_ok=True)
+        self._seen = None
+
+
+def _plain(pin: Pin) -> dict[str, Any]:
+    return {key: value for key, value in asdict(pin).items() if value}
+
+
+def _read(path: Path) -> dict[str, dict[str, Pin]]:
+    remedy = "restore it from version control, or delete it and run `toolpost lock`"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["version"] != _VERSION:
+            raise ConfigError(f"{path} has version {document['version']!r}; this Toolpost knows {_VERSION}")
+        return {
+            source: {name: _pin(facts) for name, facts in pins.items()} for source, pins in document["sources"].items()
+        }
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ConfigError(f"{path} is not a lock file ({error}); {remedy}") from error
+
+
+def _pin(facts: dict[str, Any]) -> Pin:
+    texts = {key: str(facts.get(key, "")) for key in Pin.__slots__ if key != "arguments"}
+    if not texts["hash"]:
+        raise ValueError("a tool has no hash")
+    return Pin(**texts, arguments=tuple(map(str, facts.get("arguments", ()))))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _shown(text: str) -> str:
+    """A text for the file: nothing hidden in it, and not endless."""
+    line = escaped(text)
+    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else ", ".join(value)
