@@ -27,6 +27,23 @@ async def test_a_server_that_tells_of_changes_is_believed_at_once(protocol: str)
     assert gone.status == "failed"
 
 
+@pytest.mark.parametrize("protocol", ["legacy", "auto"])
+async def test_helpers_for_resources_and_prompts_come_with_the_first_of_them_and_do_not_count(protocol: str) -> None:
+    async with toolbox(inquirer(protocol=protocol, env={"LIBRARY": "1"})) as box:
+        before = {spec.name for spec in box.registry.specs() if spec.source}
+        [empty] = box.report
+        await box.call("srv.grow", {"name": "publish"})
+        await until(lambda: box.registry.has("srv.publish"))
+        await box.call("srv.publish", {})
+        await until(lambda: box.registry.has("srv.resources_list") and box.registry.has("srv.prompts_list"))
+        [stocked] = box.report
+        listed = await box.call("srv.resources_list", {})
+    assert len(before) == empty.tools
+    assert not [name for name in before if "resources" in name or "prompts" in name]
+    assert stocked.tools == empty.tools + 1
+    assert [one["uri"] for one in listed.content["resources"]] == ["note://one"]
+
+
 async def test_a_server_that_tells_nothing_is_asked_as_often_as_its_own_ttl_says() -> None:
     async with toolbox(inquirer(env={"SILENT": "1", "TTL_MS": "1000"})) as box:
         await box.call("srv.grow", {"name": "extra"})

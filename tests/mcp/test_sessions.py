@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from tests.mcp.programs import mirror
-from toolpost import Credential, ExternalToolConfig, Settings, ToolAuthError, Toolbox
+from toolpost import (
+    Credential,
+    ExternalToolConfig,
+    MCPClient,
+    MCPManager,
+    Settings,
+    ToolAuthError,
+    Toolbox,
+    ToolNode,
+    ToolRegistry,
+)
 
 ERAS = pytest.mark.parametrize("protocol", ["legacy", "auto"])
 
@@ -126,3 +136,20 @@ async def test_resources_and_prompts_are_tools_like_any_other() -> None:
     assert [prompt["name"] for prompt in prompts.content["prompts"]] == ["greet"]
     assert filled.content["messages"][0]["content"]["text"] == "Say hello to Bo."
     assert missing.status == "failed"
+
+
+async def test_helpers_for_resources_and_prompts_are_no_tools_of_the_server() -> None:
+    with mirror() as url:
+        manager, registry, client = MCPManager(), ToolRegistry(), MCPClient()
+        await manager.connect_all([source(url)])
+        loaded = manager.load_tools(registry)
+        managed = [tool.spec.name for tool in manager.list_tools("web")]
+        await manager.disconnect_all()
+        async with ToolNode(config=source(url), registry=(shared := ToolRegistry())) as node, client:
+            await client.connect(url)
+            of_node, of_client = node.get_tools(), await client.list_tools()
+            read = await node.call("resources_read", {"uri": "note://one"})
+            known = shared.has("web.resources_read")
+    assert loaded == len(managed) == len(of_node) == len(of_client)
+    assert not [name for name in managed if "resources_" in name or "prompts_" in name]
+    assert (known, read[0]["text"]) == (True, "a note")

@@ -146,6 +146,11 @@ class ToolSpec:
         return self.side_effects not in ("pure", "read")
 
     @property
+    def is_helper(self) -> bool:
+        """Whether a source adds the tool for what it has beside tools, such as an MCP server's resources."""
+        return self.extra.get("helper") is True
+
+    @property
     def leaves_machine(self) -> bool:
         """Whether a call reaches beyond this machine."""
         return self.side_effects == "external" or self.safety.network

@@ -46,7 +46,7 @@ class MCPClient:
         self._node = node
 
     async def list_tools(self) -> list[ToolSpec]:
-        """The server's tools, named `server.tool`, and beside them those for its resources and prompts."""
+        """The server's tools, named `server.tool`; helpers for its resources and prompts can be called unlisted."""
         return [tool.spec for tool in self._connected().get_tools()]
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any] | None = None) -> Any:

@@ -45,10 +45,10 @@ class Shelf:
 
     @property
     def offered(self) -> int:
-        """How many tools can be called; what an operator hides cannot."""
-        if not (self._config.overrides or self._overrides):
-            return len(self.tools)
-        return sum(not self._hides(tool) for tool in self.tools.values())
+        """How many tools of the source itself can be called: not those that an operator hides, and no helpers."""
+        overridden = bool(self._config.overrides or self._overrides)
+        own = [tool for tool in self.tools.values() if not tool.spec.is_helper]
+        return sum(not self._hides(tool) for tool in own) if overridden else len(own)
 
     def fill(self, source: ToolSource | None, tools: Sequence[Tool], problems: Sequence[str] = ()) -> None:
         """Make the catalog hold just these; what did not change is not touched."""

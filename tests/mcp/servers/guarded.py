@@ -40,6 +40,12 @@ def publish() -> str:
     return "published"
 
 
+@server.prompt
+def greet() -> str:
+    """Greet whoever reads it."""
+    return "Say hello."
+
+
 class Discretion(Middleware):
     """Does not show everything to everybody."""
 

@@ -14,11 +14,18 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ToolsListChanged,
+)
 
 BUS = InMemorySubscriptionBus()
 ASKING = ("book", "consult", "where", "visit", "toll", "nag", "idle", "delete")
 TOOLS = [*ASKING, "grow", "shrink"]
+LIBRARY: dict[str, list[Any]] = {"resources": [], "prompts": []}
 NAME = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "guests": {"type": "integer", "default": 2}},
@@ -162,6 +169,8 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> Any:
     match params.name:
         case "grow":
             TOOLS.append(str((params.arguments or {})["name"]))
+        case "publish":
+            return await publish(ctx)
         case "shrink":
             TOOLS.remove(str((params.arguments or {})["name"]))
         case _:
@@ -176,12 +185,40 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> Any:
     return said(TOOLS)
 
 
+async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
+    return types.ListResourcesResult(resources=LIBRARY["resources"])
+
+
+async def list_prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=LIBRARY["prompts"])
+
+
+async def publish(ctx: Any) -> types.CallToolResult:
+    """Have a first resource and a first prompt from now on."""
+    LIBRARY["resources"].append(types.Resource(name="one", uri="note://one"))
+    LIBRARY["prompts"].append(types.Prompt(name="greet"))
+    for event in (ResourcesListChanged(), PromptsListChanged()):
+        await BUS.publish(event)
+    if ctx.protocol_version < "2026":
+        await ctx.session.send_resource_list_changed()
+    return said("published")
+
+
 async def main() -> None:
     listening = None if os.environ.get("SILENT") else ListenHandler(BUS)
+    library: dict[str, Any] = {"on_list_resources": list_resources, "on_list_prompts": list_prompts}
+    has_library = bool(os.environ.get("LIBRARY"))
     server: Server[Any] = Server(
-        "inquirer", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=listening
+        "inquirer",
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_subscriptions_listen=listening,
+        **(library if has_library else {}),
     )
-    options = server.create_initialization_options(NotificationOptions(tools_changed=listening is not None))
+    changes = NotificationOptions(
+        tools_changed=listening is not None, resources_changed=has_library, prompts_changed=has_library
+    )
+    options = server.create_initialization_options(changes)
     async with stdio_server() as (read, write):
         await server.run(read, write, options)
 

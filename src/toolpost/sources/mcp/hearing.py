@@ -9,7 +9,12 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import Implementation, ToolListChangedNotification
+from mcp_types import (
+    Implementation,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ToolListChangedNotification,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolpost.sources.mcp")
 _LEVELS = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
+_LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _LOGS_PER_WINDOW = 100
 _WINDOW_S = 10.0
 _LONGEST_LOG = 4000
@@ -53,7 +59,7 @@ class Hearing:
         return made
 
     async def _message(self, message: Any) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, _LIST_CHANGES):
             self.changed.set()
 
     async def _logged(self, params: Any) -> None:

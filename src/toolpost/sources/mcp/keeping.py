@@ -150,27 +150,38 @@ class Keeping:
 
     async def _listen(self, link: Link) -> None:
         """Subscribe where the protocol has that and the server offers it; one that was cut off is begun again."""
-        capabilities = link.session.server_capabilities
-        offered = capabilities is not None and capabilities.tools is not None and capabilities.tools.list_changed
-        if not (link.session.modern and offered):
+        told = _told_changes(link)
+        if not (link.session.modern and told):
             return
         pause_s, granted = _SHORTEST_PAUSE_S, False
         while True:
             since = time.monotonic()
-            granted = await self._heard_out(link) or granted
+            granted = await self._heard_out(link, told) or granted
             if not granted:  # polling goes on
                 return
             lasted = time.monotonic() - since > _LONGEST_PAUSE_S
             pause_s = _SHORTEST_PAUSE_S if lasted else min(self._poll_s, pause_s * 2)
             await asyncio.sleep(pause_s)
 
-    async def _heard_out(self, link: Link) -> bool:
+    async def _heard_out(self, link: Link, told: frozenset[str]) -> bool:
         """Hear of changes until the subscription ends; whether there was one at all."""
         granted = False
         with contextlib.suppress(Exception):  # whatever it was, the next try or the next poll will tell
-            async with listen(link.session, tools_list_changed=True) as events:
+            async with listen(
+                link.session,
+                tools_list_changed="tools" in told,
+                resources_list_changed="resources" in told,
+                prompts_list_changed="prompts" in told,
+            ) as events:
                 granted = True
                 self._hearing.changed.set()  # what changed before the server was listening to us was not told
                 async for _ in events:
                     self._hearing.changed.set()
         return granted
+
+
+def _told_changes(link: Link) -> frozenset[str]:
+    """The lists whose changes a server says that it tells of."""
+    capabilities = link.session.server_capabilities
+    declared = {kind: getattr(capabilities, kind, None) for kind in ("tools", "resources", "prompts")}
+    return frozenset(kind for kind, one in declared.items() if one is not None and one.list_changed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.mcp.paging import items_of, list_pages
 from toolpost.sources.mcp.tools import ServerTool, sift
-from toolpost.sources.mcp.utilities import offers_of, utility_tools
+from toolpost.sources.mcp.utilities import declared_offers, offers_of, utility_tools
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from toolpost.sources.mcp.tools import ToolServer
 
 
+_PATIENCE_S = 2.0  # what a server has beside tools is taken on its word where it does not list it soon after them
 _LONGEST_TTL_MS = 24 * 3600 * 1000
 
 
@@ -34,10 +36,8 @@ class Listing(NamedTuple):
 
 
 async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> Listing:
-    """List the server's tools, page by page, and add those for its resources and prompts."""
-    capabilities = link.session.server_capabilities
-    asks = capabilities is None or capabilities.tools is not None or capabilities == type(capabilities)()
-    pages = await list_pages(link, "tools/list") if asks else []
+    """List the server's tools, page by page, and add those for its resources and prompts, if it has any."""
+    pages, offers = await _asked(link)
     raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
     tools, problems = sift(raw, config, server, remote=remote)
     if pages and pages[-1].get("nextCursor"):
@@ -45,9 +45,22 @@ async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer,
     kept = [tool for tool in tools if _carries_headers(link, tool, config, problems)]
     names = {tool.remote_name for tool in kept}
     offerable = [one for one in raw if is_object(one) and one.get("name") in names]
-    offers = offers_of(capabilities)
     tools_and_more = _beside(kept, offers, config, server, remote=remote)
     return Listing(tools_and_more, problems, _ttl(pages), offerable, offers)
+
+
+async def _asked(link: Link) -> tuple[list[dict[str, Any]], list[str]]:
+    """The pages of tools, and what there is beside tools; the two are asked for at once."""
+    capabilities = link.session.server_capabilities
+    asks = capabilities is None or capabilities.tools is not None or capabilities == type(capabilities)()
+    beside = asyncio.get_running_loop().create_task(offers_of(link))
+    try:
+        pages = await list_pages(link, "tools/list") if asks else []
+        in_time, _ = await asyncio.wait([beside], timeout=_PATIENCE_S)
+        return pages, beside.result() if in_time else declared_offers(link)
+    finally:
+        beside.cancel()
+        await asyncio.gather(beside, return_exceptions=True)
 
 
 def known_tools(

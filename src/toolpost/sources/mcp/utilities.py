@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
-from toolpost.sources.mcp.paging import list_all
+from toolpost.sources.mcp.paging import items_of, list_all
 from toolpost.sources.mcp.results import output_of
 from toolpost.sources.mcp.tools import ServerTool, server_target
 
@@ -47,15 +48,38 @@ _OFFERED = {
 }
 
 
+_LISTS = {
+    "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
+    "prompts": (("prompts/list", "prompts"),),
+}
+
+
 class UtilityTool(ServerTool):
     """A tool of ours over what a server offers beside its tools."""
 
     __slots__ = ()
 
 
-def offers_of(capabilities: Any) -> list[str]:
-    """What a server says it has beside tools."""
+def declared_offers(link: Link) -> list[str]:
+    """What a server says it may have beside tools."""
+    capabilities = link.session.server_capabilities
     return [kind for kind in _OFFERED if getattr(capabilities, kind, None) is not None]
+
+
+async def offers_of(link: Link) -> list[str]:
+    """What a server really has beside tools: of what it declares, that whose lists are not empty."""
+    asked = [(kind, method, key) for kind in declared_offers(link) for method, key in _LISTS[kind]]
+    found = await asyncio.gather(*(_has_any(link, method, key) for _, method, key in asked))
+    return list(dict.fromkeys(kind for (kind, _, _), has in zip(asked, found, strict=True) if has))
+
+
+async def _has_any(link: Link, method: str, key: str) -> bool:
+    """Whether a list has an item; one that the server does not give has none."""
+    try:
+        page = await link.ask(method, {})
+    except ToolError:
+        return False
+    return bool(items_of(page, key)) or bool(page.get("nextCursor"))
 
 
 def utility_tools(
@@ -81,7 +105,7 @@ def _spec(name: str, text: str, schema: dict[str, Any], config: ExternalToolConf
         safety=SafetyProfile(network=remote, destructive=False, open_world=remote),
         tags=("mcp", config.name),
         source=config.name,
-        extra={"source": "mcp", "namespace": config.name},
+        extra={"source": "mcp", "namespace": config.name, "helper": True},
         target=server_target(name, config),
     )
 
