@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.hidden_text import escaped
@@ -50,12 +50,61 @@ class Pin:
     target: str
 
 
+Pins: TypeAlias = dict[str, dict[str, Pin]]
+"""Pins by source, and by the tool's name within it."""
+
+
 class Change(NamedTuple):
     """A part of a definition that differs; for a schema, the digests."""
 
     part: str
     before: str
     after: str
+
+
+class Difference(NamedTuple):
+    """A tool that is not as it was pinned; `before` or `after` is None where it was not, or is no more."""
+
+    source: str
+    tool: str
+    kind: Literal["changed", "new", "gone"]
+    before: Pin | None
+    after: Pin | None
+
+    @property
+    def name(self) -> str:
+        """The tool's full name."""
+        return f"{self.source}.{self.tool}"
+
+    def changes(self) -> list[Change]:
+        """What differs, part by part; all of it where the tool is new."""
+        if self.before is not None and self.after is not None:
+            return differences(self.before, self.after)
+        if self.after is None:
+            return []
+        said = {word: _said(getattr(self.after, key)) for key, word in _WORDS.items()}
+        return [Change(word, "", text) for word, text in said.items() if text]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The difference as plain data."""
+        changes = [change._asdict() for change in self.changes()]
+        return {"source": self.source, "tool": self.name, "kind": self.kind, "changes": changes}
+
+
+def compare(
+    source: str, before: Mapping[str, Pin], after: Mapping[str, Pin], *, whole: bool = True
+) -> list[Difference]:
+    """The tools of a source that differ, by name; without `whole`, none is gone for not being listed."""
+    found: list[Difference] = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old is None and new is not None:
+            found.append(Difference(source, name, "new", None, new))
+        elif new is None and whole:
+            found.append(Difference(source, name, "gone", old, None))
+        elif old is not None and new is not None and old.hash != new.hash:
+            found.append(Difference(source, name, "changed", old, new))
+    return found
 
 
 def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:

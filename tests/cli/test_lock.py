@@ -1,0 +1,144 @@
+"""`toolpost lock`: what is pinned, what differs, and agreeing to it."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.program import Run
+from tests.cli.terminal import at_a_terminal
+
+SERVER = Path(__file__).parents[1] / "life_of_a_call" / "listing_server.py"
+LOOK = {
+    "name": "look",
+    "description": "Look at it.",
+    "inputSchema": {"type": "object", "properties": {"at": {"type": "string"}}},
+    "annotations": {"readOnlyHint": True},
+}
+SEND = {"name": "send", "description": "Send it.", "inputSchema": {"type": "object"}}
+SECRET = "s3cret-of-the-listing"
+
+
+def listing(home: Path, *tools: dict[str, Any]) -> None:
+    (home / "listing.json").write_text(json.dumps(tools), encoding="utf-8")
+
+
+@pytest.fixture
+def srv(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose one source is a server with two tools."""
+    listing(home, LOOK, SEND)
+    monkeypatch.setenv("SRV_TOKEN", SECRET)
+    (home / "toolpost.yaml").write_text(
+        "builtins: none\nsources:\n  - name: srv\n    transport: mcp\n"
+        f"    connection: {shlex.join([sys.executable, str(SERVER), 'listing.json'])}\n"
+        "    cwd: .\n    env: {SRV_TOKEN: '${SRV_TOKEN}'}\n    mcp: {protocol: legacy}\n"
+    )
+    return home
+
+
+def test_the_lock_is_written_after_a_yes_and_then_holds(toolpost: Run, srv: Path) -> None:
+    asked = toolpost("lock")
+    written = toolpost("lock", "--yes", "--json")
+    text = (srv / "toolpost.lock").read_text(encoding="utf-8")
+    checked = toolpost("lock", "--check", "--json")
+
+    assert asked.code == 1
+    assert "a person has to agree to this" in asked.err
+    assert "srv: not pinned yet, 2 tools" in asked.out
+    assert (written.code, written.json["status"], written.json["written"]) == (0, "ok", True)
+    assert (checked.code, checked.json["differences"]) == (0, [])
+    assert set(json.loads(text)["sources"]["srv"]) == {"look", "send"}
+    assert SECRET not in text
+    assert str(srv) not in text  # it is committed, and others have other folders
+    assert "Nothing to write" in toolpost("lock").err
+    assert (srv / "toolpost.lock").read_text(encoding="utf-8") == text
+
+
+def test_ci_is_told_of_every_difference(toolpost: Run, srv: Path) -> None:
+    missing = toolpost("lock", "--check")
+    toolpost("lock", "--yes")
+    listing(srv, {**LOOK, "description": "Look\u200b closer."}, {**SEND, "name": "fresh"})
+    checked = toolpost("lock", "--check", "--json")
+    told = toolpost("lock", "--check")
+
+    assert missing.code == 1
+    assert "there is no toolpost.lock; `toolpost lock` writes it" in missing.err
+    assert checked.code == told.code == 1
+    assert [(one["kind"], one["tool"]) for one in checked.json["differences"]] == [
+        ("new", "srv.fresh"),
+        ("changed", "srv.look"),
+        ("gone", "srv.send"),
+    ]
+    assert "changed srv.look\n  description\n    - Look at it.\n    + Look\\u200b closer.\n" in told.out
+
+
+def test_the_difference_is_shown_without_judging_it(toolpost: Run, srv: Path) -> None:
+    toolpost("lock", "--yes")
+    listing(srv, {**LOOK, "annotations": {"readOnlyHint": True, "idempotentHint": True}}, SEND)
+    shown = toolpost("lock", "diff")
+    assert shown.code == 0
+    assert '    - {"annotations": {"readOnlyHint": true}' in shown.out
+    assert '    + {"annotations": {"idempotentHint": true, "readOnlyHint": true}' in shown.out
+
+
+def test_one_tool_is_agreed_to_and_the_others_stay_set_aside(toolpost: Run, srv: Path) -> None:
+    toolpost("lock", "--yes")
+    listing(srv, {**LOOK, "description": "Look twice."}, {**SEND, "description": "Send twice."})
+    nobody = toolpost("lock", "approve", "srv.look")
+    done = toolpost("lock", "approve", "srv.look", "--yes", "--json")
+    unknown = toolpost("lock", "approve", "srv.lok", "--yes", "--json")
+    left = toolpost("lock", "--check", "--json")
+
+    assert (nobody.code, done.code, unknown.code) == (1, 0, 1)
+    assert [one["tool"] for one in done.json["differences"]] == ["srv.look"]
+    assert unknown.json["error"]["error_code"] == "tool_not_found"
+    assert [one["tool"] for one in left.json["differences"]] == ["srv.send"]
+    assert "'srv.send' is set aside: its description changed since it was agreed to" in toolpost("tools", "list").err
+    assert toolpost("lock", "approve", "srv", "--yes").code == 0
+    assert toolpost("lock", "--check").code == 0
+
+
+def test_a_call_of_a_changed_tool_waits_and_a_yes_runs_it(toolpost: Run, srv: Path) -> None:
+    config = srv / "toolpost.yaml"
+    config.write_text(f"{config.read_text()}    trust: true\n")
+    toolpost("lock", "--yes")
+    listing(srv, {**LOOK, "description": "Look twice."}, SEND)
+    asked = toolpost("tools", "call", "srv.look", "--json")
+    shown = toolpost("pending", "show", asked.json["pending"]["id"])
+    done = toolpost("pending", "approve", asked.json["pending"]["id"], "--json")
+
+    assert asked.code == 3
+    assert "Look twice." in shown.out
+    assert "Look at it." in shown.out
+    assert (done.code, done.json["content"]) == (0, "ran look")
+    assert toolpost("lock", "--check").code == 0
+
+
+def test_a_source_that_cannot_be_reached_keeps_its_pins_and_that_is_a_failure(toolpost: Run, srv: Path) -> None:
+    toolpost("lock", "--yes")
+    before = (srv / "toolpost.lock").read_text()
+    (srv / "listing.json").unlink()
+    checked, written = toolpost("lock", "--check", "--json"), toolpost("lock", "--yes")
+
+    assert (checked.code, checked.json["status"], list(checked.json["failed"])) == (1, "failed", ["srv"])
+    assert written.code == 1
+    assert (srv / "toolpost.lock").read_text() == before
+
+
+def test_a_source_that_was_taken_out_is_a_difference_until_the_lock_is_written(toolpost: Run, srv: Path) -> None:
+    toolpost("lock", "--yes")
+    (srv / "toolpost.yaml").write_text("builtins: none\n")
+    gone = toolpost("lock", "--check", "--json")
+    assert (gone.code, {one["kind"] for one in gone.json["differences"]}) == (1, {"gone"})
+    assert toolpost("lock", "--yes").code == 0
+    assert json.loads((srv / "toolpost.lock").read_text())["sources"] == {}
+
+
+def test_a_person_at_a_terminal_is_asked(srv: Path) -> None:
+    no = at_a_terminal(srv, {"Write this to toolpost.lock? [y/N]": b"n\n"}, "lock")
+    assert (no.code, (srv / "toolpost.lock").exists()) == (1, False)
+    yes = at_a_terminal(srv, {"Write this to toolpost.lock? [y/N]": b"y\n"}, "lock")
+    assert (yes.code, (srv / "toolpost.lock").exists()) == (0, True)
