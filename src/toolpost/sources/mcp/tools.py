@@ -15,7 +15,7 @@ from toolpost.schema.secrets import harmless
 from toolpost.sources.mcp.endpoint import server_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
@@ -63,13 +63,14 @@ class Sifted(NamedTuple):
 def sift(raw_tools: Iterable[Any], config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> Sifted:
     """Turn a listing into tools; one broken tool is set aside, and two of one name are both told of."""
     sifted = Sifted([], [])
+    target = server_targets(config)
     taken: dict[str, str] = {}
     for raw in raw_tools:
         name = raw.get("name") if is_object(raw) else None
         if not isinstance(name, str) or not name:
             sifted.problems.append(f"source {config.name!r} lists a tool without a name; it is set aside")
         elif config.includes(name):
-            _sort(name, cast("dict[str, Any]", raw), config, server, sifted, taken, remote=remote)
+            _sort(name, cast("dict[str, Any]", raw), config, server, sifted, taken, target, remote=remote)
     return sifted
 
 
@@ -80,6 +81,7 @@ def _sort(
     server: ToolServer,
     sifted: Sifted,
     taken: dict[str, str],
+    target: Callable[[str], ToolTarget],
     *,
     remote: bool,
 ) -> None:
@@ -89,7 +91,7 @@ def _sort(
         sifted.problems.append(f"{text} and {name!r}; the first one is kept")
         return
     try:
-        spec = _spec(canonical, name, raw, config, sifted.problems, remote=remote)
+        spec = _spec(canonical, name, raw, config, sifted.problems, target, remote=remote)
     except ToolSchemaError as error:
         sifted.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
         return
@@ -98,7 +100,14 @@ def _sort(
 
 
 def _spec(
-    canonical: str, name: str, raw: dict[str, Any], config: ExternalToolConfig, problems: list[str], *, remote: bool
+    canonical: str,
+    name: str,
+    raw: dict[str, Any],
+    config: ExternalToolConfig,
+    problems: list[str],
+    target: Callable[[str], ToolTarget],
+    *,
+    remote: bool,
 ) -> ToolSpec:
     effects, replay, safety = claimed_effects(claims_of(raw.get("annotations")), trusted=config.trust, remote=remote)
     extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": name}
@@ -117,7 +126,7 @@ def _spec(
         tags=("mcp", config.name),
         source=config.name,
         extra=extra,
-        target=server_target(f"tool {name!r}", config),
+        target=target(f"tool {name!r}"),
     )
 
 
@@ -127,9 +136,11 @@ def _description(raw: dict[str, Any], config: ExternalToolConfig) -> str:
     return f"[{config.name}] {description}" if config.mcp.name_in_descriptions else description
 
 
-def server_target(what: str, config: ExternalToolConfig) -> ToolTarget:
-    """Something that a server is asked for, and which server that is."""
-    return ToolTarget.of("mcp", f"{what} of {server_of(config)}", cwd=config.cwd, env=harmless(config.env))
+def server_targets(config: ExternalToolConfig) -> Callable[[str], ToolTarget]:
+    """Build targets of one server: the returned function takes what the server is asked for."""
+    server = server_of(config)
+    detail = ToolTarget.of("mcp", server, cwd=config.cwd, env=harmless(config.env)).detail  # once, not for each tool
+    return lambda what: ToolTarget("mcp", f"{what} of {server}", detail)
 
 
 def claims_of(annotations: Any) -> Claims:

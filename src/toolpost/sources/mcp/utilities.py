@@ -10,7 +10,7 @@ from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
 from toolpost.sources.mcp.paging import items_of, list_all
 from toolpost.sources.mcp.results import output_of
-from toolpost.sources.mcp.tools import ServerTool, server_target
+from toolpost.sources.mcp.tools import ServerTool, server_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +106,7 @@ def _spec(name: str, text: str, schema: dict[str, Any], config: ExternalToolConf
         tags=("mcp", config.name),
         source=config.name,
         extra={"source": "mcp", "namespace": config.name, "helper": True},
-        target=server_target(name, config),
+        target=server_targets(config)(name),
     )
 
 
