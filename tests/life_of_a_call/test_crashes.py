@@ -70,18 +70,30 @@ HOST = dedent(
             await asyncio.sleep(60)
         return "computed"
 
-    tools = [pay, put, look, peek, drop, compute]
+    @tool(side_effects="write")
+    async def trip(stops: list[int], ctx: ToolContext) -> list[str]:
+        paid = [(await ctx.call("pay", {"amount": stop})).content for stop in stops]
+        if not (folder / "arrived").exists():
+            print("inside", flush=True)
+            await asyncio.sleep(60)
+        return paid
+
+    tools = [pay, put, look, peek, drop, compute, trip]
 
     async def main():
         async with Toolbox(tools=tools, settings=Settings(data_dir=folder / "data")) as box:
             if sys.argv[2] == "die before settling":
                 box.store.pending.settle = lambda *_, **__: os._exit(9)
+            if sys.argv[2] == "die before telling the end":
+                box.router.teller.ended = lambda *_, **__: os._exit(9)
+                await box.call("trip", {"stops": [1]}, user="acme:ann")
             if sys.argv[2] in ("answer", "die before settling"):
                 (action,) = await box.desk.list(by="acme:ann")
                 await box.approve(action.id, by="acme:ann")
             elif sys.argv[2] == "rerun":
                 (action,) = await box.desk.list(by="acme:ann")
-                await box.answer(action.id, by="acme:ann", decision="rerun")
+                outcome = await box.answer(action.id, by="acme:ann", decision="rerun")
+                print(outcome.status, flush=True)
             elif sys.argv[2] == "die before telling":
                 box.store.pending.settle = lambda *_, **__: os._exit(9)
                 box.router.teller.ended = lambda *_, **__: None
@@ -226,6 +238,37 @@ async def test_a_call_that_crashes_again_when_run_again_is_asked_about_again(tmp
         (action,) = await box.desk.list(by=ANN)
     assert action.question.kind == "unknown"
     assert ledger(tmp_path) == ["5", "5"]
+
+
+async def test_a_call_that_is_run_again_does_not_repeat_what_was_done_inside_it(tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    kill_inside(tmp_path, "trip", '{"stops": [1, 2, 1]}', "")
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+    (tmp_path / "arrived").touch()
+    with start(tmp_path, "rerun") as process:
+        assert process.stdout.read() == "completed\n"
+
+    assert action.question.prompt.endswith("Done inside it, and not repeated if it runs again: pay (3 times).")
+    assert ledger(tmp_path) == ["1", "2", "1"]
+    async with reopened(tmp_path) as box:
+        settled = await box.desk.get(action.id, by=ANN)
+    assert settled.outcome is not None
+    assert settled.outcome["content"] == ["paid"] * 3
+
+
+async def test_a_call_inside_another_gets_its_end_after_a_crash(tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    with start(tmp_path, "die before telling the end") as process:
+        assert process.wait() == 9
+    async with reopened(tmp_path) as box:
+        (action,) = await box.desk.list(by=ANN)
+        told = await box.events(user=ANN, run_id=action.run_id)
+        await box.caretaker.sweep()
+        assert len(await box.events(user=ANN, run_id=action.run_id)) == len(told)
+        assert await box.store.events.verify() == []
+    inner = [event.code.value for event in told if event.call_id != action.call_id]
+    assert (action.tool_name, inner) == ("trip", [400, 405, 410])
 
 
 async def test_a_key_of_an_interrupted_unsafe_call_leads_to_its_question(tmp_path: Path) -> None:

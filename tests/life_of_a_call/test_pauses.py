@@ -1,6 +1,9 @@
 """Calls that wait for a person: asked, answered exactly once, and finished by the answer."""
 
 import asyncio
+import sqlite3
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,15 +12,21 @@ from tests.life_of_a_call.conftest import MakeBox
 from toolpost import (
     Completed,
     EventCode,
+    Failed,
     Paused,
     PendingAction,
     PendingNotFoundError,
+    Settings,
     ToolApprovalDenied,
+    Toolbox,
     ToolConflictError,
     ToolContext,
     ToolValidationError,
     tool,
 )
+from toolpost.contracts.events import RunEvent
+from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.toolbox import wiring
 
 ANN, BOB, EVE = "acme:ann", "acme:bob", "rival:eve"
 deleted: list[str] = []
@@ -264,3 +273,65 @@ async def test_a_coroutine_is_told_of_a_question_too(
         outcome = await box.approve(paused.pending_id, by=BOB)
     assert outcome.status == "completed"
     assert ("on_pending failed" in caplog.text) == fails
+
+
+class LockTaker:
+    """A sink that holds the database as soon as somebody says yes, like a program that browses it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "data" / "toolpost.db"
+        self._other: sqlite3.Connection | None = None
+
+    def emit(self, event: RunEvent) -> None:
+        if event.code is EventCode.APPROVAL_GRANTED and self._other is None:
+            self._other = sqlite3.connect(self._path, isolation_level=None)
+            self._other.execute("BEGIN IMMEDIATE")
+
+    def let_go(self) -> None:
+        assert self._other is not None
+        self._other.close()
+
+
+async def test_a_yes_that_could_not_be_followed_because_the_database_was_locked_can_be_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "open_sqlite_store", partial(open_sqlite_store, busy_s=0.05))
+    taker = LockTaker(tmp_path)
+    async with Toolbox(tools=[delete], settings=Settings(data_dir=tmp_path / "data"), sinks=[taker]) as box:
+        paused = await box.call("delete", {"path": "a"}, user=ANN)
+        assert isinstance(paused, Paused)
+        refused = await box.approve(paused.pending_id, by=BOB)
+        taker.let_go()
+        async with asyncio.timeout(30):
+            while not await box.desk.list(by=BOB):
+                await asyncio.sleep(0.01)
+        done = await box.approve(paused.pending_id, by=BOB)
+        told = [event.code.value for event in await box.events(user=ANN, run_id=paused.run_id)]
+        assert await box.store.events.verify() == []
+    assert isinstance(refused, Failed)
+    assert "nothing was run, and the question is open again" in str(refused.error)
+    assert (done.status, deleted) == ("completed", ["a"])
+    assert told == [400, 430, 431, 405, 430, 431, 405, 410]
+
+
+async def test_a_tool_that_runs_again_after_a_pause_gets_what_came_of_its_calls(make_box: MakeBox) -> None:
+    @tool(side_effects="write")
+    async def book(what: str) -> str:
+        """Book something."""
+        deleted.append(what)
+        return f"booked {what}"
+
+    @tool(side_effects="write")
+    async def plan(ctx: ToolContext) -> list[str]:
+        """Book, ask, and book again."""
+        first = await ctx.call("book", {"what": "a room"})
+        answer = await ctx.pause("and then?")
+        second = await ctx.call("book", {"what": answer})
+        return [outcome.content for outcome in (first, second) if isinstance(outcome, Completed)]
+
+    async with make_box(book, plan) as box:
+        paused = await box.call("plan", user=ANN)
+        done = await box.answer(paused.pending_id, "a room", by=ANN)
+
+    assert done.content == ["booked a room"] * 2
+    assert deleted == ["a room"] * 2

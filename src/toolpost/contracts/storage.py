@@ -126,6 +126,10 @@ class Journal(Protocol):
         """The entry of a call's step."""
         ...
 
+    async def inner(self, call_id: str) -> Sequence[JournalEntry]:
+        """The entries of the calls that were made inside a call, at any depth: their ids begin with its own."""
+        ...
+
     async def adopt_orphans(self) -> list[JournalEntry]:
         """Take over the unfinished intents of calls (step "") whose owner is dead; each goes to exactly one adopter."""
         ...

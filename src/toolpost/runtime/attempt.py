@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
 
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import EventCode, JsonText
+from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import JournalEntry
 from toolpost.runtime.contexts import keep_context
 from toolpost.runtime.results import artifact_of
+from toolpost.runtime.revive import recorded_outcome
 from toolpost.runtime.teller import as_told, why
 
 if TYPE_CHECKING:
@@ -70,6 +74,7 @@ class Runtime(Protocol):
         task_id: str,
         context: ToolContext | None,
         held: tuple[object, ...],
+        call_id: str | None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool."""
         ...
@@ -232,10 +237,11 @@ def _answer_dict(answer: Any) -> dict[str, Any]:
 class LentServices:
     """What a running tool can ask of the runtime through its context."""
 
-    __slots__ = ("_attempt", "_turns")
+    __slots__ = ("_attempt", "_made", "_turns")
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
+        self._made: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
@@ -279,10 +285,18 @@ class LentServices:
         self._attempt.router.teller.tell(self._attempt.call, EventCode.FALLBACK_USED, facts)
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
-        """Call another tool as part of the same run, under the same policy."""
-        request = self._attempt.request
-        held = self._attempt.lane.limiters if self._attempt.lane else ()
-        return await self._attempt.router.call(
+        """Call another tool as part of the same run, under the same policy.
+
+        A tool that runs again gets what came of the calls with effects that it made before: like `once`.
+        """
+        attempt, request = self._attempt, self._attempt.request
+        call_id = self._inner_id(tool_name, arguments)
+        if request.answers:  # it is not the first time that the tool runs
+            known = await recorded_outcome(attempt.router.store, call_id, tenant=request.principal.tenant)
+            if known is not None and not _is_interrupted(known):
+                return known
+        held = attempt.lane.limiters if attempt.lane else ()
+        return await attempt.router.call(
             tool_name,
             arguments,
             principal=request.principal,
@@ -290,7 +304,18 @@ class LentServices:
             task_id=request.task_id,
             context=request.context,
             held=(*request.held, *held),
+            call_id=call_id,
         )
+
+    def _inner_id(self, tool_name: str, arguments: Mapping[str, Any] | str) -> str:
+        """An id that the same call gets whenever the tool runs: of the tool, the arguments, and how often before."""
+        try:
+            text = json.dumps([tool_name, arguments], sort_keys=True, default=str)
+        except (TypeError, ValueError, RecursionError):  # it will be refused
+            text = json.dumps([str(tool_name)])
+        self._made[text] += 1
+        digest = sha256(f"{self._made[text]}|{text}".encode()).hexdigest()
+        return f"{self._attempt.request.call_id}.{digest[:16]}"
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
         """Keep bytes as an artifact of this call and return its id."""
@@ -300,6 +325,11 @@ class LentServices:
         facts = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         self._attempt.router.teller.tell(call, EventCode.ARTIFACT_STORED, facts)
         return ref.id
+
+
+def _is_interrupted(outcome: Outcome) -> bool:
+    """Whether a call lost its process and may be made again."""
+    return isinstance(outcome, Failed) and outcome.error.error_code == "interrupted"
 
 
 def _step_unknown(tool_name: str, key: str) -> Question:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from toolpost.contracts.events import RunSummary
-    from toolpost.contracts.questions import PendingStatus
+    from toolpost.contracts.questions import PendingStatus, Question
     from toolpost.contracts.storage import JournalEntry, Store
     from toolpost.runtime.desk import PendingDesk
     from toolpost.runtime.router import ToolRouter
@@ -90,12 +92,13 @@ class Caretaker:
         """Close late questions and take over what dead processes left unfinished."""
         for action in await self._store.pending.expire(time.time()):
             await self._conclude(action)
+        orphans = await self._store.events.adopt_orphans()  # before anything is told of them, which makes them ours
         for entry in await self._store.journal.adopt_orphans():
             await self._ask_about(entry)
         late, self._late = self._late, []
         for action in [*late, *await self._store.pending.adopt_claims()]:
             await self._continue(action)
-        for run in await self._store.events.adopt_orphans():
+        for run in orphans:
             await self._end(run)
         if self._also is not None:
             await self._also(self._desk)
@@ -124,15 +127,22 @@ class Caretaker:
             await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
 
     async def _end(self, run: RunSummary) -> None:
-        """Tell the end that a dead process did not come to tell; what the journal has is what happened."""
-        entry = await self._store.journal.find(run.call_id, "")
-        asked = await self._store.pending.list(tenant=run.tenant, status=None, call_id=run.call_id, limit=1)
-        if entry is not None and entry.done:
-            self._desk.endings.recorded(run, entry.result)
+        """Tell the ends that a dead process did not come to tell, of a call and of those inside it."""
+        for call in await self._store.events.open_calls(run.run_id, tenant=run.tenant):
+            await self._end_call(call)
+
+    async def _end_call(self, call: RunSummary) -> None:
+        """What the journal has is what happened; where it has an intent, somebody is at it or will be asked."""
+        entry = await self._store.journal.find(call.call_id, "")
+        asked = await self._store.pending.list(tenant=call.tenant, status=None, call_id=call.call_id, limit=1)
+        if entry is not None:
+            if entry.done:
+                self._desk.endings.recorded(call, entry.result)
         elif asked and asked[0].status == "open":
-            self._desk.endings.paused(asked[0], asked[0])
+            if call.status == "running":  # nobody was told
+                self._desk.endings.paused(asked[0], asked[0])
         elif not asked or asked[0].status != "claimed":  # else a living process is at it
-            self._desk.endings.interrupted(run)
+            self._desk.endings.interrupted(call)
 
     async def _ask_about(self, entry: JournalEntry) -> None:
         """A call that began and never ended: an unsafe one goes to a person, the others are closed as failed.
@@ -157,6 +167,7 @@ class Caretaker:
     async def _make_unknown(self, entry: JournalEntry) -> None:
         now = time.time()
         question, bound = self._router.unknown_question(entry.tool_name, entry.call["arguments"])
+        question = _naming(question, [inner for inner in await self._store.journal.inner(entry.call_id) if inner.done])
         action = PendingAction(
             id=self._router.new_id("ask"),
             question=question,
@@ -202,13 +213,27 @@ class Caretaker:
             self._late.append(action)
             return
         if not self._desk.can_run(action):  # it never began; where the tool is, the answer can be given again
+            self._desk.endings.paused(action, action)  # first, so that the log shows why it is open
             await self._store.pending.settle(action.id, "open", reopen=True)
-            self._desk.endings.paused(action, action)
             return
         try:
-            await self._desk.carry_out(action)
+            await self._desk.carry_out(action, recovered=True)
         except StoreError as error:  # it may have run, so it stays claimed until the journal can be asked again
             _log.warning("what came of %s could not be kept: %s", action.call_id, error)
+
+
+def _naming(question: Question, done: Collection[JournalEntry]) -> Question:
+    """The question what became of a call, with the calls inside it that are done and will not be repeated."""
+    if not done:
+        return question
+    counts = Counter(entry.tool_name for entry in done)
+    names = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
+    told = [{"call_id": entry.call_id, "tool_name": entry.tool_name} for entry in done]
+    return replace(
+        question,
+        prompt=f"{question.prompt} Done inside it, and not repeated if it runs again: {names}.",
+        payload={**question.payload, "done": told},
+    )
 
 
 def _is_doubtful(entry: JournalEntry) -> bool:

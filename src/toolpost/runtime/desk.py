@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,10 +14,12 @@ from toolpost.catalog.hold import DEFINITION
 from toolpost.contracts.calls import RequestedCall
 from toolpost.contracts.errors import (
     PendingNotFoundError,
+    StoreError,
     ToolConflictError,
     ToolPermissionError,
     ToolValidationError,
 )
+from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.contracts.sources import HoldingSource
@@ -24,11 +28,12 @@ from toolpost.policy.call_summary import target_summary
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
+from toolpost.runtime.recorder import PATIENCE_S
 from toolpost.runtime.revive import to_keep
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.context import ToolContext
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import Store
     from toolpost.runtime.router import ToolRouter
 
+_log = logging.getLogger("toolpost.runtime")
 _OWN = frozenset({"auth_url", "state"})
 _RUNS_AGAIN = frozenset({"approve", "rerun"})
 _WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
@@ -105,18 +111,52 @@ class PendingDesk:
             raise await self._too_late(pending_id)
         return await self.carry_out(claimed, context)
 
-    async def carry_out(self, action: PendingAction, context: ToolContext | None = None) -> Outcome:
-        """Do what the answer of a claimed question says, and keep what came of it; the kept context is the default."""
+    async def carry_out(
+        self, action: PendingAction, context: ToolContext | None = None, *, recovered: bool = False
+    ) -> Outcome:
+        """Do what the answer of a claimed question says, and keep what came of it; the kept context is the default.
+
+        `recovered` says that the process that took the answer died over it. Where the call could not begin, because
+        the store could not be written, the question is asked again.
+        """
         answer = action.answer
         assert answer is not None  # noqa: S101 - a claimed question has its answer
-        self.endings.answered(action, answer)
-        outcome = await self._follow(action, answer, context or restore_context(action.context))
-        kept = to_keep(outcome)
+        self.endings.answered(action, answer, recovered=recovered)
+        try:
+            outcome = await self._follow(action, answer, context or restore_context(action.context))
+        except StoreError as error:
+            return await self._ask_again(action, error)
         status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
+        await self._until_written(self._settle, action, status, to_keep(outcome))
+        return outcome
+
+    async def _ask_again(self, action: PendingAction, error: StoreError) -> Failed:
+        """Open a question again whose answer led to nothing; the event first, so that the log shows why it is open."""
+        self.endings.paused(action, action)
+        await self._until_written(self._store.pending.settle, action.id, "open", reopen=True)
+        told = f"{error.message}; nothing was run, and the question is open again: answer it once more"
+        failed = StoreError(told, tool_name=action.tool_name, cause=error)
+        return Failed(action.call_id, action.run_id, action.tool_name, failed)
+
+    async def _settle(self, action: PendingAction, status: PendingStatus, kept: Mapping[str, Any]) -> None:
         await self._store.pending.settle(action.id, status, outcome=kept)
         if action.idempotency_key is not None:
             await self._store.keys.settle(action.asked_by, action.idempotency_key, kept)
-        return outcome
+
+    async def _until_written(self, write: Callable[..., Awaitable[None]], *facts: Any, **more: Any) -> None:
+        """Write now, or in the background as soon as the store can be written again."""
+
+        async def later() -> None:
+            while True:
+                await asyncio.sleep(PATIENCE_S)
+                with suppress(StoreError):
+                    return await write(*facts, **more)
+
+        try:
+            await write(*facts, **more)
+        except StoreError as error:
+            _log.warning("what came of an answer waits to be recorded: %s", error)
+            self._router.background.start(later())
 
     async def _follow(self, action: PendingAction, answer: Answer, context: ToolContext | None) -> Outcome:
         whole_call = action.question.key == "unknown"  # a step of `ctx.once` can be unknown too

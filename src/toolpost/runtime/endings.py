@@ -29,9 +29,11 @@ class Endings:
         self._teller = teller
         self._release = release
 
-    def answered(self, action: PendingAction, answer: Answer) -> None:
-        """Tell that a person answered."""
-        facts = {"pending_id": action.id, "by": action.answered_by, "decision": answer.decision}
+    def answered(self, action: PendingAction, answer: Answer, *, recovered: bool = False) -> None:
+        """Tell that a person answered; `recovered` that this is told again, after a crash."""
+        facts: dict[str, Any] = {"pending_id": action.id, "by": action.answered_by, "decision": answer.decision}
+        if recovered:
+            facts["recovered"] = True
         code = _ANSWERED.get(answer.decision, EventCode.CALL_RESUMED)
         self._teller.tell(self._ref(action), code, {**facts, "reason": answer.reason})
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolConflictError
 from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.contracts.storage import KeyRecord
-from toolpost.runtime.revive import revive
+from toolpost.runtime.revive import current_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,20 +52,20 @@ class KeyGate:
     async def _of_holder(self, request: RequestedCall, held: KeyRecord, mine: KeyRecord) -> Outcome | None:
         key = request.idempotency_key or ""
         if held.outcome is not None:
-            return await self._current(held.outcome)
+            return await current_outcome(self._store.pending, held.outcome)
         if held.owner_alive:
             msg = f"a call with idempotency key {key!r} is still running; ask again when it has ended"
             raise ToolConflictError(msg, tool_name=mine.tool_name, code="in_progress", retry_after_s=1.0)
         entry = await self._store.journal.find(held.call_id, "")
         if entry is not None and entry.done:
-            return await self._current(entry.result)
+            return await current_outcome(self._store.pending, entry.result)
         if entry is not None:
             msg = f"the call with key {key!r} was interrupted and may have happened; see `toolpost pending list`"
             raise ToolConflictError(msg, tool_name=mine.tool_name, code="outcome_unknown")
         asked = await self._question_of(request, held)
         if asked is not None:  # it died between asking and saying so under its key
             await self._store.keys.settle(request.principal, key, asked)
-            return await self._current(asked)
+            return await current_outcome(self._store.pending, asked)
         await self._store.keys.release(request.principal, key, call_id=held.call_id)  # it died before it began
         return None if await self._store.keys.reserve(request.principal, key, mine) is None else await self._lost(key)
 
@@ -81,20 +80,6 @@ class KeyGate:
     async def _lost(self, key: str) -> Outcome:
         msg = f"a call with idempotency key {key!r} has just been started elsewhere; ask again when it has ended"
         raise ToolConflictError(msg, code="in_progress", retry_after_s=1.0)
-
-    async def _current(self, kept: Mapping[str, Any]) -> Outcome:
-        """The kept outcome; a pause that has been answered since gives what came of the answer, else its question."""
-        seen = 0
-        while kept["status"] == "paused" and seen < 100:
-            seen += 1
-            action = await self._store.pending.get(kept["pending"]["id"])
-            if action is None:
-                break
-            if action.outcome is None:
-                asked = replace(action.question, state=None)
-                return Paused(action.call_id, action.run_id, action.tool_name, action.id, asked)
-            kept = action.outcome
-        return revive(kept)
 
     async def leave(self, request: RequestedCall, outcome: Outcome, kept: Mapping[str, Any], *, began: bool) -> None:
         """Keep the outcome for later uses, or free a key whose call never began."""

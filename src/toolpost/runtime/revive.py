@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts import errors
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.storage import PendingStore, Store
+
+_MOST_PAUSES = 100
 
 
 def to_keep(outcome: Outcome) -> dict[str, Any]:
@@ -32,6 +37,36 @@ def revive(kept: Mapping[str, Any]) -> Outcome:
         return Failed(call_id, run_id, tool, _error(kept["error"]), duration)
     pending = kept["pending"]
     return Paused(call_id, run_id, tool, pending["id"], Question.shown(pending), duration)
+
+
+async def recorded_outcome(store: Store, call_id: str, *, tenant: str) -> Outcome | None:
+    """What came of a call with effects as far as the store knows: its result, or the question that it waits for."""
+    entry = await store.journal.find(call_id, "")
+    if entry is not None and entry.done:
+        return await current_outcome(store.pending, entry.result)
+    for action in await store.pending.list(tenant=tenant, status=None, call_id=call_id, limit=1):
+        return paused(action) if action.outcome is None else await current_outcome(store.pending, action.outcome)
+    return None
+
+
+async def current_outcome(pending: PendingStore, kept: Mapping[str, Any]) -> Outcome:
+    """The kept outcome; a pause that has been answered since gives what came of the answer, else its question."""
+    for _ in range(_MOST_PAUSES):
+        if kept["status"] != "paused":
+            break
+        action = await pending.get(kept["pending"]["id"])
+        if action is None:
+            break
+        if action.outcome is None:
+            return paused(action)
+        kept = action.outcome
+    return revive(kept)
+
+
+def paused(action: PendingAction) -> Paused:
+    """The outcome of a call that waits for this question."""
+    asked = replace(action.question, state=None)
+    return Paused(action.call_id, action.run_id, action.tool_name, action.id, asked)
 
 
 def _error(kept: Mapping[str, Any]) -> ToolError:

@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall
-from toolpost.contracts.errors import ToolCancelledError, ToolError, ToolTimeoutError, ToolValidationError
+from toolpost.contracts.errors import StoreError, ToolCancelledError, ToolError, ToolTimeoutError, ToolValidationError
 from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
@@ -120,6 +120,7 @@ class ToolRouter:
         correlation_id: str = "",
         context: ToolContext | None = None,
         held: tuple[object, ...] = (),
+        call_id: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name; the arguments may be JSON text, as models write them."""
         if arguments.__class__ is str:
@@ -130,12 +131,17 @@ class ToolRouter:
         run_id = f"run_{tick}" if run_id is None else writable(run_id)
         key = None if idempotency_key is None else writable(idempotency_key)
         told = as_told({} if arguments is None else arguments)
-        what = (f"call_{tick}", run_id, tool_name, _private(arguments, told), principal, timeout_s, key)
+        call_id = f"call_{tick}" if call_id is None else call_id
+        what = (call_id, run_id, tool_name, _private(arguments, told), principal, timeout_s, key)
         how = (correlation_id, task_id, context, NO_ANSWERS, None, False, held)
         return self._run(_new_request(what + how), told)
 
     async def resume(self, request: RequestedCall) -> Outcome:
-        """Take a call on from the top, with one more answer known."""
+        """Take a call on from the top, with one more answer known.
+
+        StoreError when the store failed before the call began: nothing ran and no end was told, so that the answer
+        can be given again.
+        """
         return await self._run(request, as_told(request.arguments))
 
     async def _run(self, request: RequestedCall, told: Any) -> Outcome:
@@ -151,6 +157,8 @@ class ToolRouter:
             outcome = self._failed(attempt, failure_of(raised, request.tool_name))
         finally:
             self.inflight.leave(attempt)
+        if isinstance(outcome, Failed) and _is_unbegun(attempt, outcome.error):
+            raise outcome.error
         if attempt.task is not None and attempt.task.cancelling() != attempt.cancelling:
             return await self._stop(attempt, outcome)
         try:
@@ -305,6 +313,11 @@ class ToolRouter:
         await self.background.finish(patience_s=PATIENCE_S * 2)
         self.inflight.close()
         await self.inflight.stop_all()  # what that background began
+
+
+def _is_unbegun(attempt: Attempt, error: ToolError) -> bool:
+    """Whether a resumed call could not even begin, because its intent could not be written."""
+    return isinstance(error, StoreError) and not attempt.invoked and attempt.request.pending_id is not None
 
 
 def _private(arguments: Any, told: Any) -> Any:

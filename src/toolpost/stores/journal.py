@@ -45,6 +45,11 @@ class SQLiteJournal:
         row = await self._reader.query(lambda db: db.execute(sql, (call_id, step)).fetchone())
         return self._entry(row) if row else None
 
+    async def inner(self, call_id: str) -> list[JournalEntry]:
+        sql = f"SELECT {_COLUMNS} FROM journal WHERE call_id > ? AND call_id < ? AND step = '' ORDER BY at, rowid"  # noqa: S608 - constants
+        rows = await self._reader.query(lambda db: db.execute(sql, (f"{call_id}.", f"{call_id}/")).fetchall())
+        return readable(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
+
     async def adopt_orphans(self) -> list[JournalEntry]:
         return await self._writer.submit(self._adopt)
 

@@ -46,6 +46,13 @@ class MemoryJournal:
             return None
         return replace(entry, call=detached(entry.call, "journal"), result=detached(entry.result, "journal"))
 
+    async def inner(self, call_id: str) -> list[JournalEntry]:
+        return [
+            replace(entry, call=detached(entry.call, "journal"), result=detached(entry.result, "journal"))
+            for (id_, step), entry in self.entries.items()
+            if id_.startswith(f"{call_id}.") and not step
+        ]
+
     async def adopt_orphans(self) -> list[JournalEntry]:
         return []
 
