@@ -256,6 +256,23 @@ def test_forgetting_a_person_removes_all_of_theirs_and_nothing_of_others(configu
     assert (toolpost(*CALL, "--user", "acme:bob")).code == 0
 
 
+def test_events_of_a_forgotten_person_say_nothing_any_more(toolpost: Run) -> None:
+    args = ("--args", '{"a": 2, "b": 3}')
+    called = toolpost("tools", "call", "local.add", *args, "--user", "acme:ann", "--json").json
+
+    unasked = toolpost("accounts", "forget", "acme:ann")
+    toolpost("accounts", "forget", "acme:ann", "--yes")
+    [listed] = toolpost("runs", "list", "--user", "acme:bob", "--json").json
+    events = toolpost("events", "--user", "acme:bob").out
+
+    assert "Remove all that is kept of acme:ann" in unasked.err
+    assert "Add --yes to agree" in unasked.err
+    assert (listed["run_id"], listed["user"], listed["status"]) == (called["run_id"], "", "completed")
+    assert events.count("local.add  (forgotten)") == 3
+    assert "acme:(forgotten)" in toolpost("runs", "list", "--user", "acme:bob").out
+    assert toolpost("runs", "verify").code == 0
+
+
 def test_nobody_is_no_person_to_forget(toolpost: Run) -> None:
     assert toolpost("accounts", "forget", "", "--yes").code == 2
     assert toolpost("accounts", "forget", "acme:", "--yes").code == 2

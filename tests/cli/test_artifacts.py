@@ -51,6 +51,16 @@ def test_a_file_that_cannot_be_given_is_a_wrong_command_line(toolpost: Run, opti
     assert (done.code, done.out, told in " ".join(done.err.split())) == (2, "", True), done.err
 
 
+def test_artifacts_are_listed(toolpost: Run) -> None:
+    called = toolpost("tools", "call", "local.large", "--json").json
+
+    [listed] = toolpost("artifacts", "list", "--run", called["run_id"], "--json").json
+
+    assert ([listed["id"]], listed["tool_name"]) == (called["artifacts"], "local.large")
+    assert listed["id"] in toolpost("artifacts", "list").out
+    assert toolpost("artifacts", "list", "--user", "evil:mallory", "--json").json == []
+
+
 def test_an_artifact_is_saved_once_to_a_file_or_given_to_a_pipe(child: Run, home: Path) -> None:
     made = child("tools", "call", "local.large", "--json").json["artifacts"][0]
     piped = child("artifacts", "save", made, "-")

@@ -1,10 +1,12 @@
 """`toolpost runs` and `toolpost events`: what happened, what happens, and stopping it."""
 
 import json
+import re
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -82,9 +84,9 @@ def test_events_are_one_json_object_a_line(toolpost: Run) -> None:
     first = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json").json
     second = toolpost("tools", "call", "local.add", "--args", '{"a": 4, "b": 5}', "--json").json
 
-    everything = [json.loads(line) for line in toolpost("events", "--json").out.splitlines()]
+    everything = [json.loads(line) for line in toolpost("events", "--tool", "local.*", "--json").out.splitlines()]
     of_one = [json.loads(line) for line in toolpost("events", "--run", second["run_id"], "--json").out.splitlines()]
-    later = toolpost("events", "--after", str(everything[2]["id"]), "--json").out.splitlines()
+    later = toolpost("events", "--tool", "local.*", "--after", str(everything[2]["id"]), "--json").out.splitlines()
 
     assert [event["run_id"] for event in everything] == [first["run_id"]] * 3 + [second["run_id"]] * 3
     assert [event["seq"] for event in of_one] == [1, 2, 3]
@@ -100,13 +102,91 @@ def test_a_paused_run_is_cancelled(toolpost: Run) -> None:
     assert (done.code, done.json["status"]) == (0, "cancelling")
     approved = toolpost("pending", "approve", paused["pending"]["id"], "--json")
     assert (approved.code, approved.json["status"]) == (1, "failed")
-    assert toolpost("runs", "cancel", paused["run_id"]).code == 1
+
+
+def test_cancelling_a_run_that_has_ended_says_how(toolpost: Run) -> None:
+    called = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json").json
+
+    done = toolpost("runs", "cancel", called["run_id"])
+
+    assert done.code == 1
+    assert f"Run '{called['run_id']}' has ended: completed. There is nothing to cancel." in done.err
+    assert toolpost("runs", "cancel", called["run_id"], "--json").json["error"]["error_code"] == "run_ended"
+
+
+def test_where_nothing_has_happened_a_sentence_says_so(toolpost: Run) -> None:
+    assert "Nothing has happened yet for" in toolpost("events").out
+    assert "No runs yet for" in toolpost("runs", "list").out
+    assert "No artifacts for" in toolpost("artifacts", "list").out
+    assert [toolpost(*words, "--json").json for words in (("runs", "list"), ("artifacts", "list"))] == [[], []]
+
+
+def test_events_can_be_chosen_by_number_tool_type_and_time(toolpost: Run) -> None:
+    toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}')
+    toolpost("tools", "call", "local.wait", "--args", '{"seconds": "soon"}')
+
+    def shown(*options: str) -> list[str]:
+        events = [json.loads(line) for line in toolpost("events", *options, "--json").out.splitlines()]
+        return [f"{event['payload'].get('tool_name')} {event['code']}" for event in events]
+
+    assert shown("-n", "2") == ["local.wait 400", "local.wait 420"]
+    assert shown("--tool", "local.a*") == ["local.add 400", "local.add 405", "local.add 410"]
+    assert shown("--type", "tool_call_failed", "--type", "410") == ["local.add 410", "local.wait 420"]
+    assert len(shown("--since", "1h", "--tool", "local.*")) == 5
+    assert shown("--since", "2999-01-01") == []
+    assert "No event is like that." in toolpost("events", "--since", "2999-01-01").out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--type", "TOOL_CALL_FALED"], "did you mean TOOL_CALL_FAILED?"),
+        (["--since", "yesterday"], "'yesterday' is no time: write how long ago"),
+    ],
+)
+def test_a_choice_that_means_nothing_is_a_wrong_command_line(toolpost: Run, options: list[str], told: str) -> None:
+    done = toolpost("events", *options)
+
+    assert (done.code, told in " ".join(done.err.split())) == (2, True), done.err
+
+
+def test_only_the_last_events_are_shown_unless_more_are_asked_for(toolpost: Run) -> None:
+    for _ in range(18):
+        toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}')
+
+    usual = toolpost("events", "--tool", "local.add")
+
+    assert len(usual.out.splitlines()) == 50
+    assert "These are the last 50; -n 200 shows more, --after 0 all." in usual.err
+    assert len(toolpost("events", "--tool", "local.add", "--after", "0").out.splitlines()) == 54
+
+
+def test_an_event_is_told_without_long_numbers_and_nothing_twice(toolpost: Run) -> None:
+    toolpost("tools", "call", "local.wait", "--args", '{"seconds": "soon"}')
+
+    [line] = toolpost("events", "--type", "TOOL_CALL_FAILED").out.splitlines()
+
+    assert line.count("seconds") == 1
+    assert re.search(r"duration_ms=[\d.]{1,6}$", line), line
+
+
+def test_what_was_changed_from_outside_is_found(toolpost: Run, home: Path) -> None:
+    called = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json").json
+    before = [toolpost("runs", "verify"), toolpost("runs", "verify", called["run_id"])]
+    with closing(sqlite3.connect(home / ".toolpost" / "toolpost.db")) as db, db:
+        db.execute("UPDATE events SET payload = replace(payload, '\"summary\":5', '\"summary\":6')")
+
+    after = toolpost("runs", "verify", "--json")
+
+    assert [(done.code, done.out) for done in before] == [(0, "verified: nothing was changed from outside.\n")] * 2
+    assert (after.code, after.json["status"]) == (1, "changed")
+    assert "event 3 was changed" in after.json["problems"][0]
 
 
 @pytest.mark.req("NRT-05")
 def test_one_process_calls_another_follows_and_a_third_cancels(home: Path, toolpost: Run) -> None:
     with (
-        started(home, "events", "--follow", "--json") as following,
+        started(home, "events", "--follow", "--after", "0", "--json") as following,
         started(
             home, "tools", "call", "local.wait", "--args", '{"seconds": 300}', "--timeout", "300s", "--json"
         ) as calling,
@@ -131,7 +211,7 @@ def test_a_call_that_is_interrupted_ends_in_the_record_too(
     home: Path, toolpost: Run, sent: signal.Signals, code: int
 ) -> None:
     with (
-        started(home, "events", "--follow", "--json") as following,
+        started(home, "events", "--follow", "--after", "0", "--json") as following,
         started(home, "tools", "call", "local.wait", "--args", '{"seconds": 300}', "--timeout", "300s") as calling,
     ):
         run_id = events_until(following, "TOOL_CALL_STARTED")["run_id"]

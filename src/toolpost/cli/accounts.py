@@ -133,12 +133,13 @@ def forget(
 ) -> None:
     """Remove all that is kept of a user.
 
-    Accounts are disconnected; questions, results and artifacts are removed. Exits 1
-    when a service did not hear of it, or when calls of theirs are still under way.
+    Accounts are disconnected; questions, results and artifacts are removed, and so is what the record of events says
+    of them. Exits 1 when a service did not hear of it, or when calls of theirs are still under way.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        if not confirm(f"Remove all that is kept of {person}, for good?", yes=yes):
+        kept = "accounts, questions, results, artifacts and what events say"
+        if not confirm(f"Remove all that is kept of {person} ({kept}), for good?", yes=yes):
             raise ToolError("nothing was removed, because nobody agreed", code="not_confirmed")
         who, desk = Principal.parse(person), _desk_of(box, output)
         told = {} if desk is None else await _disconnect_all(desk, who)
@@ -148,6 +149,7 @@ def forget(
     run_with_box(work, config=config, as_json=json, opening=no_source)
 
 
+_REMOVED = {"events": "what events said", "runs": "names on runs"}
 _UNHEARD = (
     "{services} could not be told, or has no way to be told: what was granted there may live on. "
     "End it in the settings of your account at the service."
@@ -217,7 +219,8 @@ def _show_forgotten(person: str, told: dict[str, bool], removed: dict[str, int],
         )
     else:
         output.text(f"forgotten: {person}.")
-        output.table(["Removed", "Count"], [("accounts", str(len(told))), *((k, str(n)) for k, n in removed.items())])
+        rows = [("accounts", str(len(told))), *((_REMOVED.get(kind, kind), str(n)) for kind, n in removed.items())]
+        output.table(["Removed", "Count"], rows)
     if unheard:
         output.note(_UNHEARD.format(services=", ".join(unheard)))
     if left:

@@ -9,17 +9,18 @@ import typer
 
 from toolpost.cli.opening import no_source
 from toolpost.cli.options import Config, Json, User, whom
-from toolpost.cli.output import Output
+from toolpost.cli.output import Output, moment
 from toolpost.cli.session import run_with_box
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
+    from toolpost.contracts.storage import ArtifactRef
     from toolpost.toolbox.box import Toolbox
 
 app = typer.Typer(help="Get at large and binary results.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The artifact's id, as a call or `runs show` tells it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The artifact's id, as a call or `artifacts list` tells it.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to make of it, or - for stdout.")]
 _STDOUT = Path("-")
 
@@ -27,6 +28,24 @@ _STDOUT = Path("-")
 @app.callback()
 def _group() -> None:
     """Get at large and binary results."""
+
+
+@app.command("list")
+def list_artifacts(
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Only those of this run.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")] = 50,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """List the large and binary results of your tenant."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        found = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run, limit=limit)
+        _show_list(found, user, output)
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
 @app.command("save")
@@ -54,6 +73,18 @@ def save(artifact_id: Id, file: File, config: Config = None, user: User = "", js
     run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
+def _show_list(found: list[ArtifactRef], user: str, output: Output) -> None:
+    if output.as_json:
+        output.document([artifact.to_dict() for artifact in found])
+        return
+    if not found:
+        output.text(f"No artifacts for {whom(user)}: a result that is large or binary becomes one.")
+        return
+    rows = [(ref.id, ref.name, ref.tool_name, ref.media_type, str(ref.size), moment(ref.created_at)) for ref in found]
+    output.table(["Artifact", "Name", "Tool", "Type", "Bytes", "Made"], rows)
+    output.note(f"`toolpost artifacts save ID FILE{output.again}` makes a file of one.")
+
+
 def _write(file: Path, data: bytes) -> None:
     try:
         with file.expanduser().open("xb") as stream:
@@ -67,7 +98,7 @@ def _write(file: Path, data: bytes) -> None:
 def _not_found(artifact_id: str, *, user: str, output: Output) -> ToolError:
     return ToolError(
         f"Artifact {artifact_id!r} not found for {whom(user)}. "
-        f"`toolpost runs show ID{output.again}` lists the artifacts of a run.",
+        f"`toolpost artifacts list{output.again}` shows what there is.",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="artifact_not_found",
     )

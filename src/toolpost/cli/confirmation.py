@@ -16,7 +16,7 @@ def confirm(question: str, *, yes: bool) -> bool:
         return True
     if not at_a_terminal():
         raise ToolError(
-            "a person has to agree to this, and there is no terminal to ask at; read what is shown, then add --yes",
+            f"a person has to agree, and there is no terminal to ask at: {question} Add --yes to agree",
             code="confirmation_needed",
         )
     with _interruptible():

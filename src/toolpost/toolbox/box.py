@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.events import RunSummary, StoredEvent
+    from toolpost.contracts.events import EventFilter, RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, OnPending
     from toolpost.contracts.sources import ChatModel, CredentialProvider
@@ -277,11 +277,23 @@ class Toolbox:
         return await self.store.events.run(writable(run_id), tenant=self._people.of(user).tenant)
 
     async def events(
-        self, *, user: str | None = None, run_id: str | None = None, after: int = 0, limit: int = 1000
+        self,
+        *,
+        user: str | None = None,
+        run_id: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+        only: EventFilter | None = None,
+        newest: bool = False,
     ) -> list[StoredEvent]:
-        """What was told of the tenant's runs, oldest first; `after` is the id of the last event one has seen."""
-        meant = None if run_id is None else writable(run_id)
-        return await self.store.events.read(tenant=self._people.of(user).tenant, run_id=meant, after=after, limit=limit)
+        """What was told of the tenant's runs, oldest first; `after` is the id of the last event one has seen.
+
+        `only` names tools, types and a time; with `newest` it is the last `limit` of them.
+        """
+        tenant, meant = self._people.of(user).tenant, None if run_id is None else writable(run_id)
+        return await self.store.events.read(
+            tenant=tenant, run_id=meant, after=after, limit=limit, only=only, newest=newest
+        )
 
 
 async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:
