@@ -12,6 +12,7 @@ from bench.mcp.seats import USUAL, Sat
 from bench.utcp import calls, names
 from bench.utcp.own import settings
 from toolpost.cli.bench.harness import Turn
+from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
 
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=1, cycles=1)
@@ -49,4 +50,4 @@ async def test_a_box_calls_the_tool_as_often_at_once_as_a_crowd_does() -> None:
             call = through(box)
             said = await asyncio.gather(*(call() for _ in range(USUAL.callers)))
 
-    assert all(ARGUMENTS["message"] in repr(outcome) for outcome in said)
+    assert all(isinstance(outcome, Completed) and ARGUMENTS["message"] in str(outcome.content) for outcome in said)

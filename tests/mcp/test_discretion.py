@@ -1,5 +1,7 @@
 """What is written to logs about connections."""
 
+import base64
+import gzip
 import json
 import logging
 import shlex
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.mcp.programs import mirror
-from tests.mcp.rogues import Rogue, tool
+from tests.mcp.rogues import Rogue, heartbeat, text, tool, toolbox
 from toolpost import ExternalToolConfig, Settings, Toolbox
 
 
@@ -62,6 +64,27 @@ async def test_a_token_that_a_server_says_back_is_not_told() -> None:
             await box.call("web.headers", {})
             told = [dict(event.payload) for event in await box.store.events.read()]
     assert "s3cret-token" not in json.dumps(told)
+
+
+PACKED = base64.b64encode(gzip.compress(bytes(1 << 20))).decode()
+SAYINGS = {
+    "result": {"result": {"isError": True, **text(*[f"s3cret-token {PACKED}"] * 400)}},
+    "error": {"error": {"code": -32603, "message": f"s3cret-token {PACKED} " * 400}},
+}
+
+
+@pytest.mark.parametrize("said", SAYINGS)
+async def test_an_error_full_of_what_could_be_unpacked_holds_nobody_up(tmp_path: Path, said: str) -> None:
+    rogue = Rogue(tmp_path, tool("fail", do=SAYINGS[said], safe=True))
+
+    async with toolbox(rogue.config(env={"API_TOKEN": "s3cret-token"})) as box, heartbeat() as pauses:
+        outcome = await box.call("srv.fail")
+        events = await box.events()
+
+    told = f"{outcome.error!r} {outcome.error.__cause__!r} {[dict(event.payload) for event in events]}"
+    assert max(pauses) < 5  # it was 40 seconds
+    assert "s3cret" not in told
+    assert len(outcome.error.message) <= 8001
 
 
 QUIET = """

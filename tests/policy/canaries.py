@@ -1,7 +1,6 @@
 """Canaries: made-up secrets that may turn up nowhere, and the disguises in which they are let fly."""
 
 import base64
-import gzip
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ DISGUISES: dict[str, Disguise] = {
     "unicode-escaped": lambda secret: "".join(f"\\u{ord(char):04x}" for char in secret),
     "reversed": lambda secret: secret[::-1],
     "over two lines": lambda secret: f"{secret[: _half(secret)]}\n    {secret[_half(secret) :]}",
-    "gzip in base64": lambda secret: base64.b64encode(gzip.compress(f"token={secret};".encode(), mtime=0)).decode(),
+    "with hidden characters": "\u200b".join,
     "inside a URL": lambda secret: f"https://api.example.org/v1/{quote(secret, safe='')}/me?page=1",
 }
 
@@ -57,15 +56,15 @@ class Watch:
             piece: secret
             for secret in canaries
             for name, disguise in DISGUISES.items()
-            for piece in _pieces(name, _trace(name, disguise(secret)))
+            for piece in _pieces(_trace(name, disguise(secret)))
         }
 
         # Every eighth place is looked at, so that it takes the first eight pieces of each to meet one.
         self._beginnings = {
-            trace[start : start + _SHORT_PIECE].encode(): secret
+            trace[start : start + _SHORT_PIECE]: secret
             for secret in canaries
             for name, disguise in DISGUISES.items()
-            for trace in [_trace(name, disguise(secret))]
+            for trace in [_trace(name, disguise(secret)).encode()]
             for start in range(_STRIDE)
         }
 
@@ -81,20 +80,16 @@ class Watch:
         return sorted({self._beginnings[piece] for piece in met})
 
 
-def _pieces(name: str, flown: str) -> list[str]:
+def _pieces(flown: str) -> list[str]:
     middle = (len(flown) - _PIECE) // 2
-    if name == "gzip in base64":
-        return [flown[middle : middle + _PIECE]]
     return [flown[:_PIECE], flown[middle : middle + _PIECE], flown[-_PIECE:]]
 
 
 def _trace(name: str, flown: str) -> str:
-    """What of a disguise is the secret's own: not the address around it, nor the header and the checksum of gzip."""
+    """What of a disguise is the secret's own: not the address around it."""
     match name:
         case "inside a URL":
             return flown.removeprefix("https://api.example.org/v1/").removesuffix("/me?page=1")
-        case "gzip in base64":
-            return flown[24:-16]
         case "base64":
             return flown.rstrip("=")[:-1]
         case _:

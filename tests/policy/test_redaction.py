@@ -265,3 +265,27 @@ def test_what_the_form_of_a_url_gives_away_is_not_told(text: str, told: str) -> 
     assert redactor.plain({"url": text}) == {"url": told}
     assert redactor.plain({"params": {"url": text}}) == {"params": {"url": told}}
     assert redactor.plain({"params": {"urls": [text]}}) == {"params": {"urls": [told]}}
+
+
+@pytest.mark.parametrize("at", [10, 90, 99, 100, 101, 150, 400, 500, 900])
+def test_where_a_text_is_cut_no_part_of_a_secret_is_left(at: int) -> None:
+    secret = "kT9xVn8LmPf2Ya29a0ZqWb7Rr3-with-more-behind"
+    redactor = Redactor([secret])
+
+    told = redactor.excerpt(f"{'x ' * (at // 2)}{secret}{' y' * 100_000}", 100)
+
+    assert len(told) <= 101
+    assert told.endswith("…")
+    assert not any(secret[start : start + 4] in told for start in range(len(secret) - 4))
+
+
+def test_a_text_that_is_short_enough_is_told_whole() -> None:
+    assert Redactor(["hunter22"]).excerpt("a hunter22", 100) == f"a {MASK}"
+
+
+def test_of_a_long_text_only_the_beginning_is_looked_at() -> None:
+    secrets = [f"secret-number-{number}" for number in range(3)]
+
+    told = Redactor(secrets).excerpt(" ".join([*secrets, "words " * 100_000]), 50)
+
+    assert told == f"{MASK} {MASK} {MASK} wo…"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.schema.secrets import is_secret_name, is_secret_path, secret_paths
+from toolpost.schema.secrets import is_secret_header, is_secret_name, is_secret_path, secret_paths
 
 SECRET = """
 password passwd userPassword DB_PASSWORD dbpassword password2 password_confirm new_password passphrase
@@ -99,3 +99,32 @@ def test_what_lies_in_a_secret_is_secret() -> None:
     assert is_secret_path(("x", "password", "y"), marked)
     assert not is_secret_path(("a", 3), marked)
     assert not is_secret_path(("a", 3, "c"), marked)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Custom", "abc-def-1"),
+        ("X-Tenant-Code", "9f8e7d6c5b4a"),
+        ("Authorization", "Bearer x"),
+        ("X-API-Key", "json"),
+    ],
+)
+def test_the_value_of_a_header_is_a_secret_whatever_its_name(name: str, value: str) -> None:
+    assert is_secret_header(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Accept", "application/vnd.github+json"),
+        ("User-Agent", "my-agent/1.0 (of mine)"),
+        ("Content-Type", "application/json"),
+        ("Notion-Version", "2022-06-28"),
+        ("X-Format", "json"),
+        ("X-Page-Size", "100"),
+        ("X-Media", "text/plain"),
+    ],
+)
+def test_a_header_that_says_how_to_talk_is_none(name: str, value: str) -> None:
+    assert not is_secret_header(name, value)

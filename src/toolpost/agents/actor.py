@@ -18,7 +18,7 @@ class PlanStep:
 
     id: str
     tool_name: str
-    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    params: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     description: str = ""
     action_type: ActionType = "tool_call"
 
@@ -29,9 +29,9 @@ class ActionResult:
 
     step_id: str
     tool_name: str
-    params: dict[str, Any]
+    params: dict[str, Any] = field(repr=False)
     success: bool
-    result: Any = None
+    result: Any = field(default=None, repr=False)
     error: str | None = None
     duration_ms: float | None = None
     action_type: ActionType = "tool_call"

@@ -168,7 +168,7 @@ class ReactPlanner:
             error: ToolError = ToolExecutionError(f"the language model failed: {type(raised).__name__}: {raised}")
             if limit.expired():
                 error = ToolTimeoutError(f"the language model did not answer within {self._llm_timeout_s:g} s")
-            error.conceal(self._box.router.teller.redactor.told)
+            error.conceal(self._box.router.teller.redactor.message)
             raise error from raised
 
     async def _call(self, run: _Run, call: WantedCall) -> Outcome:

@@ -21,7 +21,7 @@ class PlannerFinish:
     """The end of a run: the model answered, had nothing to say, or used up its turns."""
 
     reason: FinishReason
-    payload: Mapping[str, Any]
+    payload: Mapping[str, Any] = field(repr=False)
     metadata: Mapping[str, Any]
 
 

@@ -14,7 +14,7 @@ from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import AuthType, TransportType
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.schema.jsontypes import is_object
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import is_secret_header, is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,6 +114,7 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
     handed_on = {name: os.environ[name] for name in config.cli.pass_env if name in os.environ}
     given = {**handed_on, **config.env, **config.headers}
     named = {value for name, value in given.items() if is_secret_name(name)}
+    named |= {value for name, value in config.headers.items() if is_secret_header(name, value)}
     named |= set(_auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER))
     named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
     if config.webhook.signature is not None:

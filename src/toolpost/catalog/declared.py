@@ -56,6 +56,7 @@ def declared_spec(
         timeout_s=tool.timeout_s,
         tags=tuple(dict.fromkeys((kind, source, *tool.tags))),
         source=source,
+        origin=source,
         extra={"source": kind, "namespace": source, "remote_name": name, **(extra or {})},
         target=target,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.outcomes import NO_META
+from toolpost.contracts.representation import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +44,9 @@ class RequestedCall(NamedTuple):
     started: bool = False
     held: tuple[object, ...] = ()
 
+    def __repr__(self) -> str:
+        return shown(self, "arguments", "answers", "context", "idempotency_key")
+
 
 class ValidatedCall(NamedTuple):
     """A call whose tool exists and whose arguments fit its schema."""
@@ -50,6 +54,9 @@ class ValidatedCall(NamedTuple):
     request: RequestedCall
     tool: Tool
     arguments: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return shown(self, "tool", "arguments")
 
 
 class PermittedCall(NamedTuple):
@@ -122,6 +129,9 @@ class ToolOutput(NamedTuple):
     text: str | None = None
     media_type: str = JSON
     meta: Mapping[str, Any] = NO_META
+
+    def __repr__(self) -> str:
+        return shown(self, "content", "text", "meta")
 
     def noted(self, note: str) -> ToolOutput:
         """The output with something to say beside its content, which is then said however large the content is."""

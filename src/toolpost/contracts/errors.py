@@ -36,7 +36,7 @@ A category decides about retries: the explicit one, else the one of the status, 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,6 +81,7 @@ class ToolError(Exception):
 
     category: ErrorCategory = ErrorCategory.UNKNOWN
     error_code: str = "tool_error"
+    origin: str = ""  # the source outside whose words it may repeat
     challenges: tuple[str, ...] = ()  # what the other side says would let a caller in (RFC 9110 section 11.6.1)
 
     def __init__(
@@ -124,9 +125,10 @@ class ToolError(Exception):
         return 1.0 if self.category is ErrorCategory.RETRYABLE_RATE_LIMIT else None
 
     def conceal(self, redact: Callable[[str], str]) -> None:
-        """Take secrets out of what the error says."""
+        """Take secrets out of what the error says, and out of the exceptions behind it."""
         self.message = redact(self.message)
         self.args = (self.message,)
+        conceal_chain(self, redact)
 
     def to_dict(self) -> dict[str, Any]:
         """The failure as plain data, for an event, a model or a surface."""
@@ -353,6 +355,54 @@ class MCPToolExecutionError(MCPClientError):
     """A call of an MCPClient failed; `__cause__` is the error as the rest of the library raises it."""
 
     error_code = "mcp_tool_failed"
+
+
+class ConcealedError(Exception):
+    """Stands in a chain of exceptions for one whose text held a secret, or was too long to be told."""
+
+
+_DEEPEST_CHAIN = 32
+
+
+def conceal_chain(error: BaseException, redact: Callable[[str], str], depth: int = 0) -> None:
+    """Take secrets out of the causes of an exception; where they stand in one of another library, it is replaced."""
+    cause, context = error.__cause__, error.__context__
+    hidden = error.__suppress_context__
+    if cause is not None:
+        error.__cause__ = _concealed(cause, redact, depth)
+    if context is not None:
+        error.__context__ = error.__cause__ if context is cause else _concealed(context, redact, depth)
+    error.__suppress_context__ = hidden
+
+
+def _concealed(raised: BaseException, redact: Callable[[str], str], depth: int) -> BaseException:
+    if depth >= _DEEPEST_CHAIN:
+        return ConcealedError("and what came before it")
+    if isinstance(raised, ToolError):
+        raised.message = redact(raised.message)
+        raised.args = (raised.message,)
+        told: BaseException = raised
+    else:
+        said = _said(raised)
+        shown = redact(said)
+        told = raised if shown == said else ConcealedError(shown).with_traceback(raised.__traceback__)
+    if told is not raised:
+        told.__cause__, told.__context__ = raised.__cause__, raised.__context__
+        told.__suppress_context__ = raised.__suppress_context__
+    conceal_chain(told, redact, depth + 1)
+    return told
+
+
+def _said(raised: BaseException) -> str:
+    """All that a traceback would tell of an exception."""
+    try:
+        parts = [type(raised).__name__, str(raised), repr(raised), *getattr(raised, "__notes__", ())]
+        if isinstance(raised, BaseExceptionGroup):
+            inner: tuple[BaseException, ...] = cast("Any", raised).exceptions
+            parts += map(_said, inner)
+        return "\n".join(map(str, parts))
+    except Exception as broken:  # noqa: BLE001 - foreign code
+        return f"{type(raised).__name__} that cannot be told: {type(broken).__name__}"
 
 
 class PauseSignal(BaseException):

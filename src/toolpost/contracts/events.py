@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.representation import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -65,6 +67,9 @@ class RunEvent(NamedTuple):
     at: float
     call: CallRef
     facts: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return shown(self, "facts")
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -148,4 +153,4 @@ class RemoteBinding:
     context_id: str | None
     task_id: str
     agent_url: str
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)

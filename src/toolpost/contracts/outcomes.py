@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from toolpost.contracts.representation import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +38,9 @@ class Completed(NamedTuple):
     text: str | None = None
     cached: bool = False
     meta: Mapping[str, Any] = NO_META
+
+    def __repr__(self) -> str:
+        return shown(self, "content", "text", "meta")
 
     @property
     def status(self) -> str:
@@ -110,12 +115,12 @@ class ToolResult:
     """What `Tool.execute` and `ToolExecutor.execute` return; times are Unix milliseconds."""
 
     success: bool
-    result: Any = None
+    result: Any = field(default=None, repr=False)
     error: str | None = None
     started_at: float = 0.0
     completed_at: float | None = None
     duration_ms: float | None = None
-    content_text: str | None = None
+    content_text: str | None = field(default=None, repr=False)
     error_info: dict[str, Any] | None = None
     artifacts: tuple[str, ...] = ()
     call_id: str = ""

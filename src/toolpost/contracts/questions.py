@@ -86,9 +86,9 @@ class Answer:
     """What a person said: the decision, a value for the tool, or changed arguments; `state` is the question's."""
 
     decision: Decision
-    value: Any = None
+    value: Any = field(default=None, repr=False)
     reason: str = ""
-    arguments: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any] | None = field(default=None, repr=False)
     state: Any = field(default=None, repr=False)
 
 
@@ -107,21 +107,21 @@ class PendingAction:
     call_id: str
     run_id: str
     tool_name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] = field(repr=False)
     arguments_hash: str
     asked_by: Principal
     created_at: float
     expires_at: float
     status: PendingStatus = "open"
     answerers: tuple[str, ...] | None = None
-    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer], repr=False)
     started: bool = False
-    idempotency_key: str | None = None
+    idempotency_key: str | None = field(default=None, repr=False)
     correlation_id: str = ""
     task_id: str = ""
     timeout_s: float | None = None
-    context: Mapping[str, Any] | None = None
+    context: Mapping[str, Any] | None = field(default=None, repr=False)
     answer: Answer | None = None
     answered_by: str | None = None
     answered_at: float | None = None
-    outcome: Mapping[str, Any] | None = None
+    outcome: Mapping[str, Any] | None = field(default=None, repr=False)

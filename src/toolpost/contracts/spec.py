@@ -102,9 +102,8 @@ class ToolSpec:
     from the side effects unless they are given; what a tool without a source declares is its
     author's word, and not unknown. `host_argument` names the argument that
     holds the URL a call goes to: breaker and retry budget are then per host and tenant.
-    `target` is where calls go; a source fills it in.
-    `origin` names where the tool's texts and
-    results come from when that is outside; it is empty for code of the operator's own.
+    `target` is where calls go; a source fills it in. `origin` names the source whose
+    words the tool's texts and results are; it is empty for code of the operator's own.
     """
 
     name: str

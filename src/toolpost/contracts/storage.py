@@ -7,7 +7,7 @@ claimant in any number of processes; nothing is visible across tenants.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ class JournalEntry:
     run_id: str
     tool_name: str
     principal: Principal
-    call: Mapping[str, Any]
+    call: Mapping[str, Any] = field(repr=False)
     at: float
     owner: str = ""
     done: bool = False
-    result: Any = None
+    result: Any = field(default=None, repr=False)
 
 
 class Journal(Protocol):
@@ -187,7 +187,7 @@ class KeyRecord:
     call_id: str
     tool_name: str
     arguments_hash: str
-    outcome: Mapping[str, Any] | None = None
+    outcome: Mapping[str, Any] | None = field(default=None, repr=False)
     owner_alive: bool = True
 
 

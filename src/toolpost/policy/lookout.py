@@ -1,25 +1,15 @@
-"""A lookout for known secrets: it finds them in texts, however they are written, and grows without looking back."""
+"""Finds known secrets in texts, in time linear in the text, and learns more without looking back."""
 
 from __future__ import annotations
 
 import re
 import time
-from itertools import chain, islice, takewhile
+from bisect import bisect_left, insort
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.passing import PassingSecret
-from toolpost.policy.disguises import (
-    CUT,
-    GZIP,
-    SHORTEST,
-    close_forms_of,
-    forms_of,
-    is_escaped,
-    layers,
-    packed_in,
-    plainly,
-    seen,
-)
+from toolpost.policy.disguises import SHORTEST, close_forms_of, forms_of, place_in, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,10 +17,12 @@ if TYPE_CHECKING:
 _SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
 _SHORTEST_LINE = 12
 _NUMBER = re.compile(r"[-+.\deE]+")
-# Of a text every fourth place is looked at, and of a form its first four are known: wherever it stands, one of them is
-# met. More characters are met by chance less often, but there must be that many.
+_CUT = re.compile(r"…|\.\.\.")
+# Of a text every fourth place is looked at, and of a form the last four are known: wherever it stands, one of them is
+# met. The end of a form, because tokens of one issuer begin alike. More characters are met by chance less often, but
+# there must be that many.
 _STRIDE = 4
-_LONG, _SHORT = 8, SHORTEST - _STRIDE + 1
+_LONG, _SHORT = 16, SHORTEST - _STRIDE + 1
 _LEAST_CUT = 12  # so much of a secret, at the end of a text that was cut, is told apart from chance
 _MOST_CUT = 512
 _FEW, _VERY_FEW = 48, 14  # so many forms are sooner looked for one by one, in a long text and in a short one
@@ -43,13 +35,14 @@ class Lookout:
     """Knows secrets by the forms they take; learning one more costs the same however many are known.
 
     A `PassingSecret` is forgotten when its time is over, unless it was learned again meanwhile, or as one that lasts.
-    `numbers` are those secrets that may come as one.
+    `numbers` are those secrets that may come as one; `longest` is the length of the longest form.
     """
 
     __slots__ = (
+        "_beginnings",
         "_clock",
         "_close",
-        "_few",
+        "_forms",
         "_lasting",
         "_long",
         "_look_back_at",
@@ -58,13 +51,16 @@ class Lookout:
         "_shared",
         "_short",
         "knows_nothing",
+        "longest",
         "numbers",
     )
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.knows_nothing = True
+        self.longest = 0
         self.numbers: set[str] = set()
-        self._few: list[str] = []
+        self._forms: list[str] = []  # in order, so that those with one beginning stand together
+        self._beginnings: dict[str, int] = {}
         self._long: dict[str, tuple[str, ...]] = {}
         self._short: dict[str, tuple[str, ...]] = {}
         self._close: set[str] = set()
@@ -105,18 +101,21 @@ class Lookout:
         if not forms:
             self._close |= close_forms_of(secret)
             self._pattern = None  # made when it is needed, for many at once
+            self.longest = max(self.longest, *map(len, self._close))
         for form in forms:
-            if len(self._few) <= _FEW and form not in self._few:
-                self._few.append(form)
             size, known = self._known_by(form)
-            if form in known.get(form[:size], ()):
+            if form in known.get(form[-size:], ()):
                 self._shared[form] = self._shared.get(form, 0) + 1
                 continue
-            for start in range(_STRIDE):
-                piece = form[start : start + size]
-                met = known.get(piece, ())
-                if form not in met:
-                    known[piece] = (*met, form)
+            self._add(form)
+            for piece in _pieces(form, size):
+                known[piece] = (*known.get(piece, ()), form)
+
+    def _add(self, form: str) -> None:
+        insort(self._forms, form)
+        beginning = form[:_LEAST_CUT]
+        self._beginnings[beginning] = self._beginnings.get(beginning, 0) + 1
+        self.longest = max(self.longest, len(form))
 
     def _known_by(self, form: str) -> tuple[int, dict[str, tuple[str, ...]]]:
         """How many characters a form is known by, and where."""
@@ -131,20 +130,9 @@ class Lookout:
         for secret in over:
             del self._passing[secret]
             self._forget(secret)
-        if over:
-            self._few = self._first_few()
-
-    def _first_few(self) -> list[str]:
-        """All forms if they are few, else enough to say that they are not."""
-        found: dict[str, None] = {}
-        for forms in chain(self._long.values(), self._short.values()):
-            found.update(dict.fromkeys(forms))
-            if len(found) > _FEW:
-                break
-        return list(found)
 
     def _forget(self, secret: str) -> None:
-        """Watch for one less; those that are too short for disguises are so few that they are left."""
+        """Watch for one less; those that are looked for as they are written are so few that they are left."""
         forms = forms_of(secret)
         if forms:
             self.numbers.discard(secret)
@@ -153,8 +141,10 @@ class Lookout:
                 if others > 1:
                     self._shared[form] = others - 1
                 continue
+            del self._forms[bisect_left(self._forms, form)]
+            _take_one(self._beginnings, form[:_LEAST_CUT])
             size, known = self._known_by(form)
-            for piece in {form[start : start + size] for start in range(_STRIDE)}:
+            for piece in _pieces(form, size):
                 left = tuple(other for other in known[piece] if other != form)
                 if left:
                     known[piece] = left
@@ -165,7 +155,7 @@ class Lookout:
         """The text with a mask in place of every secret."""
         if self.knows_nothing:
             return text
-        if len(text) >= SHORTEST and self._may_be_in(text) and (spans := list(self._spans(text))):
+        if len(text) >= SHORTEST and self._forms and (spans := self._spans(text)):
             text = _masked(text, spans, mask)
         if not self._close:
             return text
@@ -173,63 +163,61 @@ class Lookout:
             self._pattern = re.compile("|".join(map(re.escape, sorted(self._close, key=len, reverse=True))))
         return self._pattern.sub(mask, text)
 
-    def _spans(self, text: str, *, unpack: bool = True) -> Iterator[tuple[int, int]]:
-        is_cut = CUT.search(text)
-        for number, layer in enumerate(layers(text)):
-            plain = plainly(layer)
-            if self._may_hold(plain) or (is_cut and any(self._cut(plain))):
-                yield from self._within(text, number)
-        if unpack and GZIP in text:
-            for begin, end, inner in packed_in(text):
-                if inner is None or any(self._spans(f"{inner}…", unpack=False)):
-                    yield begin, end
-
-    def _may_be_in(self, text: str) -> bool:
-        """Whether it is worth a second look; for most texts it is not."""
-        if self._may_hold(plainly(text)) or GZIP in text or CUT.search(text):
-            return True
-        return is_escaped(text) and any(self._may_hold(plainly(layer)) for layer in islice(layers(text), 1, None))
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        plain = plainly(text)
+        found = list(self._whole(plain)) if self._may_hold(plain) else []
+        if _CUT.search(text):
+            found += self._cut(plain)
+        if not found:
+            return []
+        place = place_in(text)
+        return [(place(begin), place(end - 1) + 1) for begin, end in found]
 
     def _may_hold(self, plain: str) -> bool:
-        if len(self._few) <= (_FEW if len(plain) > _LONG_TEXT else _VERY_FEW):
-            return any([form in plain for form in self._few])  # noqa: C419 - of few, a list is made sooner
+        """Whether it is worth a second look; for most texts it is not."""
+        if len(self._forms) <= (_FEW if len(plain) > _LONG_TEXT else _VERY_FEW):
+            return any([form in plain for form in self._forms])  # noqa: C419 - of few, a list is made sooner
         places = range(0, len(plain) - _SHORT + 1, _STRIDE)
         return not self._long.keys().isdisjoint([plain[at : at + _LONG] for at in places]) or (
             bool(self._short) and not self._short.keys().isdisjoint([plain[at : at + _SHORT] for at in places])
         )
 
-    def _within(self, text: str, layer: int) -> Iterator[tuple[int, int]]:
-        """Where secrets stand in a text, as one of its layers shows it."""
-        plain, begins, ends = seen(text, layer)
-        for begin, end in (*self._whole(plain), *self._cut(plain)):
-            yield begins[begin], ends[end - 1]
-
     def _whole(self, plain: str) -> Iterator[tuple[int, int]]:
         for size, known in ((_LONG, self._long), (_SHORT, self._short)):
-            for at in range(0, len(plain) - size + 1, _STRIDE):
+            for at in range(0, len(plain) - size + 1, _STRIDE) if known else ():
                 for form in known.get(plain[at : at + size], ()):
-                    for begin in range(max(0, at - _STRIDE + 1), at + 1):
-                        if plain.startswith(form, begin):
-                            yield begin, begin + len(form)
+                    # The piece ends at one of the last four places of the form.
+                    for end in range(at + size, at + size + _STRIDE):
+                        if plain.endswith(form, 0, end) and end <= len(plain):
+                            yield end - len(form), end
 
     def _cut(self, plain: str) -> Iterator[tuple[int, int]]:
         """The beginnings of secrets where the text was cut; no place is looked at twice, however often it was."""
         looked = 0
-        for found in CUT.finditer(plain):
-            beyond = found.start() - _LEAST_CUT + 1
-            for begin in range(max(looked, beyond - _MOST_CUT), beyond):
-                for form in self._long.get(plain[begin : begin + _LONG], ()):
-                    end = begin + _agreeing(form, plain, begin)
-                    if end - begin >= _LEAST_CUT and CUT.match(plain, end):
-                        yield begin, end
+        for found in _CUT.finditer(plain):
+            end = found.start()
+            beyond = end - _LEAST_CUT + 1
+            for begin in range(max(looked, end - _MOST_CUT), beyond):
+                if plain[begin : begin + _LEAST_CUT] in self._beginnings and self._begins(plain[begin:end]):
+                    yield begin, end
             looked = max(looked, beyond)
 
+    def _begins(self, text: str) -> bool:
+        """Whether a form begins with a text."""
+        at = bisect_left(self._forms, text)
+        return at < len(self._forms) and self._forms[at].startswith(text)
 
-def _agreeing(form: str, plain: str, begin: int) -> int:
-    """How much of a form stands in a text at a place; dots at its end may be those of the cut."""
-    pairs = zip(form, plain[begin : begin + _MOST_CUT], strict=False)
-    agreeing = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return len(form[:agreeing].rstrip(".…"))
+
+def _pieces(form: str, size: int) -> set[str]:
+    """The last pieces of a form, one for each place at which a look may fall."""
+    last = len(form) - size
+    return {form[start : start + size] for start in range(last - _STRIDE + 1, last + 1)}
+
+
+def _take_one(counts: dict[str, int], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 def _masked(text: str, spans: Iterable[tuple[int, int]], mask: str) -> str:

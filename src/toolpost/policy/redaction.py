@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from toolpost.schema.secrets import SecretPaths
 
 MASK = "[redacted]"
+LONGEST_MESSAGE = 8000  # of what an error says; the other side decides how long that is
 _DEEPEST = 100  # what lies deeper is masked unseen, because looking would overflow the stack
 _LARGEST_NUMBER = 10**100
+_LONGEST_LOGIN = 256  # of a name and a password in a URL
 _ARGUMENT_KEYS = ("params", "input", "arguments")
 _RESULT_KEYS = ("summary", "result")
 _SCALARS = frozenset({str, int, float, bool})
@@ -60,6 +62,34 @@ class Redactor:
     def told(self, text: str) -> str:
         """A text that is told: without the known secrets, and without those that a URL gives away."""
         return without_url_secrets(self.text(text), MASK)
+
+    def excerpt(self, text: str, limit: int) -> str:
+        """The beginning of a text that is told, with no part of a secret where it is cut.
+
+        However long the text is, only its beginning is looked at, and so much more that a secret ends in it.
+        """
+        if len(text) <= limit:
+            return self.told(text)
+        beyond = 2 * max(lookout.longest for lookout in self._lookouts) + _LONGEST_LOGIN
+        window = text[: limit + beyond]
+        told = self.told(window)
+        if len(window) < len(text):
+            told = told[:-beyond]  # a secret that begins here may go on where nobody looked
+        return f"{told[:limit]}…" if len(told) >= limit or len(window) < len(text) else told
+
+    def message(self, text: str) -> str:
+        """What an error says, of a length that can be told."""
+        return self.excerpt(text, LONGEST_MESSAGE)
+
+    def texts(self, value: Any) -> Any:
+        """A JSON value without known secrets, whatever its members are called."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(key)): self.texts(part) for key, part in cast("Mapping[object, Any]", value).items()}
+        if isinstance(value, list | tuple):
+            return [self.texts(part) for part in cast("Sequence[Any]", value)]
+        return value
 
     def value(self, value: Any, *, secret: SecretPaths = _NOTHING, path: tuple[str, ...] = ()) -> Any:
         """A JSON value without known secrets, secret-like names and marked paths; what is not JSON becomes text."""

@@ -81,7 +81,7 @@ class Endings:
         if isinstance(of, PendingAction):
             self._release(of)
         error.tool_name = of.tool_name
-        error.conceal(self._teller.redactor.told)
+        error.conceal(self._teller.redactor.message)
         outcome = Failed(of.call_id, of.run_id, of.tool_name, error)
         self._teller.ended(self._ref(of), outcome)
         return outcome

@@ -71,6 +71,7 @@ class Invoker:
                 output = await lane.invoke(call)
             except BaseException as raised:  # noqa: BLE001 - foreign code is called here
                 error = _own_failure(raised, attempt, lane, upstream)
+                error.conceal(self._teller.redactor_for(attempt.request, lane).message)
             else:
                 upstream.succeeded()
                 return self._echoes.without(output, call.credential) if _has_lent(output, call) else output

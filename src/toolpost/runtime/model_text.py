@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
+from toolpost.contracts.errors import ToolClientError, ToolExecutionError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.runtime.ids import writable
 from toolpost.schema.hidden_text import visible
@@ -53,7 +53,7 @@ def _misfit(issues: Sequence[str]) -> str:
 def _error_text(tool_name: str, error: ToolError) -> str:
     head = f"The call failed ({error.error_code})"
     message = error.message if len(error.message) <= _LONGEST_ERROR else f"{error.message[:_LONGEST_ERROR]}…"
-    if isinstance(error, _QUOTING):
+    if isinstance(error, _QUOTING) or (error.origin and isinstance(error, ToolExecutionError)):
         return f"{head}.\n{tool_results(message, tool_name)}"
     return f"{head}: {visible(message).text}"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import PendingAction
 from toolpost.policy.call_summary import arguments_summary, target_summary
+from toolpost.policy.redaction import LONGEST_MESSAGE
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import keep_context
 
@@ -34,7 +35,9 @@ def about_call(question: Question, lane: Lane, arguments: Mapping[str, Any], red
     """The question with what is shown of its call, and with who may answer it."""
     shown = replace(
         question,
-        prompt=redactor.text(question.prompt),
+        prompt=redactor.excerpt(question.prompt, LONGEST_MESSAGE),
+        # What a consent shows is where to sign in, and that is a secret by itself.
+        payload=question.payload if question.kind == "consent" else redactor.texts(question.payload),
         arguments=arguments_summary(arguments, redactor, lane.secret_paths),
         target=target_summary(lane.spec, redactor.told),
     )

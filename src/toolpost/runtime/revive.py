@@ -23,7 +23,8 @@ _MOST_PAUSES = 100
 def to_keep(outcome: Outcome) -> dict[str, Any]:
     """The outcome as plain data, with what a model is to read of it."""
     text = outcome.text if isinstance(outcome, Completed) else None
-    return outcome_to_dict(outcome) | ({} if text is None else {"text": text})
+    origin = outcome.error.origin if isinstance(outcome, Failed) else ""
+    return outcome_to_dict(outcome) | ({} if text is None else {"text": text}) | ({"origin": origin} if origin else {})
 
 
 def revive(kept: Mapping[str, Any]) -> Outcome:
@@ -34,7 +35,9 @@ def revive(kept: Mapping[str, Any]) -> Outcome:
         artifacts, meta = tuple(kept["artifacts"]), kept.get("meta", {})
         return Completed(call_id, run_id, tool, kept["content"], duration, artifacts, kept.get("text"), meta=meta)
     if kept["status"] == "failed":
-        return Failed(call_id, run_id, tool, _error(kept["error"]), duration)
+        error = _error(kept["error"])
+        error.origin = kept.get("origin", "")
+        return Failed(call_id, run_id, tool, error, duration)
     pending = kept["pending"]
     return Paused(call_id, run_id, tool, pending["id"], Question.shown(pending), duration)
 

@@ -283,7 +283,9 @@ class ToolRouter:
     def _failed(self, attempt: Attempt, error: ToolError) -> Failed:
         request = attempt.request
         error.tool_name = error.tool_name or request.tool_name
-        error.conceal(self.teller.redactor_for(request, attempt.lane).told)
+        if attempt.lane is not None:
+            error.origin = attempt.lane.entry.origin
+        error.conceal(self.teller.redactor_for(request, attempt.lane).message)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
 
     def unknown_question(self, tool_name: str, arguments: Mapping[str, Any]) -> tuple[Question, str]:

@@ -70,6 +70,15 @@ def visible_value(value: Any) -> tuple[Any, int]:
         raise ToolOutputError("the result is nested too deeply to be looked through") from None
 
 
+def without_hidden(text: str) -> str:
+    """The text without any character that is not seen; words written in tag characters are read as these words."""
+    return _RUNS.sub(lambda found: _spelled(found[0]), text)
+
+
+def _spelled(run: str) -> str:
+    return "".join(chr(ord(char) - _TAG_BASE) for tags in _TAGS.findall(run) for char in tags)
+
+
 def visible(text: str) -> Seen:
     """The text without what its readers cannot see; words written in tag characters are shown.
 
@@ -87,7 +96,7 @@ def visible(text: str) -> Seen:
         if _has_place(run, text[max(0, start - _NEAR) : start], text[end : end + _NEAR]):
             return run
         hidden += len(run)
-        spelled = "".join(chr(ord(char) - _TAG_BASE) for tags in _TAGS.findall(run) for char in tags)
+        spelled = _spelled(run)
         return f"[hidden text: {spelled}]" if spelled else _breaks(run)
 
     return Seen(_RUNS.sub(shown, text), hidden)

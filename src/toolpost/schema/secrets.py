@@ -59,6 +59,17 @@ _LAST_PAIRS = frozenset(
         ("password", "hash"),
     }
 )
+# Headers that say how to talk, not who talks.
+_TELLING_HEADERS = frozenset(
+    {
+        *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "connection"),
+        *("content-encoding", "content-language", "content-length", "content-type", "date", "expect", "host"),
+        *("if-match", "if-modified-since", "if-none-match", "keep-alive", "origin", "pragma", "prefer", "range"),
+        *("referer", "te", "upgrade", "user-agent", "via", "x-client-name", "x-requested-with"),
+    }
+)
+# A word, a number, a date, a media type: to hide these would hide ordinary text.
+_TELLING_VALUE = re.compile(r"[A-Za-z]{0,7}|[\d.:-]{0,10}|[a-z]+/[\w.+*-]+")
 # Words that may follow a secret name without making it harmless: `password_confirm`, `private_key_pem`.
 _NEUTRAL_TAILS = frozenset(
     {
@@ -142,6 +153,14 @@ def secret_paths(schema: AnySchema) -> SecretPaths:
         elif len(visit.path) < _MAX_PATH:
             stack.extend(_inside(document, visit))
     return frozenset(found)
+
+
+def is_secret_header(name: str, value: str) -> bool:
+    """Whether the value of a header in a configuration is one: all are, but for what a well-known name says."""
+    known = name.lower()
+    if is_secret_name(name):
+        return True
+    return known not in _TELLING_HEADERS and not known.endswith("-version") and not _TELLING_VALUE.fullmatch(value)
 
 
 def is_secret_path(path: Sequence[str | int], secrets: SecretPaths) -> bool:

@@ -134,7 +134,7 @@ class AccountDesk:
         try:
             connected = await self.consents.finish(parameters, browser=browser, person=person)
         except ToolError as error:
-            error.conceal(self._router.teller.redactor.text)  # an issuer may repeat what it was sent
+            error.conceal(self._router.teller.redactor.message)  # an issuer may repeat what it was sent
             self.counts.callback(error.error_code)
             raise
         self.counts.callback()

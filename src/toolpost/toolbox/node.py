@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.managed import AuthManager
+from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.config import AuthType
-from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolNodeError
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolError, ToolNodeError
 from toolpost.policy.redaction import Redactor
+from toolpost.runtime.echoes import Echoes
 from toolpost.toolbox.personal import People, own_context
 from toolpost.toolbox.presets import with_token_variable
 from toolpost.toolbox.standalone import Standalone, without_questions
@@ -24,9 +26,32 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Completed
+    from toolpost.contracts.outcomes import Completed, ToolResult
     from toolpost.contracts.sources import CredentialProvider, SourceHealth
     from toolpost.contracts.tool import Tool
+
+
+class NodeTool:
+    """A tool of a node for registries of others: wherever it runs, no credential of the node comes back from it."""
+
+    __slots__ = ("_credential", "_echoes", "_redactor", "_tool", "spec")
+
+    def __init__(self, tool: Tool, credential: Credential, redactor: Redactor) -> None:
+        self.spec = tool.spec
+        self._tool = tool
+        self._credential = credential
+        self._redactor = redactor
+        self._echoes = Echoes()
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it with the node's own credential; what fails is raised."""
+        try:
+            result = await self._tool.execute(params, context)
+        except ToolError as error:
+            error.conceal(self._redactor.message)
+            raise
+        output = self._echoes.without(ToolOutput(result.result, result.content_text), self._credential)
+        return replace(result, result=output.content, content_text=output.text)
 
 
 @dataclass(slots=True)
@@ -125,7 +150,11 @@ class ToolNode:
         """The tools that this node brought into the registry."""
         if self._open is None:
             raise ToolNodeError(f"ToolNode '{self.config.name}' not connected")
-        return self._open.sources.tools(self.config.name) if self._people is None else self._people.tools
+        if self._people is not None:
+            return self._people.tools
+        sources, name = self._open.sources, self.config.name
+        credential = sources.credential(name)
+        return [NodeTool(tool, credential, self._redactor) for tool in sources.tools(name)]
 
     async def call(self, tool_name: str, args: Any, ctx: ToolContext | None = None) -> Any:
         """Call a tool by its full or its bare name; returns its content, and raises what went wrong."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError, ToolSourceDownError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource, RecallingSource
+from toolpost.policy.log_redaction import one_line
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.factories import Lent, make_source
 from toolpost.toolbox.pinning import Pinning, bare_name
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
     Lend = Callable[[ExternalToolConfig], CredentialProvider]
     Tell = Callable[[str, EventCode, Mapping[str, Any]], None]
+
+_LEVELS = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
+_LONGEST_LOG = 4000
 
 
 _CONNECTING = "it is still connecting; a call to one of its tools waits for it"
@@ -100,7 +105,8 @@ class _Member:
 
     def failed(self, fault: ToolError, redactor: Redactor) -> None:
         """Remember why it could not be brought in, and when trying again is worth it."""
-        self.fault, self.error, self.answered = fault, redactor.told(str(fault)), True
+        fault.conceal(redactor.message)
+        self.fault, self.error, self.answered = fault, str(fault), True
         self.failures += 1
         self.retry_at = time.monotonic() + min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2.0 ** (self.failures - 1))
 
@@ -234,6 +240,10 @@ class Sources:
         """The source of this name, if it is open."""
         member = self._members.get(name)
         return None if member is None else member.source
+
+    def credential(self, name: str) -> Credential:
+        """What a source's own calls travel with."""
+        return static_credential(self._members[name].config)
 
     def tools(self, name: str) -> list[Tool]:
         """The tools of one source that are in the catalog, without helpers for what it has beside them."""
@@ -400,7 +410,11 @@ class Sources:
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """A source's other side wrote to its log."""
-        self._tell(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": text})
+        told = one_line(self._redactor.excerpt(text, _LONGEST_LOG))
+        transport = self._members[source.name].config.transport.value
+        log = logging.getLogger(f"toolpost.sources.{transport}")
+        log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, told)
+        self._tell(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": told})
 
     def withdraw(self) -> None:
         """Take all tools out of the catalog, which goes on without them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,7 @@ from toolpost.catalog.lock import Lock
 from toolpost.contracts.errors import PauseSignal, ToolPermissionError
 from toolpost.contracts.outcomes import Completed, Failed, ToolResult
 from toolpost.contracts.principal import Principal
+from toolpost.policy.log_redaction import redacted_logs
 from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy
 from toolpost.runtime.router import ToolRouter
@@ -52,6 +54,8 @@ class Standalone:
             redactor=redactor or Redactor(),
         )
         teller = self.router.teller
+        self._closing = ExitStack()
+        self._closing.enter_context(redacted_logs(teller.redactor))
         self.sources = Sources(
             registry,
             authorizer,
@@ -93,6 +97,7 @@ class Standalone:
         await self.sources.close()
         await self.router.close()
         await self._store.close()
+        self._closing.close()
 
 
 def without_questions(config: ExternalToolConfig) -> ExternalToolConfig:

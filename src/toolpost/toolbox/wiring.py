@@ -14,6 +14,7 @@ from toolpost.builtin.collections import COLLECTIONS
 from toolpost.catalog.lock import Lock
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolError
+from toolpost.policy.log_redaction import redacted_logs
 from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
@@ -90,6 +91,7 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     plugins = load_plugins()
     authorizer = Authorizer(given.credentials)
     router = _make_router(given, store, authorizer)
+    closing.enter_context(redacted_logs(router.teller.redactor))
     network = _network(settings)
     accounts = _make_accounts(settings, router, network, closing)
     sources = _make_sources(given, plugins, authorizer, accounts, router, network)

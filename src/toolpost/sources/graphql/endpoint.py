@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.graphql.answers import answer_of
 from toolpost.web.encoding import UnsendableError, compact_json
 from toolpost.web.multipart import FormPart, multipart_body
@@ -48,7 +48,7 @@ class Endpoint:
         address, _, query = config.connection.partition("#")[0].partition("?")
         self._planned = PlannedRequest("POST", address, query=pairs_of(query))
         self._headers = tuple(config.headers.items())
-        self._secrets = tuple(value for name, value in config.headers.items() if is_secret_name(name))
+        self._secrets = tuple(value for name, value in config.headers.items() if is_secret_header(name, value))
         self._write = sender(client)
         self._read = sender(client, reads=True)
         self._read_slowly = sender(client, timeout_s=config.connect_timeout_s, reads=True)

@@ -31,6 +31,7 @@ def tool_spec(operation: Operation, *, source: str, url: str) -> ToolSpec:
         safety=SafetyProfile(network=True, destructive=False if reads else destroys or None, open_world=True),
         tags=("graphql", source),
         source=source,
+        origin=source,
         deprecated=operation.deprecated,
         extra={"source": "graphql", "namespace": source, "remote_name": operation.name, "operation": operation.kind},
         target=ToolTarget("graphql", f"{operation.kind} {operation.name} at {url}", lambda: operation.query),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from functools import partial
 from importlib.metadata import version
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
     from toolpost.sources.mcp.lending import Lending
     from toolpost.sources.mcp.link import Link
 
-_log = logging.getLogger("toolpost.sources.mcp")
-_LEVELS = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
 _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _LOGS_PER_WINDOW = 100
 _WINDOW_S = 10.0
-_LONGEST_LOG = 4000
+_LONGEST_LOG = 1 << 20  # whoever hears of it shortens it further
 
 
 class Hearing:
@@ -70,10 +67,8 @@ class Hearing:
         self._heard += 1
         if self._heard > _LOGS_PER_WINDOW:
             return
-        level, text = str(params.level), str(params.data)[:_LONGEST_LOG]
-        _log.log(_LEVELS.get(level, 40), "%s: %s", self._source.name, text)
         if self.listener is not None:
-            self.listener.logged(self._source, level, text)
+            self.listener.logged(self._source, str(params.level), str(params.data)[:_LONGEST_LOG])
 
     def found(self, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """Tell which tools there are from now on."""

@@ -125,6 +125,7 @@ def _spec(
         safety=safety,
         tags=("mcp", config.name),
         source=config.name,
+        origin=config.name,
         extra=extra,
         target=target(f"tool {name!r}"),
     )

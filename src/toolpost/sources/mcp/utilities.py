@@ -105,6 +105,7 @@ def _spec(name: str, text: str, schema: dict[str, Any], config: ExternalToolConf
         safety=SafetyProfile(network=remote, destructive=False, open_world=remote),
         tags=("mcp", config.name),
         source=config.name,
+        origin=config.name,
         extra={"source": "mcp", "namespace": config.name, "helper": True},
         target=server_targets(config)(name),
     )

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientError, ToolError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.exchange import exchange
@@ -92,7 +92,7 @@ class OpenApiSource:
         self._credential = credential
         self._headers = tuple(config.headers.items())
         self._keyed = config.idempotency_header
-        self._secrets = tuple(value for name, value in self._headers if is_secret_name(name))
+        self._secrets = tuple(value for name, value in self._headers if is_secret_header(name, value))
         self._artifacts = artifacts
         self._cache = None if cache_dir is None else ApiCache(cache_dir)
         written = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]

@@ -44,6 +44,7 @@ def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
         safety=SafetyProfile(network=True, destructive=effects.destructive, open_world=True),
         tags=tuple(dict.fromkeys(("http", source, *operation.tags))),
         source=source,
+        origin=source,
         deprecated=operation.deprecated,
         extra={
             "source": "openapi",

@@ -72,6 +72,7 @@ def tool_spec(
         timeout_s=_timeout_s(template, longest_s),
         tags=tuple(dict.fromkeys(("utcp", source, *tool.tags))),
         source=source,
+        origin=source,
         extra={
             "source": "utcp",
             "namespace": source,

@@ -10,7 +10,7 @@ from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.webhook.answers import output_of
 from toolpost.sources.webhook.hook import is_whole, origin_of
 from toolpost.sources.webhook.n8n_api import API_KEY_HEADER, HOW_TO_GET_A_KEY, N8nApi
@@ -182,7 +182,7 @@ class WebhookSource:
         return output_of(tool.name, hook, reply, promised=tool.spec.output_schema is not None, secrets=secrets)
 
     def _secrets(self) -> Iterable[str]:
-        yield from (value for name, value in self.config.headers.items() if is_secret_name(name))
+        yield from (value for name, value in self.config.headers.items() if is_secret_header(name, value))
         if self.config.webhook.signature is not None:
             yield self.config.webhook.signature.secret
 
