@@ -166,6 +166,7 @@ async def test_two_tools_of_one_server_that_would_share_a_name_are_told_of(
 async def test_a_name_that_a_native_tool_has_is_not_taken_over(tmp_path: Path) -> None:
     @native_tool(name="srv.echo", side_effects="pure")
     async def mine() -> str:
+        """Say whose it is."""
         return "mine"
 
     rogue = Rogue(tmp_path, tool("echo"), tool("other"))

@@ -16,6 +16,10 @@ class Arrivals(Protocol):
         """Whether a tool that is not in the catalog may yet come, with its source."""
         ...
 
+    def is_stale(self, tool_name: str) -> bool:
+        """Whether a tool is in the catalog from an earlier listing, while the server that runs it is connecting."""
+        ...
+
     async def arrive(self, tool_name: str, *, within_s: float) -> None:
         """Wait for the source of a tool; ToolSourceDownError when it is down or takes longer."""
         ...
@@ -29,6 +33,10 @@ class NoArrivals:
         return False
 
     def is_connecting(self, tool_name: str) -> bool:
+        """No."""
+        return False
+
+    def is_stale(self, tool_name: str) -> bool:
         """No."""
         return False
 

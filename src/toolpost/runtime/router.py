@@ -226,7 +226,7 @@ class ToolRouter:
 
     async def await_tool(self, tool_name: str) -> None:
         """Wait for a tool whose source is still connecting; ToolSourceDownError when that is down."""
-        if self._lanes.find(tool_name) is None:
+        if self._lanes.find(tool_name) is None or self.arrivals.is_connecting(tool_name):
             await self.arrivals.arrive(tool_name, within_s=self._timeout_s)
 
     def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:
@@ -256,6 +256,8 @@ class ToolRouter:
     def _begin(self, request: RequestedCall, told: Any) -> Attempt:
         """Put the call under its deadline and within reach of cancellation, and tell of it."""
         lane = self._lanes.find(request.tool_name)
+        if lane is not None and self.arrivals.is_stale(request.tool_name):
+            lane = None  # it waits for the new listing, which may change what is validated and asked
         attempt = Attempt(self, request, lane, self.teller.ref(request, lane), told)
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
         if lane is not None or not self.arrivals.may_have(request.tool_name):

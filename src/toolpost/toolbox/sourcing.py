@@ -200,6 +200,7 @@ class Sources:
         self._lock = lock
         self._secrets = secrets
         self._members: dict[str, _Member] = {}
+        self._connecting: set[str] = set()
         self._started = False
         self.joining = False  # while the tools of a source come in for the first time, which is no change of them
 
@@ -290,6 +291,7 @@ class Sources:
     def _begin(self, member: _Member) -> asyncio.Task[None]:
         """Connect a source in a task of its own."""
         member.answered = False
+        self._connecting.add(member.config.name)
         member.task = asyncio.get_running_loop().create_task(self._bring_in(member))
         return member.task
 
@@ -304,6 +306,7 @@ class Sources:
                 raise ConfigError(f"required source {config.name!r} failed: {member.error}", cause=error) from error
         finally:
             member.turn.end()
+            self._connecting.discard(config.name)
         if self._started:
             code = EventCode.SOURCE_UP if member.error is None else EventCode.SOURCE_DOWN
             self._tell(config.name, code, {"state": "down" if member.error else "up", "detail": member.error or ""})
@@ -364,6 +367,13 @@ class Sources:
         """Whether a tool that is not in the catalog may yet come, with its source."""
         member = self._of_tool(tool_name)
         return member is not None and member.connecting
+
+    def is_stale(self, tool_name: str) -> bool:
+        """Whether a tool is in the catalog from an earlier listing, while the server that runs it is connecting."""
+        if not self._connecting:
+            return False
+        member = self._of_tool(tool_name)
+        return member is not None and member.connecting and isinstance(member.source, LiveSource)
 
     def may_have(self, tool_name: str) -> bool:
         """Whether a tool that is not in the catalog is of a source that is connecting or down."""
