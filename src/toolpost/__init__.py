@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, StoredEvent
     from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import Answer, PendingAction, Question
+    from toolpost.contracts.questions import Answer, CallPreview, PendingAction, Question
     from toolpost.contracts.sources import CredentialProvider, ToolSource
     from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolDefinition, ToolSpec
     from toolpost.contracts.storage import StateStore, TokenStore
@@ -138,7 +138,7 @@ _HOMES = {
     "contracts.events": ["EventCode", "RemoteBinding", "RunEvent", "StoredEvent"],
     "contracts.outcomes": ["Completed", "Failed", "Outcome", "Paused", "ToolResult"],
     "contracts.principal": ["Principal"],
-    "contracts.questions": ["Answer", "PendingAction", "Question"],
+    "contracts.questions": ["Answer", "CallPreview", "PendingAction", "Question"],
     "contracts.spec": ["SafetyProfile", "ToolCategory", "ToolDefinition", "ToolSpec"],
     "contracts.storage": ["StateStore", "TokenStore"],
     "contracts.sources": ["CredentialProvider", "ToolSource"],
@@ -163,6 +163,7 @@ __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the other
     "Answer",
     "AuthManager",
     "AuthType",
+    "CallPreview",
     "Completed",
     "ConfigError",
     "Credential",

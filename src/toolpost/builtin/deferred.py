@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.tool import Preview
 
 
 class DeferredTool(FunctionTool):
@@ -28,6 +29,11 @@ class DeferredTool(FunctionTool):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the plain function."""
         return self._load()(*args, **kwargs)
+
+    @property
+    def previewer(self) -> Preview | None:
+        """What says of each call what it would do, if the tool has one."""
+        return self._load().previewer
 
     def renamed(self, spec: ToolSpec) -> FunctionTool:
         """The same tool under another record."""

@@ -35,7 +35,7 @@ _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _CLOEXEC
 # A FIFO that nobody writes to would hold up whoever opens it without O_NONBLOCK.
-_READ = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+READ_FLAGS = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _LIST = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 _NEVER = "no tool touches it, whatever tools.allowedPaths says; change it by hand, outside of tools"
 _HAS_HANDLES = os.open in os.supports_dir_fd
@@ -119,7 +119,7 @@ class FileAccess:
         """A regular file, open for reading; folders, devices, FIFOs and the kernel's own files are refused."""
         with self.place(path) as place:
             self.check_regular(place, place.status())
-            fd = os.open(place.name, _READ, dir_fd=place.folder)
+            fd = os.open(place.name, READ_FLAGS, dir_fd=place.folder)
             try:
                 status = os.fstat(fd)
                 self.check_regular(place, status)  # it may be another by now

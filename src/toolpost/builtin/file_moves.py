@@ -8,7 +8,7 @@ import shutil
 import stat
 from functools import partial
 from io import FileIO
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -16,10 +16,12 @@ from typing_extensions import TypedDict
 from toolpost.builtin.atomic_files import replace_file, sync_folder
 from toolpost.builtin.file_access import FileAccess, FilePath, Opened, Place
 from toolpost.builtin.file_failures import changed, failure_of, shown
+from toolpost.builtin.file_previews import ABSENT, check_unchanged, outdated, state_of, what_lies_there
 from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.questions import CallPreview
 from toolpost.contracts.spec import ToolCategory
 
 if TYPE_CHECKING:
@@ -44,9 +46,23 @@ def moving_tools() -> list[FunctionTool]:
     return [delete_file, move_file]
 
 
+async def preview_delete(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
+    """What would be gone; nothing, where nothing is there."""
+    access = FileAccess.of(ctx, "delete_file", writes=True)
+    return await in_worker(partial(_preview_delete, access, params["path"], recursive=params.get("recursive", False)))
+
+
+async def preview_move(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
+    """What would be moved, and what would be lost at its new place."""
+    access = FileAccess.of(ctx, "move_file", writes=True)
+    overwrite = params.get("overwrite", False)
+    return await in_worker(partial(_preview_move, access, params["from"], params["to"], overwrite=overwrite))
+
+
 @tool(
     side_effects="write",
     destructive=True,
+    preview=preview_delete,
     idempotent=True,
     file=True,
     category=ToolCategory.FILE,
@@ -61,13 +77,14 @@ async def delete_file(
 ) -> Deleted:
     """Delete a file; a link is deleted itself, not what it leads to. `deleted` is false when nothing was there."""
     access = FileAccess.of(ctx, "delete_file", writes=True)
-    deleted = await in_worker(partial(_delete, access, path, recursive=recursive))
+    deleted = await in_worker(partial(_delete, access, path, ctx.preview, recursive=recursive))
     return {"path": path, "deleted": deleted}
 
 
 @tool(
     side_effects="write",
     destructive=True,
+    preview=preview_move,
     file=True,
     category=ToolCategory.FILE,
     tags=["builtin", "file"],
@@ -82,17 +99,68 @@ async def move_file(
 ) -> Moved:
     """Move or rename a file or folder; missing folders of the new path are made."""
     access = FileAccess.of(ctx, "move_file", writes=True)
-    await in_worker(partial(_move, access, source, to, overwrite=overwrite))
+    await in_worker(partial(_move, access, source, to, ctx.preview, overwrite=overwrite))
     return {"success": True, "from": source, "to": to}
 
 
-def _delete(access: FileAccess, path: str, goes_on: Callable[[], None], *, recursive: bool) -> bool:
+def _preview_delete(access: FileAccess, path: str, goes_on: Callable[[], None], *, recursive: bool) -> CallPreview:
     goes_on()
     try:
         with access.place(path, follow=False) as place:
             status = place.status()
             _check_ours(access, place, status)
-            _remove(access, place, status, recursive=recursive)
+            _check_whole(access, place, status, recursive=recursive)
+            lost = what_lies_there(place, status)
+            reason = f"it deletes {_first_line(lost)}"
+            return CallPreview(destructive=True, reason=reason, text=f"Deletes {lost}", state=state_of(place))
+    except ToolClientError as refused:
+        if refused.error_code != "file_not_found":
+            raise
+        return CallPreview(destructive=False, state=ABSENT)
+
+
+def _preview_move(
+    access: FileAccess, source: str, to: str, goes_on: Callable[[], None], *, overwrite: bool
+) -> CallPreview:
+    goes_on()
+    with access.place(source, follow=False) as old:
+        status = old.status()
+        _check_ours(access, old, status)
+        text, state = f"Moves {what_lies_there(old, status)}\nto {shown(to)!r}", _identity(status)
+    reason = f"it moves {shown(source)!r} to {shown(to)!r}"
+    try:
+        with access.place(to, follow=False) as new:
+            _check_free(access, new, overwrite=overwrite)
+            there = new.status_or_none()
+            if there is not None:
+                lost = what_lies_there(new, there)
+                reason, text = f"{reason}, over {lost}", f"{text}\nOverwrites {lost}"
+            return CallPreview(None, reason, text, f"{state} {state_of(new)}")
+    except ToolClientError as refused:
+        if refused.error_code != "file_not_found":
+            raise
+        return CallPreview(None, reason, text, f"{state} {ABSENT}")
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].rstrip(":")
+
+
+def _identity(status: os.stat_result) -> str:
+    return f"{status.st_dev}:{status.st_ino}:{status.st_mtime_ns}"
+
+
+def _delete(
+    access: FileAccess, path: str, preview: CallPreview | None, goes_on: Callable[[], None], *, recursive: bool
+) -> bool:
+    goes_on()
+    try:
+        with access.place(path, follow=False) as place:
+            status = place.status()
+            _check_ours(access, place, status)
+            _check_whole(access, place, status, recursive=recursive)
+            check_unchanged(access, place, preview)
+            _remove(place, status)
             sync_folder(place)
     except ToolClientError as refused:
         if refused.error_code == "file_not_found":
@@ -101,14 +169,17 @@ def _delete(access: FileAccess, path: str, goes_on: Callable[[], None], *, recur
     return True
 
 
-def _remove(access: FileAccess, place: Place, status: os.stat_result, *, recursive: bool) -> None:
-    if not stat.S_ISDIR(status.st_mode):
+def _remove(place: Place, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        shutil.rmtree(place.name, dir_fd=place.folder)
+    else:
         os.unlink(place.name, dir_fd=place.folder)
-        return
-    if not recursive:
+
+
+def _check_whole(access: FileAccess, place: Place, status: os.stat_result, *, recursive: bool) -> None:
+    if stat.S_ISDIR(status.st_mode) and not recursive:
         message = f"{shown(place.given)!r} is a folder; say recursive to delete it with everything in it"
         raise access.refusal(message, "is_a_folder")
-    shutil.rmtree(place.name, dir_fd=place.folder)
 
 
 def _check_ours(access: FileAccess, place: Place, status: os.stat_result) -> None:
@@ -123,7 +194,15 @@ def _check_ours(access: FileAccess, place: Place, status: os.stat_result) -> Non
     access.check_holds_nothing(place, status)
 
 
-def _move(access: FileAccess, source: str, to: str, goes_on: Callable[[], None], *, overwrite: bool) -> None:
+def _move(
+    access: FileAccess,
+    source: str,
+    to: str,
+    preview: CallPreview | None,
+    goes_on: Callable[[], None],
+    *,
+    overwrite: bool,
+) -> None:
     goes_on()
     with access.place(source, follow=False) as old:
         status = old.status()
@@ -133,6 +212,8 @@ def _move(access: FileAccess, source: str, to: str, goes_on: Callable[[], None],
             raise access.refusal(message, "path_refused")
         with access.place(to, follow=False, make=True) as new:
             _check_free(access, new, overwrite=overwrite)
+            if preview is not None and preview.state != f"{_identity(status)} {state_of(new)}":
+                raise outdated(access, to)
             _rename(access, old, new, status, overwrite=overwrite)
             sync_folder(new)
             sync_folder(old)
@@ -189,7 +270,7 @@ def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -
             raise access.refusal(message, "other_file_system")
         if not os.access(os.curdir, os.W_OK, dir_fd=old.folder):
             raise failure_of(PermissionError(errno.EACCES, ""), old.given, tool_name=access.tool_name)
-        put = None if overwrite else partial(_put_new, access)
+        put = None if overwrite else partial(put_new, access)
         replace_file(new, _blocks(opened.fd), old=opened.status, put=put, check=partial(_check_same, access, opened))
         with_times = (opened.status.st_atime_ns, opened.status.st_mtime_ns)
         os.utime(new.name, ns=with_times, dir_fd=new.folder, follow_symlinks=False)
@@ -203,7 +284,8 @@ def _check_same(access: FileAccess, opened: Opened) -> None:
         raise changed(opened.place.given, tool_name=access.tool_name)
 
 
-def _put_new(access: FileAccess, place: Place, name: str) -> None:
+def put_new(access: FileAccess, place: Place, name: str) -> None:
+    """Put a finished file in its place, unless there is one by now."""
     made = Place(place.folder, name, place.given, place.real)
     if not _link(access, made, place):
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)

@@ -14,6 +14,8 @@ from toolpost.builtin.edits import LARGEST, Edit, applied_edits
 from toolpost.builtin.file_access import FileAccess, FilePath, Opened
 from toolpost.builtin.file_failures import changed, shown
 from toolpost.builtin.file_locks import locked
+from toolpost.builtin.file_moves import put_new
+from toolpost.builtin.file_previews import check_unchanged, preview_write
 from toolpost.builtin.spelling import either, with_camel_case
 from toolpost.builtin.text_encodings import decoded, encoded, encoding_named, encoding_of
 from toolpost.builtin.workers import in_worker
@@ -23,6 +25,8 @@ from toolpost.contracts.spec import ToolCategory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from toolpost.contracts.questions import CallPreview
 
 
 class Written(TypedDict):
@@ -49,7 +53,9 @@ def writing_tools() -> list[FunctionTool]:
 
 @tool(
     side_effects="write",
+    destructive=True,
     idempotent=True,
+    preview=preview_write,
     file=True,
     category=ToolCategory.FILE,
     tags=["builtin", "file"],
@@ -64,12 +70,13 @@ async def write_file(
 ) -> Written:
     """Write a text file, in place of an old one if there is one; missing folders are made.
 
+    Over a file that is there a person may be asked first, who sees the difference.
     The file is replaced as a whole: nobody sees half of it, and after a crash the old or the new one is there.
     """
     access = FileAccess.of(ctx, "write_file", writes=True)
     chosen = encoding_named(encoding, tool_name=access.tool_name)
     data = encoded(content, chosen, tool_name=access.tool_name)
-    created = await in_worker(partial(_write, access, path, data))
+    created = await in_worker(partial(_write, access, path, data, ctx.preview))
     return {"path": path, "bytes_written": len(data), "encoding": chosen.told, "created": created}
 
 
@@ -100,12 +107,17 @@ async def edit_file(
     return {"path": path, "applied": len(wanted), "replacements": replacements}
 
 
-def _write(access: FileAccess, path: str, data: bytes, goes_on: Callable[[], None]) -> bool:
-    """Whether the file is new."""
+def _write(
+    access: FileAccess, path: str, data: bytes, preview: CallPreview | None, goes_on: Callable[[], None]
+) -> bool:
+    """Write what was previewed and nothing else; whether the file is new."""
     goes_on()
     with access.place(path, make=True) as place:
         old = check_writable(access, place)
-        replace_file(place, [data], old=old)
+        check = partial(check_unchanged, access, place, preview)
+        # A file that appears in the last moment is not one that anybody agreed to lose.
+        put = partial(put_new, access) if preview is not None and old is None else None
+        replace_file(place, [data], old=old, put=put, check=check)
     return old is None
 
 

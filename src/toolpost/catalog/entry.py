@@ -11,6 +11,7 @@ from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.spec import ToolTarget
+from toolpost.contracts.tool import PreviewingTool
 from toolpost.schema.validator import compile_validator, unchecked_patterns
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import JsonSchema, ToolSpec
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.tool import Preview, Tool
     from toolpost.schema.validator import Validator
 
 
@@ -126,6 +127,15 @@ class Entry:
         """What a model sees of the input schema."""
         view = self.spec.model_schema
         return self.spec.input_schema if view is None else view
+
+    @property
+    def previewer(self) -> Preview | None:
+        """What says of each call what it would do; only code of the operator's own is asked."""
+        if self.origin:
+            return None
+        if isinstance(self.tool, FunctionTool):
+            return self.tool.previewer
+        return self.tool.preview if isinstance(self.tool, PreviewingTool) else None
 
     def succeed(self, old: Entry) -> None:
         """Take the place of another tool of the same name, and go on with its counts."""

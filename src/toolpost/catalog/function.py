@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
+    from toolpost.contracts.tool import Preview
     from toolpost.schema.signature import FunctionSchema
 
 _new_output = maker(ToolOutput)
@@ -43,14 +44,19 @@ _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 class FunctionTool:
     """A Python function with a contract; still callable as the function it was."""
 
-    __slots__ = ("__dict__", "_context_parameter", "_convert", "_direct", "_is_async", "_render", "fn", "spec")
+    __slots__ = (
+        *("__dict__", "_context_parameter", "_convert", "_direct", "_is_async", "_previewer", "_render", "fn", "spec"),
+    )
 
-    def __init__(self, fn: Callable[..., Any], spec: ToolSpec, shape: FunctionSchema) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], spec: ToolSpec, shape: FunctionSchema, previewer: Preview | None = None
+    ) -> None:
         self.fn = fn
         self.spec = spec
         self._convert = shape.convert
         self._render = shape.render
         self._context_parameter = shape.context_parameter
+        self._previewer = previewer
         self._is_async = inspect.iscoroutinefunction(fn)
         self._direct = self._is_async and self._context_parameter is None
 
@@ -61,10 +67,15 @@ class FunctionTool:
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
 
+    @property
+    def previewer(self) -> Preview | None:
+        """What says of each call what it would do, if the tool has one."""
+        return self._previewer
+
     def renamed(self, spec: ToolSpec) -> FunctionTool:
         """The same function under another record."""
         copy = object.__new__(FunctionTool)
-        for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_is_async"):
+        for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_is_async", "_previewer"):
             setattr(copy, slot, getattr(self, slot))
         copy.spec = spec
         return copy
@@ -183,6 +194,7 @@ def tool(
     input_schema: JsonSchema | None = None,
     output_schema: JsonSchema | None = None,
     deprecated: bool = False,
+    preview: Preview | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
@@ -196,7 +208,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     repeated by themselves. `destructive=True` makes a person decide first; under the
     policy `regulated` so does "external". `lenient=True` takes "5" for 5.
     `host_argument` names the argument that holds the URL it goes to, so that one dead
-    host opens the breaker for that host and that tenant alone.
+    host opens the breaker for that host and that tenant alone. `preview`, a coroutine function of
+    the arguments and the context, says of one call whether it is destructive and what it would change.
     Plain functions run in a worker thread.
     """
     if fn is not None:
@@ -213,6 +226,7 @@ def _make(
     input_schema: JsonSchema | None = None,
     output_schema: JsonSchema | None = None,
     tags: Sequence[str] = (),
+    preview: Preview | None = None,
     extra: Mapping[str, Any] | None = None,
     **declared: Any,
 ) -> FunctionTool:
@@ -232,7 +246,7 @@ def _make(
         raise ToolCollisionError(f"the tool made from {name_of(fn)!r} has no name; give it one: tool(name=...)")
     check_canonical(spec.name)
     check_schema(spec.input_schema, tool_name=spec.name)
-    made = FunctionTool(fn, spec, shape)
+    made = FunctionTool(fn, spec, shape, preview)
     functools.update_wrapper(made, fn, updated=())
     return made
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Answer, QuestionKind
+    from toolpost.contracts.questions import Answer, CallPreview, QuestionKind
 
 T = TypeVar("T")
 
@@ -67,7 +67,8 @@ class ToolContext:
     `llm_context` is what a model may see and is read-only; `tool_context` is for tools
     alone. Not for secrets: credentials travel beside the context, never in it.
     `allowed_paths` that are left out are the Toolbox's, and None is no restriction;
-    `protected_paths` are never touched, whatever is allowed.
+    `protected_paths` are never touched, whatever is allowed. `preview` is what the tool's own
+    `preview` said of this call, if it was asked.
     """
 
     def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
@@ -88,6 +89,7 @@ class ToolContext:
         tool_context: dict[str, Any] | None = None,
         answers: Mapping[str, Answer] | None = None,
         services: CallServices | None = None,
+        preview: CallPreview | None = None,
     ) -> None:
         self.task_id = task_id
         self.tenant_id = tenant_id
@@ -107,6 +109,7 @@ class ToolContext:
         self.user_id = self._agreed_user(user_id)
         self._answers = dict(answers or {})
         self._services = services
+        self.preview = preview
         self._pauses = 0
 
     def _agreed_user(self, user_id: str | None) -> str | None:

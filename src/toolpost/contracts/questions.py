@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -21,6 +21,20 @@ DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
     "input": frozenset({"answer", "deny"}),
     "unknown": frozenset({"happened", "not_happened", "rerun"}),
 }
+
+
+class CallPreview(NamedTuple):
+    """What one call would do, found out before anything has effects.
+
+    `destructive` decides in place of what the tool declares (None leaves that), and `reason` ends the sentence
+    "It needs a person's yes: ...". `text` is shown to whoever decides, such as a diff. `state` stands for all that the
+    preview was made of: a yes holds while it stays the same, and the running tool finds it as `ctx.preview.state`.
+    """
+
+    destructive: bool | None = None
+    reason: str = ""
+    text: str = ""
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts.calls import PermittedCall
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.makers import maker
-from toolpost.contracts.questions import Question
+from toolpost.contracts.questions import CallPreview, Question
 from toolpost.policy.approvals import ANYBODY, Approvals
 
 if TYPE_CHECKING:
@@ -59,10 +59,11 @@ _LEAVES = "it reaches outside this machine"
 def _why_destructive(spec: ToolSpec) -> str:
     if spec.safety.destructive is None:
         return f"{_LEAVES}, and nobody has said that it is harmless" if spec.safety.network else _UNSAID
-    return "it is marked destructive" if spec.safety.destructive else ""
+    return _MARKED if spec.safety.destructive else ""
 
 
 _UNSAID = "nobody has said what it does"
+_MARKED = "it is marked destructive"
 
 
 _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
@@ -74,6 +75,7 @@ _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
 
 
 _new_permitted = maker(PermittedCall)
+_NO_PREVIEW = CallPreview()
 
 
 class Verdict:
@@ -96,8 +98,8 @@ class Verdict:
         asking.question = question
         return asking
 
-    def review(self, call: ValidatedCall) -> PermittedCall | Question:
-        """Let a call through, ask a person, or raise ToolPermissionError."""
+    def review(self, call: ValidatedCall, preview: CallPreview | None = None) -> PermittedCall | Question:
+        """Let a call through, ask a person, or raise ToolPermissionError; a yes holds for what was previewed."""
         if self.action == "allow":
             return _new_permitted((call, None))
         if self.action == "deny":
@@ -106,9 +108,20 @@ class Verdict:
             return self.question
         answer = call.request.answers.get("approval")
         if answer is not None and answer.decision == "approve" and answer.value == call_hash(self.spec, call.arguments):
-            return PermittedCall(call, call.request.pending_id)
-        prompt = f"Allow {self.spec.name}? It needs a person's yes: {self.reason}."
-        return Question(kind="approval", prompt=prompt, reason="approval_required", key="approval")
+            if preview is None or answer.state == (preview.state or None):
+                return PermittedCall(call, call.request.pending_id)
+            return self._question(preview, "What it would change has changed since it was approved. ")
+        return self._question(preview)
+
+    def _question(self, preview: CallPreview | None, before: str = "") -> Question:
+        shown = preview or _NO_PREVIEW
+        why = shown.reason if shown.reason and self.reason == _MARKED else self.reason
+        return Question(
+            kind="approval",
+            prompt=f"{before}Allow {self.spec.name}? It needs a person's yes: {why}.",
+            payload={"preview": shown.text} if shown.text else {},
+            state=shown.state or None,
+        )
 
 
 class Policy:
@@ -125,13 +138,16 @@ class Policy:
         self._rules = tuple(rules)
         self._approvals = approvals
 
-    def verdict(self, spec: ToolSpec) -> Verdict:
-        """What holds for a tool."""
+    def verdict(self, spec: ToolSpec, *, destructive: bool | None = None) -> Verdict:
+        """What holds for a tool, or for those of its calls that are `destructive` or not."""
+        judged = spec
+        if destructive is not None:
+            judged = replace(spec, safety=spec.safety._replace(destructive=destructive))
         for rule in self._rules:
-            if rule.matches(spec):
+            if rule.matches(judged):
                 approvals = rule.approvals.over(self._approvals)
                 return Verdict(rule.action, rule.reason or f"a policy rule says {rule.action}", spec, approvals)
-        why = self._asks(spec)
+        why = self._asks(judged)
         return Verdict("ask" if why else "allow", why, spec, self._approvals)
 
 

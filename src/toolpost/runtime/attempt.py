@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.events import CallRef
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
+    from toolpost.contracts.questions import CallPreview
     from toolpost.contracts.storage import Store
+    from toolpost.policy.rules import Verdict
     from toolpost.runtime.lane import Lane
     from toolpost.runtime.teller import Teller
 
@@ -93,6 +95,7 @@ class Attempt:
         "invoked",
         "journaled",
         "lane",
+        "preview",
         "request",
         "router",
         "saved",
@@ -102,6 +105,7 @@ class Attempt:
         "task",
         "timeout_s",
         "told",
+        "verdict",
     )
 
     task: asyncio.Task[Any] | None
@@ -124,6 +128,8 @@ class Attempt:
         self.saved: tuple[str, ...] = ()
         self.summary: Any = None
         self.told = told
+        self.preview: CallPreview | None = None
+        self.verdict: Verdict | None = None  # the tool's own, unless a preview called for another
 
     @property
     def elapsed_ms(self) -> float:
@@ -194,6 +200,7 @@ class Attempt:
             tool_context=given.tool_context if given else None,
             answers=request.answers,
             services=LentServices(self),
+            preview=self.preview,
         )
 
     def described(self) -> dict[str, Any]:

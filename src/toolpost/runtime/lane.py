@@ -39,6 +39,7 @@ class Lane:
         "origin",
         "output_check",
         "output_fits",
+        "previewer",
         "redact",
         "retry_policy",
         "secret_paths",
@@ -47,6 +48,7 @@ class Lane:
         "tool",
         "upstream",
         "verdict",
+        "verdicts",
     )
 
     def __init__(
@@ -54,6 +56,7 @@ class Lane:
         entry: Entry,
         *,
         verdict: Verdict,
+        verdicts: Mapping[bool, Verdict] | None,
         upstream: Upstream,
         hosts: HostUpstreams | None,
         limiters: tuple[Limiter, ...],
@@ -68,6 +71,8 @@ class Lane:
         self.tool = entry.tool
         self.invoke = entry.invoke
         self.verdict = verdict
+        self.verdicts = verdicts  # of destructive calls and of others, where a call can be either
+        self.previewer = None if verdicts is None else entry.previewer
         self.upstream = upstream
         self.hosts = hosts
         self.limiters = limiters

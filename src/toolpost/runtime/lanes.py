@@ -15,6 +15,8 @@ from toolpost.runtime.upstream import HostUpstreams, Upstream
 from toolpost.schema.secrets import secret_paths
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.policy.approvals import Approvals
@@ -82,6 +84,7 @@ class Lanes:
         return Lane(
             entry,
             verdict=self._verdict(entry),
+            verdicts=self._verdicts(entry),
             upstream=self._upstreams.get(group) or self._upstreams.setdefault(group, self._new_upstream(group)),
             hosts=self._hosts_of(spec),
             limiters=self._limits(entry),
@@ -90,6 +93,17 @@ class Lanes:
             redact=self._teller.redactor.for_tool(entry.original),
             secret_paths=secret_paths(entry.original.input_schema),
         )
+
+    def _verdicts(self, entry: Entry) -> Mapping[bool, Verdict] | None:
+        """What holds for destructive calls of a tool and for others; None where no call needs a closer look."""
+        if entry.previewer is None or entry.hold is not None:
+            return None
+        spec = entry.spec
+        verdicts = {flag: self._policy.verdict(spec, destructive=flag) for flag in (True, False)}
+        if spec.safety.destructive != entry.original.safety.destructive:  # the operator has said what they are
+            verdicts = dict.fromkeys((True, False), self._policy.verdict(spec))
+        asks = {verdict.action for verdict in (*verdicts.values(), self._policy.verdict(spec))}
+        return verdicts if "ask" in asks or len(asks) > 1 else None
 
     def _limits(self, entry: Entry) -> tuple[Limiter, ...]:
         spec, config = entry.spec, entry.config

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.teller import Teller
 
 
+_LONGEST_PREVIEW = 8000
 _DECIDED = frozenset({"approval", "unknown"})  # the others ask for what only the caller has to give
 
 
@@ -36,12 +37,23 @@ def about_call(question: Question, lane: Lane, arguments: Mapping[str, Any], red
     shown = replace(
         question,
         prompt=redactor.excerpt(question.prompt, LONGEST_MESSAGE),
-        # What a consent shows is where to sign in, and that is a secret by itself.
-        payload=question.payload if question.kind == "consent" else redactor.texts(question.payload),
+        payload=_shown_payload(question, redactor),
         arguments=arguments_summary(arguments, redactor, lane.secret_paths),
         target=target_summary(lane.spec, redactor.told),
     )
     return with_answerers(shown, lane.verdict.approvals)
+
+
+def _shown_payload(question: Question, redactor: Redactor) -> Mapping[str, Any]:
+    """The payload without secrets; what a consent shows is where to sign in, and that is a secret by itself."""
+    payload = question.payload
+    if question.kind == "consent":
+        return payload
+    preview = payload.get("preview")
+    if isinstance(preview, str):
+        payload = {**payload, "preview": redactor.excerpt(preview, _LONGEST_PREVIEW)}
+    shown: Mapping[str, Any] = redactor.texts(payload)
+    return shown
 
 
 def with_answerers(question: Question, approvals: Approvals) -> Question:
@@ -64,6 +76,8 @@ class Pausing:
     async def pause(self, attempt: Attempt, lane: Lane, question: Question) -> Paused:
         """Keep the call and tell that it waits; the intent of a tool that asked by itself is taken back."""
         question = about_call(question, lane, attempt.asked, self._teller.redactor_for(attempt.request, lane))
+        if attempt.verdict is not None:
+            question = with_answerers(question, attempt.verdict.approvals)
         request, action = attempt.request, self._action(attempt, lane, question)
         keeping = self._background.start(self._keep(action, journaled=attempt.journaled))
         try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.authorizer import Authorizer
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import PermittedCall
+    from toolpost.contracts.calls import PermittedCall, ValidatedCall
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
@@ -189,7 +189,9 @@ class ToolRouter:
         if answered is not None:
             return answered
 
-        permitted = lane.verdict.review(validated)
+        permitted = (
+            lane.verdict.review(validated) if lane.previewer is None else await self._review(attempt, lane, validated)
+        )
         if isinstance(permitted, Question):
             return await self._pausing.pause(attempt, lane, permitted)
 
@@ -228,6 +230,15 @@ class ToolRouter:
         """Wait for a tool whose source is still connecting; ToolSourceDownError when that is down."""
         if self._lanes.find(tool_name) is None or self.arrivals.is_connecting(tool_name):
             await self.arrivals.arrive(tool_name, within_s=self._timeout_s)
+
+    async def _review(self, attempt: Attempt, lane: Lane, call: ValidatedCall) -> PermittedCall | Question:
+        """Have a tool say what this call would do, and judge it by that."""
+        assert lane.previewer is not None  # noqa: S101 - whoever calls this has looked
+        attempt.preview = preview = await lane.previewer(call.arguments, attempt.context())
+        if preview is None or preview.destructive is None or lane.verdicts is None:
+            return lane.verdict.review(call, preview)
+        attempt.verdict = verdict = lane.verdicts[preview.destructive]
+        return verdict.review(call, preview)
 
     def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:
         """Hand the result on."""

@@ -15,6 +15,7 @@ from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.spec import ToolSpec
+from toolpost.contracts.tool import PreviewingTool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import ToolResult
-    from toolpost.contracts.questions import Question
+    from toolpost.contracts.questions import CallPreview, Question
     from toolpost.contracts.tool import Tool
 
 
@@ -78,6 +79,10 @@ class RenamedTool:
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run the tool."""
         return await self._tool.execute(params, context)
+
+    async def preview(self, params: dict[str, Any], context: ToolContext) -> CallPreview | None:
+        """What a call would do, if the tool can say."""
+        return await self._tool.preview(params, context) if isinstance(self._tool, PreviewingTool) else None
 
 
 def _is_tool(value: object) -> TypeGuard[Tool]:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.function import FunctionTool
+from toolpost.catalog.lock import LOCK_NAME
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ProtectedPath
 from toolpost.toolbox.loading import FILE_NAME, is_local_file
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.tool import Tool
     from toolpost.toolbox.settings import Settings
 
-LOCK_NAME = "toolpost.lock"
 _BESIDE = {
     FILE_NAME: "the configuration",
     LOCK_NAME: "the lock file of the tools",
@@ -71,9 +71,12 @@ def _configuration(settings: Settings, config: Path | None) -> Iterator[Protecte
         yield _protected(settings.data_dir, "the data folder, with the key that seals it")
     if settings.accounts.key.startswith(_FROM_FILE):
         yield _protected(_file_named(settings.accounts.key), "the key that seals the data folder")
+    if settings.lock is not None:
+        yield _protected(settings.lock, _BESIDE[LOCK_NAME])
     if config is not None:
         yield _protected(config, "the configuration")
-    for folder in dict.fromkeys([Path.cwd(), *([] if config is None else [config.absolute().parent])]):
+    folders = {Path.cwd(), Path.cwd() if config is None else config.absolute().parent}
+    for folder in sorted(folders):
         yield from (_protected(folder / name, reason) for name, reason in _BESIDE.items())
 
 
