@@ -22,8 +22,8 @@ SOURCE = "sources: [{name: local, transport: python, connection: ./tools.py, ove
 def test_a_guard_that_guards_nothing_is_wrong(toolpost: Run, home: Path, written: str, said: str) -> None:
     (home / "toolpost.yaml").write_text(written)
 
-    done = toolpost("config", "check", "--json")
-    told = toolpost("config", "check")
+    done = toolpost("config", "check", "--connect", "--json")
+    told = toolpost("config", "check", "--connect")
 
     assert (done.code, told.code, done.json["status"], done.json["warnings"]) == (1, 1, "failed", [])
     assert said in done.json["problems"][0]
@@ -45,8 +45,8 @@ def test_a_guard_that_guards_nothing_is_wrong(toolpost: Run, home: Path, written
 def test_what_only_does_nothing_is_a_warning(toolpost: Run, home: Path, written: str) -> None:
     (home / "toolpost.yaml").write_text(written)
 
-    done = toolpost("config", "check", "--json")
-    told = toolpost("config", "check")
+    done = toolpost("config", "check", "--connect", "--json")
+    told = toolpost("config", "check", "--connect")
 
     assert (done.code, told.code, done.json["status"]) == (0, 0, "ok")
     assert done.json["warnings"] == done.json["problems"]
@@ -63,7 +63,7 @@ def test_a_source_that_does_not_answer_is_told_with_its_address(toolpost: Run, h
         "from toolpost import tool\n\n\n@tool(side_effects='pure')\ndef f() -> int:\n    return 1\n"
     )
 
-    done = toolpost("config", "check")
+    done = toolpost("config", "check", "--connect")
 
     assert (done.code, "ok: python, 1 tool " in done.out) == (1, True)
     assert "is the server at http://127.0.0.1:9/api.json running" in " ".join(done.out.split())
@@ -75,7 +75,7 @@ def test_a_tool_that_a_manual_gets_wrong_is_a_warning(toolpost: Run, home: Path)
     (home / "manual.json").write_text(json.dumps({"utcp_version": "1.0.1", "manual_version": "1", "tools": tools}))
     (home / "toolpost.yaml").write_text("sources: [{name: far, transport: utcp, connection: ./manual.json}]\n")
 
-    done = toolpost("config", "check", "--json")
+    done = toolpost("config", "check", "--connect", "--json")
 
     assert [source["tools"] for source in done.json["sources"]] == [1]
     assert "bad" in done.json["warnings"][0]
@@ -97,7 +97,7 @@ def test_a_built_in_tool_that_there_is_not_is_told_with_the_nearest(
 ) -> None:
     (home / "toolpost.yaml").write_text(written)
 
-    done = toolpost("config", "check", "--json")
+    done = toolpost("config", "check", "--connect", "--json")
 
     assert done.code == 1
     assert said in done.json["error"]["message"]
@@ -117,7 +117,7 @@ def test_a_wrong_key_of_a_sign_in_is_told_with_the_nearest(toolpost: Run, home: 
     )
     (home / "toolpost.yaml").write_text(f"sources: [{source % '{isuer: https://a.example}'}]")
 
-    done = toolpost("config", "check")
+    done = toolpost("config", "check", "--connect")
 
     assert done.code == 1
     assert "has no key 'isuer'; did you mean 'issuer'? There are: " in done.out + done.err

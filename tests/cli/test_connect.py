@@ -83,12 +83,12 @@ def test_a_secret_is_used_now_and_a_variable_is_written(
 
 def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_told(toolpost: Run, home: Path) -> None:
     done = toolpost("tools", "connect", "--name", "small", "--env", "SMALL_TOKEN=wrong-s3cret", "--yes", *SMALL)
-    again = toolpost("tools", "connect", "no-such-program --flag", "--yes", "--json")
+    again = toolpost("tools", "connect", "no-such-program --flag", "--yes", "--force", "--json")
 
     assert done.code == 1
     assert "'small' is in toolpost.yaml now, but it cannot be connected" in done.err
     assert "refused: [redacted]" in done.err
-    assert "`toolpost config check` tries again; to be rid of it, delete its entry under `sources`." in done.err
+    assert "`toolpost config check --connect` tries again, `toolpost tools disconnect small` takes it out." in done.err
     assert "wrong-s3cret" not in done.out + done.err
     assert (again.code, again.json["status"], again.json["written"]) == (1, "failed", True)
     assert again.json["error"]["error_code"] == "connection_failed"

@@ -38,7 +38,7 @@ def test_looking_leaves_no_trace(toolpost: Run, home: Path) -> None:
     before = sorted(home.iterdir())
 
     assert toolpost("doctor", "--json").code == 0
-    assert toolpost("config", "check", "--json").code == 0
+    assert toolpost("config", "check", "--connect", "--json").code == 0
 
     assert [path for path in sorted(home.iterdir()) if path.name != "__pycache__"] == before
 
@@ -109,21 +109,21 @@ def test_something_that_is_no_database_is_found(toolpost: Run, home: Path) -> No
 
 
 def test_a_configuration_that_holds_is_told_as_it_was_read(toolpost: Run, home: Path) -> None:
-    done = toolpost("config", "check", "--json")
+    done = toolpost("config", "check", "--connect", "--json")
 
     assert done.code == 0
     assert (done.json["status"], done.json["path"]) == ("ok", str(home / "toolpost.yaml"))
     assert done.json["allowed_paths"] == [str(home / "data")]
     [local] = done.json["sources"]
     assert local == {"name": "local", "transport": "python", "ok": True, "tools": 8, "error": None, "state": "up"}
-    assert "The configuration holds." in toolpost("config", "check").err
+    assert "The configuration holds." in toolpost("config", "check", "--connect").err
 
 
 def test_a_configuration_with_a_broken_source_does_not_hold(toolpost: Run, home: Path) -> None:
     (home / "toolpost.yaml").write_text(BROKEN_SOURCE)
 
-    done = toolpost("config", "check", "--json")
-    told = toolpost("config", "check")
+    done = toolpost("config", "check", "--connect", "--json")
+    told = toolpost("config", "check", "--connect")
 
     assert (done.code, done.json["status"]) == (1, "failed")
     assert [(source["name"], source["ok"]) for source in done.json["sources"]] == [("local", True), ("odd", False)]
@@ -136,6 +136,6 @@ def test_a_configuration_with_a_broken_source_does_not_hold(toolpost: Run, home:
 def test_no_configuration_at_all_holds(toolpost: Run, home: Path) -> None:
     (home / "toolpost.yaml").unlink()
 
-    done = toolpost("config", "check", "--json")
+    done = toolpost("config", "check", "--connect", "--json")
 
     assert (done.code, done.json["path"], done.json["policy"]) == (0, None, "standard")

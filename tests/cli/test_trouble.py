@@ -108,7 +108,7 @@ def test_a_secret_of_the_configuration_is_not_told(toolpost: Run, home: Path, mo
         "tools: {timeout: '${MY_TOKEN}'}\n"
     )
 
-    done = toolpost("config", "check", "--json")
+    done = toolpost("config", "check", "--connect", "--json")
 
     assert done.code == 1
     assert "s3cret-token-value" not in done.out + done.err

@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given == ["--version"]:  # Asked by scripts and installers, so nothing heavy is imported for it.
+    if given in (["--version"], ["-V"]):  # Asked by scripts and installers, so nothing heavy is imported for it.
         sys.stdout.write(f"toolpost {__version__}\n")
         return 0
     from toolpost.cli.app import run

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli.commands import Commands
 from toolpost.cli.confirmation import confirm
 from toolpost.cli.opening import no_source, personal_sources, service_sources
 from toolpost.cli.options import Config, Json, User
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 300.0
 
-app = typer.Typer(help="Connect accounts of your own to the sources that need them.", no_args_is_help=True)
+app = Commands(help="Connect accounts of your own to the sources that need them.", no_args_is_help=True)
 
 
 def _duration(written: str) -> float:

@@ -8,14 +8,15 @@ import typer
 
 from toolpost import __version__
 from toolpost.cli import accounts, artifacts, config, doctor, events, imports, lock, pending, runs, tools
+from toolpost.cli.commands import Commands
 from toolpost.cli.options import Config, Json, User
 
-app = typer.Typer(
+app = Commands(
     name="toolpost",
     help="Any tool, one contract, one safe call.",
-    epilog="Exit codes: 0 completed, 1 failed, 2 wrong command line, 3 paused until a person answers.",
+    epilog="Exit codes: 0 completed, 1 failed, 2 wrong command line, 3 paused until a person answers, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -32,7 +33,9 @@ def run(arguments: list[str]) -> int:
 
 @app.callback()
 def _everywhere(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Show the version and leave.", is_eager=True)
+    ] = False,
     config: Annotated[str | None, typer.Option("--config", hidden=True)] = None,
     user: Annotated[str | None, typer.Option("--user", hidden=True)] = None,
     json: Annotated[bool | None, typer.Option("--json", hidden=True)] = None,
@@ -43,6 +46,14 @@ def _everywhere(
     for name, value in {"--config": config, "--user": user, "--json": json}.items():
         if value is not None:
             raise typer.BadParameter(f"it goes after the command: toolpost tools list {name}", param_hint=name)
+
+
+@app.command("help")
+def _help(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]", help="The command to tell about.")] = None,
+) -> None:
+    """Tell what a command does, or which there are."""
+    raise typer.Exit(run([*(words or ()), "--help"]))
 
 
 @app.command("demo")

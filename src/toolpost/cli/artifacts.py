@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli.commands import Commands
 from toolpost.cli.opening import no_source
 from toolpost.cli.options import Config, Json, User, whom
 from toolpost.cli.output import Output, moment
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import ArtifactRef
     from toolpost.toolbox.box import Toolbox
 
-app = typer.Typer(help="Get at large and binary results.", no_args_is_help=True)
+app = Commands(help="Get at large and binary results.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The artifact's id, as a call or `artifacts list` tells it.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to make of it, or - for stdout.")]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolpost.cli.commands import Commands
+from toolpost.cli.obstacles import obstacles
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.session import rehearsal, run_command
@@ -15,11 +18,15 @@ from toolpost.cli.source_trouble import trouble
 from toolpost.cli.tool_table import counted
 
 if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.loading import LoadedSettings
+    from toolpost.toolbox.settings import Settings
     from toolpost.toolbox.sourcing import SourceState
 
-app = typer.Typer(help="Check the configuration.", no_args_is_help=True)
+Connect = Annotated[bool, typer.Option("--connect", help="Start every source once, and count its tools.")]
+
+app = Commands(help="Check the configuration.", no_args_is_help=True)
 
 
 @app.callback()
@@ -28,18 +35,24 @@ def _group() -> None:
 
 
 @app.command("check")
-def check(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
-    """Read it, load every source, say what is wrong.
+def check(
+    connect: Connect = False,
+    config: Config = None,
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """Read it and say what is wrong, without starting anything.
 
-    Exits 1 when something is wrong: a source that fails, or a rule that forbids nothing. All else is a warning.
+    With --connect every source is started once, and its tools are counted. Exits 1 when something is wrong: a
+    source that fails or cannot start, or a rule that forbids nothing. All else is a warning.
     """
 
     async def work(output: Output) -> int:
         from toolpost.toolbox.loading import load_settings
 
         loaded = load_settings(config)
-        async with rehearsal(loaded, output) as box:
-            document = _document(loaded, box)
+        async with rehearsal(loaded, output, connect=connect) as box:
+            document = _document(loaded, box, connected=connect)
         if output.as_json:
             output.document(document)
         else:
@@ -49,13 +62,14 @@ def check(config: Config = None, user: User = "", json: Json = False) -> None:  
     run_command(work, as_json=json)
 
 
-def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
+def _document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -> dict[str, Any]:
     settings = loaded.settings
     told = box.sources.left_out
     problems = [problem for problem in box.problems if problem not in told]
     told_only = harmless(box)
     warnings = [problem for problem in problems if problem in told_only]
-    fine = all(state.ok for state in box.report) and len(warnings) == len(problems)
+    sources = [_told(state, box) for state in box.report] if connected else _unstarted(settings)
+    fine = all(source["ok"] is not False for source in sources) and len(warnings) == len(problems)
     return {
         "status": "ok" if fine else "failed",
         "path": _text(loaded.path),
@@ -63,7 +77,7 @@ def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
         "policy": settings.policy_data(),
         "builtins": settings.builtins,
         "allowed_paths": [str(path) for path in settings.tools.allowed_paths or []],
-        "sources": [_told(state, box) for state in box.report],
+        "sources": sources,
         "disabled": [source.name for source in settings.all_sources() if not source.enabled],
         "problems": problems,
         "warnings": warnings,
@@ -73,6 +87,23 @@ def _document(loaded: LoadedSettings, box: Toolbox) -> dict[str, Any]:
 
 def _told(state: SourceState, box: Toolbox) -> dict[str, Any]:
     return {**asdict(state), "error": None if state.ok else trouble(state, box)}
+
+
+def _unstarted(settings: Settings) -> list[dict[str, Any]]:
+    """The sources as far as they can be known without starting one: `ok` is false where one cannot start."""
+    return [_unstarted_source(source) for source in settings.all_sources() if source.enabled]
+
+
+def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
+    missing = "; ".join(obstacles(source, os.environ))
+    return {
+        "name": source.name,
+        "transport": source.transport.value,
+        "ok": False if missing else None,
+        "tools": None,
+        "error": missing or None,
+        "state": "down" if missing else "not_started",
+    }
 
 
 def harmless(box: Toolbox) -> set[str]:
@@ -104,6 +135,8 @@ def _tell(document: dict[str, Any], output: Output) -> None:
 
 
 def _state(source: dict[str, Any]) -> str:
+    if source["ok"] is None:
+        return f"{source['transport']}, not started; --connect does"
     if source["ok"]:
         return f"ok: {source['transport']}, {counted(source['tools'])}"
     return f"failed: {source['error']}"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolpost.cli import completion
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.session import run_command
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.presets import Package
 
 
 class Transport(StrEnum):
@@ -25,10 +29,14 @@ class Transport(StrEnum):
 What = Annotated[
     list[str],
     typer.Argument(
-        metavar="WHAT", help="A preset, a URL, a document's file, or a command: in quotes, or its words after --."
+        metavar="WHAT",
+        help="A preset, a URL, a document's file, or a command: in quotes, or its words after --.",
+        autocompletion=completion.preset_names,
     ),
 ]
-Name = Annotated[str | None, typer.Option("--name", help="The source's name, instead of one made from WHAT.")]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The source's name, instead of one made from WHAT.")
+]
 Env = Annotated[
     list[str] | None,
     typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the program; NAME alone hands on your own."),
@@ -41,6 +49,7 @@ Way = Annotated[
     Transport, typer.Option("--transport", help="How an MCP server is spoken to; a URL is not asked what it is.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written and started.")]
+Force = Annotated[bool, typer.Option("--force", help="Write it although something is missing that it needs to start.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write and start nothing.")]
 
 
@@ -52,16 +61,18 @@ def connect(
     cwd: Cwd = None,
     transport: Way = Transport.AUTO,
     yes: Yes = False,
+    force: Force = False,
     dry_run: DryRun = False,
     config: Config = None,
     user: User = "",  # noqa: ARG001 - as every command
     json: Json = False,
 ) -> None:
-    """Add a source to the configuration and see its tools: an MCP server, an API, a UTCP manual, an n8n.
+    """Add a source to the configuration and show its tools.
 
-    A URL is asked what it is, a file is told by its content; what is not recognised
-    is not written. Shows the exact command or address and asks first. Secrets are not written:
-    the configuration refers to variables, which you are told to set. Exits 1 when
+    It is an MCP server, an API, a UTCP manual, an n8n or a file of Python tools.
+    A URL is asked what it is, a file is told by its content; what is not recognised, or is known
+    to lack something, is not written. Shows the exact command or address and asks first. Secrets are
+    not written: the configuration refers to variables, which you are told to set. Exits 1 when
     the server cannot be connected; it is in the file then all the same.
     """
     from toolpost.cli.connecting import carry_out, planned
@@ -69,6 +80,39 @@ def connect(
     plan = planned(what, name=name, env=env or (), headers=header or (), cwd=cwd, transport=transport.value)
 
     async def work(output: Output) -> int:
-        return await carry_out(plan, config, output, yes=yes, dry_run=dry_run)
+        return await carry_out(plan, config, output, yes=yes, force=force, dry_run=dry_run)
 
     run_command(work, as_json=json)
+
+
+def list_presets(
+    config: Config = None,  # noqa: ARG001 - as every command
+    user: User = "",  # noqa: ARG001 - the same
+    json: Json = False,
+) -> None:
+    """List the servers that `tools connect` knows by name."""
+
+    async def work(output: Output) -> int:
+        from toolpost.toolbox.presets import PACKAGES
+
+        if output.as_json:
+            output.document([{"name": name, **_facts(package)} for name, package in PACKAGES.items()])
+            return 0
+        rows = [
+            (name, f"{one.ecosystem} {one.name} {one.version or '(not published)'}", ", ".join(one.reads))
+            for name, one in PACKAGES.items()
+        ]
+        output.table(["Preset", "Package", "Reads"], rows)
+        output.note("`toolpost tools connect NAME` adds one; with --dry-run it only shows what would be written.")
+        return 0
+
+    run_command(work, as_json=json)
+
+
+def _facts(package: Package) -> dict[str, Any]:
+    return {
+        "ecosystem": package.ecosystem,
+        "package": package.name,
+        "version": package.version,
+        "reads": list(package.reads),
+    }

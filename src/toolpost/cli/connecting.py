@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from toolpost.cli.confirmation import confirm
 from toolpost.cli.look import is_asked, is_described, looked_at, refusal, values_of
+from toolpost.cli.obstacles import obstacles
 from toolpost.cli.opening import every_source
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import beside, document, is_remote, lines, needed, variable_documents, write
@@ -44,7 +46,9 @@ def planned(
         return error
 
 
-async def carry_out(plan: Plan | ToolError, config: Path | None, output: Output, *, yes: bool, dry_run: bool) -> int:
+async def carry_out(
+    plan: Plan | ToolError, config: Path | None, output: Output, *, yes: bool, force: bool, dry_run: bool
+) -> int:
     """Show it, ask, write it, connect it; returns the code to leave with."""
     if isinstance(plan, ToolError):
         raise plan
@@ -58,6 +62,7 @@ async def carry_out(plan: Plan | ToolError, config: Path | None, output: Output,
     if dry_run:
         return _leave(output, plan, path, status="dry_run")
     _refuse_unset(plan)
+    _refuse_obstacles(plan.source, force=force)
     if not confirm(f"Write this to {path.name}, and connect it once?", yes=yes):
         raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
     settings = write([source], path, output, secrets=plan.secrets())
@@ -78,6 +83,14 @@ def _refuse_unset(plan: Plan) -> None:
         unset = f"variables that are not set: {', '.join(missing)}; set them first"
         advice = "" if is_remote(plan.source) else f", or give --env {missing[0]}=..."
         raise ToolError(f"{unset}{advice}", code="variable_unset")
+
+
+def _refuse_obstacles(source: ExternalToolConfig, *, force: bool) -> None:
+    """Write nothing that is known not to start, unless whoever writes it knows better."""
+    missing = list(obstacles(source, os.environ))
+    if missing and not force:
+        told = f"{source.name!r} cannot start, and nothing was written: {'; '.join(missing)}"
+        raise ToolError(f"{told}. With --force it is written all the same.", code="cannot_start")
 
 
 def _placed(source: ExternalToolConfig, path: Path) -> ExternalToolConfig:
@@ -138,7 +151,9 @@ def _alone(settings: Settings, name: str) -> Settings:
 
 def _failed(plan: Plan, error: str, path: Path, output: Output) -> int:
     output.note(f"{plan.source.name!r} is in {path.name} now, but it cannot be connected: {error}")
-    output.note("`toolpost config check` tries again; to be rid of it, delete its entry under `sources`.")
+    again = "" if path == config_path(None) else f" --config {shlex.quote(str(path))}"
+    tries, rids = f"`toolpost config check --connect{again}` tries again", f"tools disconnect {plan.source.name}{again}"
+    output.note(f"{tries}, `toolpost {rids}` takes it out.")
     return _leave(output, plan, path, status="failed", error=ToolConnectionError(error))
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from toolpost.cli.opening import no_source
+from toolpost.cli import completion
+from toolpost.cli.opening import no_source, store_alone
 from toolpost.cli.options import Config, Json, User, whom
 from toolpost.cli.output import Output, moment, one_line
 from toolpost.cli.session import run_with_box
@@ -63,14 +64,23 @@ Follow = Annotated[
     bool,
     typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C; older ones with -n or --after."),
 ]
-Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Only the events of this run.")]
+Run = Annotated[
+    str | None,
+    typer.Option("--run", metavar="ID", help="Only the events of this run.", autocompletion=completion.run_ids),
+]
 After = Annotated[int | None, typer.Option("--after", metavar="ID", min=0, help="All events with a higher id.")]
 Limit = Annotated[
     int | None,
     typer.Option("--limit", "-n", min=1, help="At most so many, the last ones.", show_default="50, of a run all"),
 ]
 Tool = Annotated[
-    str | None, typer.Option("--tool", metavar="NAME", help="Only those of this tool; * stands for any letters.")
+    str | None,
+    typer.Option(
+        "--tool",
+        metavar="NAME",
+        help="Only those of this tool; * stands for any letters.",
+        autocompletion=completion.tool_names,
+    ),
 ]
 Type = Annotated[
     list[str] | None,
@@ -130,6 +140,8 @@ def events(
                     output.line(event.to_dict())
                 else:
                     output.text(event_text(event))
+                if output.reader_gone:
+                    break
         except asyncio.CancelledError:
             if not follow:  # Ctrl-C is how following ends, so it is no failure.
                 raise
@@ -137,7 +149,7 @@ def events(
             _tell_rest(shown, wanted, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, opening=store_alone if follow else no_source)
 
 
 def no_such_run(run_id: str, *, user: str, output: Output) -> ToolError:

@@ -117,7 +117,7 @@ def _tell_what_next(taking: _Taking, output: Output) -> None:
     if missing:
         output.note(f"Until then {taking.path.name} is refused by every command.")
     else:
-        output.note("`toolpost config check` connects them.")
+        output.note("`toolpost config check --connect` connects them.")
 
 
 def _leave(taking: _Taking, output: Output, status: str) -> int:

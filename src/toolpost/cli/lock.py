@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolpost.cli.commands import Commands
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.session import rehearsal, run_command
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.settings import Settings
 
-app = typer.Typer(help="Pin the definitions of tools.")
+app = Commands(help="Pin the definitions of tools.")
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 where something differs.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this is agreed to.")]

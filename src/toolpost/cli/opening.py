@@ -35,8 +35,18 @@ def every_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> 
     return _opened(loaded, None, sinks)
 
 
+def in_memory(loaded: LoadedSettings) -> LoadedSettings:
+    """The same settings, under which nothing is kept: looking leaves no trace."""
+    return replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None}))
+
+
 def no_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
-    """For what the store alone answers."""
+    """For what the store alone answers; one that is not there yet is not made for it."""
+    return _opened(_looking(loaded, ()), (), sinks)
+
+
+def store_alone(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
+    """For who waits for what others will write into the store: it is made if it is not there yet."""
     return _opened(loaded, (), sinks)
 
 
@@ -45,7 +55,7 @@ def one_source(name: str | None) -> Opening:
 
     def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         if name is None:
-            return every_source(loaded, sinks)
+            return every_source(_looking(loaded, _enabled(loaded.settings)), sinks)
         _check_source(name, loaded.settings)
         return _opened(loaded, {name}, sinks)
 
@@ -68,6 +78,8 @@ def tool_source(name: str, *, called: bool) -> Opening:
     @asynccontextmanager
     async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
         needed = _namespaces({name}, loaded.settings)
+        if not called:
+            loaded = _looking(loaded, _enabled(loaded.settings))
         async with _opened(loaded, needed, sinks) as box:
             if needed == _enabled(loaded.settings) or not _needs_more(box, name, called=called):
                 yield box
@@ -143,6 +155,14 @@ async def _opened(
 def at_once(loaded: LoadedSettings) -> LoadedSettings:
     """The same settings for whoever waits for the sources after opening, and not while it opens."""
     return replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))
+
+
+def _looking(loaded: LoadedSettings, sources: Collection[str]) -> LoadedSettings:
+    """For a command that only looks: without sources, whose listings are worth keeping, no data folder is made."""
+    folder = loaded.settings.data_dir
+    if sources or folder is None or folder.exists():
+        return loaded
+    return in_memory(loaded) if folder.parent.is_dir() else loaded  # where it can never be made, that is told
 
 
 def _namespaces(names: Collection[str], settings: Settings) -> set[str]:

@@ -14,13 +14,21 @@ from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.toolbox.login import login_name
 
 
-def _user(written: str) -> str:
-    if not written:
+def _user(ctx: typer.Context, written: str) -> str:
+    if not written and not _is_given(ctx):
         return default_user()
+    if written.count(":") > 1:
+        raise typer.BadParameter(f"{written!r} has more than one colon; write TENANT:USER, such as acme:ann")
     try:
         return str(Principal.parse(written))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    except ValueError:
+        raise typer.BadParameter(f"{written!r} is nobody; write TENANT:USER, or USER for one of local") from None
+
+
+def _is_given(ctx: typer.Context) -> bool:
+    """Whether the option stands on the command line, and be it empty."""
+    source = ctx.get_parameter_source("user")
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def default_user() -> str:

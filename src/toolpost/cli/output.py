@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from toolpost.cli.printable import printable
@@ -22,7 +23,6 @@ ADVICE = {
     "validation_failed": "`toolpost tools show {tool}{again}` shows what it takes.",
     "permission_denied": "`policy` in toolpost.yaml decides what may run.",
     "timeout": "Give it longer with --timeout.",
-    "config_invalid": "`toolpost config check{again}` reads the file again.",
     "store_unavailable": "`toolpost doctor{again}` looks at the data folder.",
     "already_answered": "`toolpost pending list{again}` shows what is still open.",
 }
@@ -33,12 +33,14 @@ class Output:
 
     `again` is what a command must carry that people are told to run next. `status` is the
     line at the terminal that says what is going on; whatever else is said takes its place.
+    `reader_gone` tells that nobody reads `stream` any more, as after `head`: what is still said is dropped.
     """
 
     def __init__(self, stream: TextIO, *, as_json: bool, again: str = "") -> None:
         self.as_json = as_json
         self.again = again
         self.status = StatusLine()
+        self.reader_gone = False
         self._stream = stream
 
     def document(self, value: Any) -> None:
@@ -48,19 +50,20 @@ class Output:
     def line(self, value: Any) -> None:
         """One JSON document of many, on a line of its own and at once."""
         self._write(json.dumps(value, ensure_ascii=not _is_utf8(self._stream), default=str))
-        self._stream.flush()
+        self._flush()
 
     def text(self, text: str) -> None:
         """A sentence for people."""
         self._write(printable(text))
-        self._stream.flush()
+        self._flush()
 
     def bytes(self, data: bytes) -> None:
         """What a command gives as it is."""
         self.status.clear()
-        self._stream.flush()
-        self._stream.buffer.write(data)
-        self._stream.buffer.flush()
+        self._flush()
+        with self._until_gone():
+            self._stream.buffer.write(data)
+            self._stream.buffer.flush()
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Rows for people; nothing is cut off, and where a row has no room on a line it gets several."""
@@ -80,7 +83,10 @@ class Output:
             table.add_column(column, overflow="fold", no_wrap=number == 0)  # names and ids are there to be copied
         for row in shown:
             table.add_row(*(Text(cell) for cell in row))
-        console.print(table)
+        with console.capture() as drawn:  # left to itself, it would end the process when the reader is gone
+            console.print(table)
+        self._write(drawn.get().rstrip("\n"))
+        self._flush()
 
     def _blocks(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Each row under its name; the terminal breaks long lines itself."""
@@ -90,7 +96,7 @@ class Output:
             named = zip(columns[1:], rest, strict=True)
             told = [f"  {name:<{wide}}  {below.join(cell.splitlines())}" for name, cell in named if cell]
             self._write("\n".join([first, *told, ""]))
-        self._stream.flush()
+        self._flush()
 
     def note(self, text: str) -> None:
         """A remark beside the answer."""
@@ -115,7 +121,19 @@ class Output:
 
     def _write(self, text: str) -> None:
         self.status.clear()
-        self._stream.write(f"{text}\n")
+        with self._until_gone():
+            self._stream.write(f"{text}\n")
+
+    def _flush(self) -> None:
+        with self._until_gone():
+            self._stream.flush()
+
+    @contextmanager
+    def _until_gone(self) -> Generator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            self.reader_gone = True
 
 
 def _narrowest(rows: Sequence[Sequence[str]]) -> int:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get
 
 import typer
 
+from toolpost.cli import completion
 from toolpost.cli.answers import answer_of, ask_here
+from toolpost.cli.commands import Commands
 from toolpost.cli.opening import asked_source, no_source, told_sources
 from toolpost.cli.options import Config, Json, User, read_json, repeated, whom
 from toolpost.cli.outcome import next_step, show_outcome
@@ -22,9 +24,16 @@ from toolpost.schema.jsontypes import is_object
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
-app = typer.Typer(help="See and answer what waits for a person.", no_args_is_help=True)
+app = Commands(help="See and answer what waits for a person.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The question's id, as `pending list` shows it.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The question's id, as `pending list` shows it.",
+        autocompletion=completion.open_questions,
+    ),
+]
 Status = Annotated[
     Literal["open", "claimed", "answered", "denied", "expired", "cancelled", "all"],
     typer.Option("--status", help="Only questions in this state."),

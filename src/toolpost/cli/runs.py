@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli import completion
+from toolpost.cli.commands import Commands
 from toolpost.cli.events import event_text, no_such_run
 from toolpost.cli.opening import no_source
 from toolpost.cli.options import Config, Json, User, whom
@@ -19,9 +21,12 @@ from toolpost.contracts.storage import ArtifactRef
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
-app = typer.Typer(help="See, cancel and verify runs.", no_args_is_help=True)
+app = Commands(help="See, cancel and verify runs.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The run's id, as `runs list` shows it.")]
+Id = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The run's id, as `runs list` shows it.", autocompletion=completion.run_ids),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
 
 
@@ -54,7 +59,10 @@ def show_run(run_id: Id, config: Config = None, user: User = "", json: Json = Fa
 
 @app.command("cancel")
 def cancel_run(
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a run or of one of its calls.")],
+    run_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The id of a run or of one of its calls.", autocompletion=completion.run_ids),
+    ],
     config: Config = None,
     user: User = "",
     json: Json = False,

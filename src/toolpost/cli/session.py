@@ -9,14 +9,14 @@ import signal
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import typer
 
 from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.opening import Opening, every_source
+from toolpost.cli.completion import remember_names
+from toolpost.cli.opening import Opening, every_source, in_memory, no_source
 from toolpost.cli.options import repeated
 from toolpost.cli.output import Output
 from toolpost.cli.source_trouble import trouble
@@ -47,15 +47,16 @@ def run_with_box(
 
         async with opening(load_settings(config), progress_sinks(output)) as box:
             _tell_problems(box, output)
+            remember_names(box)
             return await work(box, output)
 
     run_command(with_box, as_json=as_json, again=repeated(config, user))
 
 
-def rehearsal(loaded: LoadedSettings, output: Output) -> AbstractAsyncContextManager[Toolbox]:
-    """A Toolbox with the same sources that keeps everything in memory: looking leaves no trace."""
-    in_memory = replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None}))
-    return every_source(in_memory, progress_sinks(output))
+def rehearsal(loaded: LoadedSettings, output: Output, *, connect: bool = True) -> AbstractAsyncContextManager[Toolbox]:
+    """A Toolbox with the same sources, or with none of them started, that keeps everything in memory."""
+    opening = every_source if connect else no_source
+    return opening(in_memory(loaded), progress_sinks(output))
 
 
 def progress_sinks(output: Output) -> list[EventSink]:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import typer
 
 from toolpost.auth.providers import KNOWN_PROVIDERS
-from toolpost.cli.proposal import is_remote, unpinned
+from toolpost.cli.obstacles import obstacles
+from toolpost.cli.proposal import unpinned
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ToolError
 from toolpost.toolbox.concealment import Concealer, Variable, references
@@ -29,7 +30,6 @@ _LAUNCHERS = frozenset({"npx", "uvx", "bunx", "pipx", "node", "python", "python3
 _CONTAINERS = frozenset({"docker", "podman"})
 _VERBS = frozenset({"run", "dlx", "exec", "tool", "x"})
 _AROUND = re.compile(r"^(mcp-server-|server-|mcp-)|(-mcp-server|-mcp|-server)$")
-_INSTALL = {"uvx": " (it comes with uv: pip install uv)", "npx": " (it comes with Node.js)"}
 _SAYS_NOTHING = frozenset({"", "mcp", "server", "index", "main", "cli"})
 _COMMON_LABELS = frozenset({"mcp", "www", "api", "app", "server"})
 
@@ -77,7 +77,7 @@ def make_plan(wanted: Wanted, environ: Mapping[str, str]) -> Plan:
     else:
         source = _program(wanted, _command_words(wanted.words, environ), concealer)
         notes = list(unpinned([source]))
-    notes += _not_there(source, environ)
+    notes += obstacles(source, environ)
     return Plan(source=source, variables=tuple(concealer.variables), notes=tuple(notes))
 
 
@@ -278,11 +278,3 @@ def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) 
 
 def _is_handed_on(source: ExternalToolConfig, variable: str) -> bool:
     return source.env.get(variable) == f"${{{variable}}}"
-
-
-def _not_there(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
-    if is_remote(source) or source.transport is not TransportType.MCP:
-        return
-    program = shlex.split(source.connection)[0]
-    if shutil.which(program, path=environ.get("PATH")) is None and source.cwd is None:
-        yield f"there is no {program} on the PATH; install it first" + _INSTALL.get(program, "")

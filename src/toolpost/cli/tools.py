@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolpost.catalog.clean_spec import HIDDEN
+from toolpost.cli import completion
 from toolpost.cli.answers import ask_here
 from toolpost.cli.check import check_tool
-from toolpost.cli.connect import connect
+from toolpost.cli.commands import Commands
+from toolpost.cli.connect import connect, list_presets
+from toolpost.cli.disconnect import disconnect
 from toolpost.cli.export import export_tools
 from toolpost.cli.given_files import given_files, keep
 from toolpost.cli.opening import one_source, tool_source
 from toolpost.cli.options import Config, Json, User, read_json
 from toolpost.cli.outcome import show_outcome
 from toolpost.cli.output import Output, pretty
+from toolpost.cli.pairs import given_pairs, read_values
 from toolpost.cli.session import INCOMPLETE, left_out, run_with_box
 from toolpost.cli.tool_table import show_tools
 from toolpost.contracts.errors import ToolError
@@ -26,21 +30,38 @@ if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.toolbox.box import Toolbox
 
-app = typer.Typer(help="See and call tools.", no_args_is_help=True)
+app = Commands(help="See and call tools.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name, such as github.create_issue.")]
-Source = Annotated[str | None, typer.Option("--source", help="Only the tools of this source.")]
-Tag = Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="The tool's name, such as github.create_issue.", autocompletion=completion.tool_names
+    ),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--source", metavar="NAME", help="Only the tools of this source.", autocompletion=completion.source_names
+    ),
+]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only tools with this tag.")]
 Collection = Annotated[
-    str | None, typer.Option("--collection", help="Only tools of this collection, of yours or a built-in one.")
+    str | None,
+    typer.Option("--collection", metavar="NAME", help="Only tools of this collection, of yours or a built-in one."),
 ]
 Category = Annotated[ToolCategory | None, typer.Option("--category", help="Only tools of this category.")]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME=VALUE", help="Arguments one by one: text, or JSON where no text is wanted."),
+]
 Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
 File = Annotated[
     list[str] | None,
     typer.Option("--file", metavar="ARGUMENT=PATH", help="A local file as an argument: body.file=a.pdf."),
 ]
-Key = Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same answer, once.")]
+Key = Annotated[
+    str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key gives the same answer, once.")
+]
 
 
 def _duration(written: str) -> float:
@@ -99,6 +120,7 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
 @app.command("call")
 def call_tool(
     name: Name,
+    pairs: Pairs = None,
     args: Args = "{}",
     file: File = None,
     timeout: Timeout = None,
@@ -109,15 +131,19 @@ def call_tool(
 ) -> None:
     """Call a tool.
 
+    Arguments are given one by one, as JSON with --args, or both.
     Exits 0 completed, 1 failed, 3 paused until a person answers.
     """
     arguments = read_json(args, option="--args")
-    files = given_files(file or (), arguments)
+    given, files = given_pairs(pairs or (), arguments), given_files(file or (), arguments)
     if files and idempotency_key is not None:
         told = "every call keeps its files anew, so that a second one would not be the same call"
         raise typer.BadParameter(told, param_hint="--idempotency-key")
 
     async def work(box: Toolbox, output: Output) -> int:
+        if given:
+            schema = box.registry.find(name).spec.input_schema if box.registry.has(name) else {}
+            read_values(given, arguments, schema)
         run_id = box.router.new_id("run") if files else None
         if run_id is not None:
             await keep(files, arguments, box, user=user, run_id=run_id)
@@ -131,6 +157,8 @@ def call_tool(
 
 app.command("check")(check_tool)
 app.command("connect")(connect)
+app.command("disconnect")(disconnect)
+app.command("presets")(list_presets)
 app.command("export")(export_tools)
 
 
@@ -154,4 +182,8 @@ def _show_entry(entry: Entry, output: Output) -> None:
         output.document(facts)
         return
     output.table(["", spec.name], [(key, pretty(value)) for key, value in facts.items() if value not in (None, "", [])])
-    output.note(f"`toolpost tools call {spec.name} --args '{{...}}'{output.again}` calls it.")
+    output.note(f"`toolpost tools call {spec.name}{_required(spec)}{output.again}` calls it.")
+
+
+def _required(spec: ToolSpec) -> str:
+    return "".join(f" {name}=..." for name in spec.input_schema.get("required", ()))

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from toolpost.catalog.names import nearest
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.toolbox.concealment import references
@@ -18,6 +19,7 @@ from toolpost.toolbox.loading import FILE_NAME, load_settings
 from toolpost.toolbox.settings import Settings
 
 _KEY = "sources"
+_LISTS = (("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers"))
 _NULL = "tag:yaml.org,2002:null"
 _UNSET = "unset"  # stands in for a variable while a file is only looked at
 _WIDE = 1_000_000  # no line of a command is broken
@@ -61,6 +63,32 @@ def add_sources(path: Path, sources: Sequence[ExternalToolConfig], *, environ: M
         settings = _checked(draft, target, environ)
         _replace(draft, target)
     return settings
+
+
+def remove_source(path: Path, name: str) -> str:
+    """Take the entry of a source out of a file, and return the text that it was.
+
+    As with adding, the new text is read back first and must say the same as before, without that source.
+    """
+    target = path.resolve()
+    before = _read(target) if target.exists() else ""
+    after, taken = removed(before, name)
+    with _draft(target, after) as draft:
+        _replace(draft, target)
+    return taken
+
+
+def removed(text: str, name: str) -> tuple[str, str]:
+    """The text without the entry of a source, and that entry; ConfigError where it is not there or cannot be cut."""
+    try:
+        where, node, number = _entry(text, name)
+        after, taken = _cut(text, node, number)
+        if _data(after) == _without_entry(_data(text), where, number):
+            return after, taken
+    except (yaml.YAMLError, _NoPlaceError):
+        pass
+    told = f"the entry of {name!r} cannot be cut out safely as it is written there; delete it by hand"
+    raise ConfigError(told, code="removal_impossible")
 
 
 def snippet(sources: Sequence[ExternalToolConfig]) -> str:
@@ -147,6 +175,66 @@ def _in_nothing(text: str, node: yaml.Node, sources: Sequence[ExternalToolConfig
     start, end = len(text[: node.start_mark.index].rstrip()), node.end_mark.index
     comment, _, _ = text[end:].partition("\n")
     return start, f"{comment.rstrip()}\n{_block(sources, 2)}", min(end + len(comment) + 1, len(text))
+
+
+def _entry(text: str, name: str) -> tuple[tuple[str, ...], yaml.SequenceNode, int]:
+    """Where the entry of a source stands: the keys that lead to its list, the list, and its place in it."""
+    root, names = yaml.SafeLoader(text).get_single_node(), list[str]()
+    for where in _LISTS:
+        node = root
+        for key in where:
+            node = _value(node, key)
+        if not isinstance(node, yaml.SequenceNode):
+            continue
+        for number, item in enumerate(node.value):
+            found = _value(item, "name")
+            names.append("" if found is None else str(found.value))
+            if names[-1] == name:
+                return where, node, number
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(filter(None, names)) or 'none'}"
+    raise ConfigError(f"there is no source {name!r} in the file; {hint}", code="source_not_found")
+
+
+def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _cut(text: str, node: yaml.SequenceNode, number: int) -> tuple[str, str]:
+    """The text without an item of a list, and the item."""
+    start, end = node.value[number].start_mark.index, node.value[number].end_mark.index
+    if node.flow_style:
+        following = node.value[number + 1 : number + 2]
+        if following:
+            return text[:start] + text[following[0].start_mark.index :], text[start:end]
+        before = node.value[number - 1].end_mark.index if number else start
+        return text[:before] + text[end:], text[start:end]
+    start = text.rfind("\n", 0, start) + 1
+    end = _end_of_item(text, start, end)
+    if len(node.value) > 1:
+        return text[:start] + text[end:], text[start:end]
+    key = text[:start].rstrip().rfind(":") + 1  # the last one: the key alone would be null, which is no list
+    return f"{text[:key]} []{text[key:start]}{text[end:]}", text[start:end]
+
+
+def _end_of_item(text: str, start: int, end: int) -> int:
+    """Behind the last line of an item; comments and blank lines below it stay."""
+    if text[text.rfind("\n", 0, end) + 1 : end].strip():  # in the middle of a line, which goes with all that is on it
+        end = text.find("\n", end) + 1 or len(text)
+    last = start
+    for line in text[start:end].splitlines(keepends=True):
+        start += len(line)
+        if line.strip() and not line.lstrip().startswith("#"):
+            last = start
+    return last
+
+
+def _without_entry(data: Any, where: tuple[str, ...], number: int) -> Any:
+    key, *deeper = where
+    if deeper:
+        return {**data, key: _without_entry(data[key], tuple(deeper), number)}
+    return {**data, key: [*data[key][:number], *data[key][number + 1 :]]}
 
 
 def plain(source: ExternalToolConfig) -> dict[str, Any]:
