@@ -24,6 +24,7 @@ _WHY = {
     errno.ENOEXEC: "it is not a program for this machine; a script needs a first line such as `#!/bin/sh`",
     errno.ETXTBSY: "somebody is still writing it; let that come to its end",
 }
+_PYTHON = frozenset({"python", "python3"})
 _PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY})
 
 
@@ -49,6 +50,8 @@ def locate(launch: Launch) -> str:
     for path in candidates:
         if _accessible(path, os.F_OK):
             raise refusal(f"Command {command!r} cannot be started: {str(path)!r} is no executable file; see its mode.")
+    if command in _PYTHON:  # an environment that is not activated has no `python` on its PATH; this program has one
+        return sys.executable
     where = "its path" if os.sep in command else "that PATH holds its folder"
     raise refusal(f"Command {command!r} was not found; install it, or check {where}.")
 
