@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.contracts.tool import Preview, Tool
+    from toolpost.schema.shared_definitions import SharedDefinitions
     from toolpost.schema.validator import Validator
 
 
@@ -56,10 +57,11 @@ class Entry:
         config: ExternalToolConfig | None = None,
         overlay: Overlay | None = None,
         rank: int = 0,
+        shared: SharedDefinitions | None = None,
     ) -> None:
         self.tool = tool
         given = overlay.spec if overlay is not None else tool.spec
-        self.spec: ToolSpec = clean_spec(_with_target(given, tool, source))
+        self.spec: ToolSpec = clean_spec(_with_target(given, tool, source), shared)
         self.overlay = overlay
         self.config = config
         self.rank = rank

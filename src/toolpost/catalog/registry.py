@@ -11,7 +11,8 @@ from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, ch
 from toolpost.catalog.overrides import overlay
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError
 from toolpost.contracts.spec import ToolCategory, ToolDefinition
-from toolpost.schema.bounds import check_schema
+from toolpost.schema.bounds import CheckedDefinitions, check_schema
+from toolpost.schema.shared_definitions import SharedDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -87,13 +88,16 @@ class ToolRegistry:
         `source` it is that which runs the calls, by the limits of `config`; whoever gives one closes it. With a `hold`
         its calls wait until a person has agreed to its definition.
         """
-        _check_contract(as_tool(tool).spec)
+        entry = new_entry(tool, source=source, config=config, override=override, rank=rank)
         if override is not None and override.hide:
             self.hidden[tool.spec.name] = tool.spec
             return
-        entry = Entry(tool, source=source, config=config, overlay=_laid_over(tool.spec, override), rank=rank)
         if hold is not None:
             entry.set_aside(hold)
+        self.place(entry, replace=replace)
+
+    def place(self, entry: Entry, *, replace: bool = False) -> None:
+        """Add a tool that `new_entry` has checked, as `register` does."""
         name = entry.spec.name
         check_canonical(name)
         old = self._entries.get(name)
@@ -104,7 +108,7 @@ class ToolRegistry:
         else:
             raise _taken(old)
         self._entries[name] = entry
-        self._put_in_order(rank)
+        self._put_in_order(entry.rank)
         _tell(self._listeners, "changed" if old else "added", name)
 
     def _put_in_order(self, rank: int) -> None:
@@ -210,10 +214,39 @@ def as_tool(given: Tool) -> Tool:
     return given
 
 
-def _check_contract(spec: ToolSpec) -> None:
-    check_schema(spec.input_schema, tool_name=spec.name)
+class SchemaChecks:
+    """What is known of the definitions that tools share, for checking many of them one after the other."""
+
+    def __init__(self) -> None:
+        self.shared = SharedDefinitions()
+        self.inputs = CheckedDefinitions(self.shared)
+        self.outputs = CheckedDefinitions(self.shared)
+
+
+def new_entry(
+    tool: Tool,
+    *,
+    source: ToolSource | None = None,
+    config: ExternalToolConfig | None = None,
+    override: ToolOverride | None = None,
+    rank: int = 0,
+    checks: SchemaChecks | None = None,
+) -> Entry:
+    """Check a tool and make its entry, for `ToolRegistry.place`; ToolSchemaError when its schema is bad.
+
+    It touches nothing that others see, so that a thread may do it for many tools.
+    """
+    _check_contract(as_tool(tool).spec, checks)
+    overlay = _laid_over(tool.spec, override)
+    shared = None if checks is None else checks.shared
+    return Entry(tool, source=source, config=config, overlay=overlay, rank=rank, shared=shared)
+
+
+def _check_contract(spec: ToolSpec, checks: SchemaChecks | None) -> None:
+    inputs, outputs = (None, None) if checks is None else (checks.inputs, checks.outputs)
+    check_schema(spec.input_schema, tool_name=spec.name, checked=inputs)
     if spec.output_schema is not None:
-        check_schema(spec.output_schema, tool_name=spec.name, role="output")
+        check_schema(spec.output_schema, tool_name=spec.name, role="output", checked=outputs)
 
 
 def _laid_over(spec: ToolSpec, override: ToolOverride | None) -> Overlay | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -11,13 +12,15 @@ from toolpost.contracts.errors import ToolSchemaError
 from toolpost.schema.drafts import with_known_draft
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.plainness import is_plain
+from toolpost.schema.shared_definitions import definitions_of, without_definitions
 from toolpost.schema.subschemas import Document, Place, Subschema, references, subschemas
 from toolpost.schema.values import Link, members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from toolpost.contracts.spec import JsonSchema
+    from toolpost.schema.shared_definitions import SharedDefinitions
 
 MAX_DEPTH = 64
 MAX_NODES = 100_000
@@ -36,8 +39,22 @@ def _refuse_retrieval(uri: str) -> Any:
 _NO_NETWORK = jsonschema_rs.Registry([], retriever=_refuse_retrieval)
 
 
-def check_schema(schema: object, *, tool_name: str, role: Literal["input", "output"] = "input") -> None:
-    """Refuse a schema that is illegal, too deep, too large, open to the outside, or explosive."""
+def check_schema(
+    schema: object,
+    *,
+    tool_name: str,
+    role: Literal["input", "output"] = "input",
+    checked: CheckedDefinitions | None = None,
+) -> None:
+    """Refuse a schema that is illegal, too deep, too large, open to the outside, or explosive.
+
+    With `checked`, definitions that other schemas of the same role have as well are looked at once for all.
+    """
+    if checked is not None and is_object(schema) and definitions_of(schema) is not None:
+        if role == "input":
+            _check_takes_object(schema, tool_name)
+        if checked.fits(schema):
+            return
     if isinstance(schema, bool):
         return
     if not is_object(schema):
@@ -53,6 +70,90 @@ def check_schema(schema: object, *, tool_name: str, role: Literal["input", "outp
     document = Document(schema)
     if _check_references(document, tool_name):
         _check_weight(document, tool_name)
+
+
+class _Part(NamedTuple):
+    """What a part of a schema adds to the whole; None in place of it where it must be seen in the whole."""
+
+    values: int
+    depth: int
+    names: frozenset[str]
+
+
+class CheckedDefinitions:
+    """Checks schemas by their parts: what they are made of themselves, and the definitions that they share."""
+
+    def __init__(self, shared: SharedDefinitions) -> None:
+        self._shared = shared
+        self._targets: dict[str, Any] = {}
+        self._weights: dict[int, Weight] = {}
+        self._roots: list[JsonSchema] = []  # kept, so that no other schema gets the identity of a weighed one
+        self._usable = True
+
+    def fits(self, schema: JsonSchema) -> bool:
+        """Whether the schema is surely right; where it is not sure, the whole has to be checked."""
+        definitions: Mapping[str, Any] = schema["$defs"]
+        parts = [_part(without_definitions(schema)), *(self._shared.once(_part, one) for one in definitions.values())]
+        values, depth = len(definitions), 0
+        for part in parts:
+            if part is None or not part.names <= definitions.keys():
+                return False
+            values += part.values
+            depth = max(depth, part.depth)
+        return values <= MAX_NODES and depth + 2 <= MAX_DEPTH and self._is_light(schema, definitions)
+
+    def _is_light(self, schema: JsonSchema, definitions: Mapping[str, Any]) -> bool:
+        """Whether the weight is within bounds; weights hold for those that mean the same by every name."""
+        if not self._usable or any(self._targets.get(name, one) is not one for name, one in definitions.items()):
+            return False
+        self._targets.update(definitions)
+        self._roots.append(schema)
+        try:
+            _check_weight(Document(schema, closed=True), "", self._weights)
+        except ToolSchemaError:
+            self._usable = False
+        return self._usable
+
+
+# Words by which a part of a schema gets a name or a dialect of its own.
+_NAMING = frozenset(
+    {"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef", "$schema", "$defs"}
+)
+_DEFINITION = re.compile(r"#/\$defs/([\w.-]+)", re.ASCII)
+
+
+def _part(schema: Any) -> _Part | None:
+    """Look through a part of a schema; None where its meaning depends on more than its place."""
+    if isinstance(schema, bool):
+        return _Part(1, 1, frozenset())
+    try:
+        _check_size(schema, "")
+        _check_legal(schema, "")
+    except ToolSchemaError:
+        return None
+    values, depth, names = 0, 0, set[str]()
+    level: list[Any] = [schema]
+    while level:
+        depth += 1
+        values += sum(map(len, level))
+        for node in level:
+            if is_object(node) and not _noted(node, names):
+                return None
+        level = [inner for outer in level for _, inner in members(outer) if is_object(inner) or is_array(inner)]
+    return _Part(values, depth, frozenset(names))
+
+
+def _noted(node: JsonSchema, names: set[str]) -> bool:
+    """Note where a schema refers to; False where that is no definition, or it has a name of its own."""
+    if not _NAMING.isdisjoint(node):
+        return False
+    reference = node.get("$ref")
+    if isinstance(reference, str):
+        found = _DEFINITION.fullmatch(reference)
+        if found is None:
+            return False
+        names.add(found[1])
+    return True
 
 
 def _refusal(tool_name: str, where: str, problem: str) -> ToolSchemaError:
@@ -177,8 +278,8 @@ class _Frame:
 _ONCE = Weight(1, 1, 1, recursive=True)
 
 
-def _check_weight(document: Document, tool_name: str) -> None:
-    for where, weight in _weights(document):
+def _check_weight(document: Document, tool_name: str, done: dict[int, Weight] | None = None) -> None:
+    for where, weight in _weights(document, {} if done is None else done):
         if weight.work > MAX_WORK:
             raise _refusal(tool_name, where, f"expands to more than {MAX_WORK:,} schemas")
         if weight.chain > MAX_CHAIN:
@@ -188,14 +289,16 @@ def _check_weight(document: Document, tool_name: str) -> None:
 def weigh(document: Document) -> Weight:
     """The weight of a whole schema."""
     total, recursive = _ONCE, False
-    for _, total in _weights(document):
+    for _, total in _weights(document, {}):
         recursive = recursive or total.recursive
     return total._replace(recursive=recursive)
 
 
-def _weights(document: Document) -> Iterator[tuple[str, Weight]]:
-    """Each schema's weight, parts first and the root last; a weight marked recursive is a way back up."""
-    done: dict[int, Weight] = {}
+def _weights(document: Document, done: dict[int, Weight]) -> Iterator[tuple[str, Weight]]:
+    """Each schema's weight, parts first and the root last; a weight marked recursive is a way back up.
+
+    `done` has the weights of schemas that are known, by identity.
+    """
     stack = [_frame(document, "#", document.root, "here")]
     unfinished = {id(document.root)}
     while stack:

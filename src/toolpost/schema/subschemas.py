@@ -84,14 +84,17 @@ def references(schema: JsonSchema) -> Iterator[str]:
 
 
 class Document:
-    """A whole schema, to look up what its references point at; nothing is ever fetched."""
+    """A whole schema, to look up what its references point at; nothing is ever fetched.
+
+    One that is `closed` is known to hold no `$id` and no anchor, and is not searched for any.
+    """
 
     __slots__ = ("_bases", "_names", "root")
 
-    def __init__(self, root: JsonSchema) -> None:
+    def __init__(self, root: JsonSchema, *, closed: bool = False) -> None:
         self.root = root
-        self._names: dict[str, JsonSchema] = {}
-        self._bases: dict[int, str] = {}
+        self._names: dict[str, JsonSchema] = {"": root} if closed else {}
+        self._bases: dict[int, str] = {id(root): ""} if closed else {}
 
     def target(self, reference: str, source: JsonSchema) -> AnySchema | None:
         """What `reference`, made in `source`, points at; None when that is not in this document."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.clean_spec import HIDDEN
 from toolpost.catalog.entry import declares_schemas
 from toolpost.catalog.names import canonical_name
+from toolpost.catalog.registry import SchemaChecks, new_entry
 from toolpost.contracts.errors import ToolCollisionError, ToolError
+from toolpost.schema.shared_definitions import SharedDefinitions, any_part
 from toolpost.schema.validator import unchecked_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from toolpost.catalog.entry import Entry
     from toolpost.catalog.hold import Hold
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
@@ -42,6 +45,9 @@ class Shelf:
         self.tools: dict[str, Tool] = {}
         self.problems: list[str] = []
         self.collisions: dict[str, str] = {}
+        self._prepared: dict[str, tuple[Tool, Entry | ToolError]] = {}
+        self._shared = SharedDefinitions()
+        self._unchecked: list[str] | None = None
 
     @property
     def offered(self) -> int:
@@ -50,17 +56,41 @@ class Shelf:
         own = [tool for tool in self.tools.values() if not tool.spec.is_helper]
         return sum(not self._hides(tool) for tool in own) if overridden else len(own)
 
+    def prepare(self, source: ToolSource | None, tools: Sequence[Tool]) -> None:
+        """Check the tools that `fill` will bring in; the catalog is not touched, so that a thread may do it."""
+        checks = SchemaChecks()
+        self._prepared = {tool.spec.name: (tool, self._new_entry(tool, source, checks)) for tool in tools}
+        self._shared = checks.shared
+        for tool in tools:
+            _is_unchecked(tool.spec, self._shared)  # known from now on
+
+    def _new_entry(
+        self, tool: Tool, source: ToolSource | None, checks: SchemaChecks | None = None
+    ) -> Entry | ToolError:
+        override = self._override(tool)
+        try:
+            return new_entry(
+                tool, source=source, config=self._config, override=override, rank=self._rank, checks=checks
+            )
+        except ToolError as error:
+            return error
+
     def fill(self, source: ToolSource | None, tools: Sequence[Tool], problems: Sequence[str] = ()) -> None:
         """Make the catalog hold just these; what did not change is not touched."""
         old, self.tools = self.tools, {}
+        prepared, self._prepared = self._prepared, {}
         self.problems = list(problems)
         self.collisions = {}
+        self._unchecked = None
         for tool in tools:
             held = old.pop(tool.spec.name, None)
             if held is not None and held.spec == tool.spec:
                 self.tools[tool.spec.name] = held
             else:
-                self._add(tool, source, held)
+                ready = prepared.get(tool.spec.name)
+                # Another listing may have come in between.
+                entry = ready[1] if ready and ready[0] is tool else self._new_entry(tool, source)
+                self._add(tool, source, held, entry)
         for gone in old.values():
             self._remove(gone)
         self.problems += self._hidden_characters()
@@ -68,8 +98,13 @@ class Shelf:
     @property
     def unchecked(self) -> list[str]:
         """Say once which tools have patterns that nothing is matched with."""
+        if self._unchecked is None:
+            self._unchecked = self._told_unchecked()
+        return self._unchecked
+
+    def _told_unchecked(self) -> list[str]:
         own = declares_schemas(self._config)
-        tools = [name for name, tool in self.tools.items() if not own and _is_unchecked(tool.spec)]
+        tools = [name for name, tool in self.tools.items() if not own and _is_unchecked(tool.spec, self._shared)]
         if not tools:
             return []
         shown = ", ".join(map(repr, tools[:3])) + (f" and {len(tools) - 3} more" if len(tools) > 3 else "")
@@ -80,12 +115,14 @@ class Shelf:
         """Take everything out."""
         self.fill(None, ())
 
-    def _add(self, tool: Tool, source: ToolSource | None, held: Tool | None) -> None:
+    def _add(self, tool: Tool, source: ToolSource | None, held: Tool | None, entry: Entry | ToolError) -> None:
         """Register one tool in place of what is held; a broken one is set aside and told of."""
         name, config = tool.spec.name, self._config
         try:
+            if isinstance(entry, ToolError):
+                raise entry
             hold = None if self.pinning is None else self.pinning.hold(tool, partial(self._release, tool, source))
-            self._register(tool, source, hold, replace=held is not None)
+            self._place(entry, hold, replace=held is not None)
         except ToolError as error:
             if held is not None:
                 self._remove(held)
@@ -96,21 +133,20 @@ class Shelf:
             return
         self.tools[name] = tool
 
-    def _register(self, tool: Tool, source: ToolSource | None, hold: Hold | None, *, replace: bool) -> None:
-        self._registry.register(
-            tool,
-            source=source,
-            config=self._config,
-            override=self._override(tool),
-            replace=replace,
-            rank=self._rank,
-            hold=hold,
-        )
+    def _place(self, entry: Entry, hold: Hold | None, *, replace: bool) -> None:
+        if self._hides(entry.tool):
+            self._registry.hidden[entry.original.name] = entry.original
+            return
+        if hold is not None:
+            entry.set_aside(hold)
+        self._registry.place(entry, replace=replace)
 
     def _release(self, tool: Tool, source: ToolSource | None) -> None:
         """Let the calls of a tool run that was set aside."""
         if self.tools.get(tool.spec.name) is tool:
-            self._register(tool, source, None, replace=True)
+            self._registry.register(
+                tool, source=source, config=self._config, override=self._override(tool), replace=True, rank=self._rank
+            )
 
     @property
     def held(self) -> list[str]:
@@ -153,8 +189,12 @@ class Shelf:
         return override is not None and override.hide
 
 
-def _is_unchecked(spec: ToolSpec) -> bool:
-    return bool(unchecked_patterns(spec.input_schema) or unchecked_patterns(spec.output_schema or {}))
+def _is_unchecked(spec: ToolSpec, shared: SharedDefinitions) -> bool:
+    return any(any_part(schema or {}, _has_unchecked, shared) for schema in (spec.input_schema, spec.output_schema))
+
+
+def _has_unchecked(schema: Any) -> bool:
+    return bool(unchecked_patterns(schema))
 
 
 def _laid_over(general: ToolOverride, own: ToolOverride) -> ToolOverride:

@@ -340,6 +340,7 @@ class Sources:
 
     async def _fill(self, member: _Member, found: Sequence[Tool], *, answered: bool = False) -> None:
         """Put a source's tools into the catalog when its turn has come."""
+        await asyncio.to_thread(member.shelf.prepare, member.source, found)  # it takes a while for hundreds of tools
         member.at_turn = True
         await member.turn.come()
         if answered:

@@ -1,17 +1,22 @@
 """Documents that were written, mangled or made to do harm."""
 
+import asyncio
 import copy
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.specs import ADDRESS, OWN, api_of, no_network
+from toolpost import ExternalToolConfig, Settings, Toolbox
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.bounds import check_schema
+from toolpost.schema.bounds import CheckedDefinitions, check_schema
+from toolpost.schema.shared_definitions import SharedDefinitions
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.openapi.documents import parse_openapi
 from toolpost.sources.openapi.reader import api_from
@@ -64,9 +69,11 @@ async def test_a_mangled_document_gives_tools_or_an_error_that_says_why(name: st
             api = await api_from(json.dumps(document).encode(), ADDRESS, fetch=no_network)
         except ConfigError:
             continue
+        inputs = CheckedDefinitions(SharedDefinitions())
         for operation in api.operations:
             spec = tool_spec(operation, source="s")
             check_schema(spec.input_schema, tool_name=spec.name)
+            check_schema(spec.input_schema, tool_name=spec.name, checked=inputs)
             check_schema(True if spec.output_schema is None else spec.output_schema, tool_name=spec.name, role="output")
             compile_validator(fitted(spec.input_schema, budget=50))
 
@@ -141,3 +148,55 @@ async def test_naughty_names_become_legal_ones() -> None:
     assert all(
         name.removeprefix("s.").replace("-", "a").replace("_", "a").isalnum() and name.isascii() for name in names
     )
+
+
+def entangled(tools: int) -> dict[str, Any]:
+    """An API of many tools that all reach the same definitions, which refer to themselves and each other."""
+    names = [f"Part{number}" for number in range(60)]
+    properties = {name: {"$ref": f"#/components/schemas/{name}"} for name in names}
+    schemas = {name: {"type": "object", "properties": properties} for name in names}
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Part0"}}}}
+    answers = {"200": {"description": "", **body}}
+    paths = {f"/p{number}": {"post": {"requestBody": body, "responses": answers}} for number in range(tools)}
+    servers = [{"url": "https://a.example"}]
+    return {"openapi": "3.1.0", "servers": servers, "paths": paths, "components": {"schemas": schemas}}
+
+
+@asynccontextmanager
+async def opened(document: dict[str, Any], folder: Path) -> AsyncIterator[Toolbox]:
+    path = folder / f"{len(document['paths'])}.json"
+    path.write_text(json.dumps(document))
+    source = ExternalToolConfig(name="api", transport="http", connection=str(path), connect_timeout_s=600)
+    async with Toolbox(settings=Settings(data_dir=None, sources=[source])) as box:
+        yield box
+
+
+async def test_definitions_that_all_tools_share_are_checked_once_for_all(tmp_path: Path) -> None:
+    costs: list[float] = []
+    for tools in (1, 1, 50):  # the first one pays for imports
+        began = time.process_time()
+        async with opened(entangled(tools), tmp_path) as box:
+            assert len(box.registry.specs()) == tools
+            costs.append(time.process_time() - began)
+
+    assert costs[2] < 25 * costs[1]
+
+
+async def test_the_event_loop_goes_on_while_a_hostile_document_is_read(tmp_path: Path) -> None:
+    pauses: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            began = time.thread_time()  # the loop's own work: what other threads and programs do is not in it
+            await asyncio.sleep(0.001)
+            pauses.append(time.thread_time() - began)
+
+    async with opened(entangled(1), tmp_path):
+        ticking = asyncio.create_task(tick())
+        async with opened(entangled(200), tmp_path) as box:
+            ticked = len(pauses)
+            while len(pauses) == ticked:  # the last pause counts as well
+                await asyncio.sleep(0.001)
+            ticking.cancel()
+            assert len(box.registry.specs()) == 200
+    assert max(pauses) < 0.05

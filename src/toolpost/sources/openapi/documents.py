@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import json.scanner
 import math
 import re
 import zlib
@@ -142,7 +143,7 @@ def _not_a_document(body: str) -> str | None:
 
 def _json(body: str, shown: str) -> Any:
     try:
-        data = json.loads(body, parse_float=_finite, parse_constant=str)
+        data = _decoder(body).decode(body)
         # Half of a pair of escapes is no text that can be sent on.
         return _mended(data) if "\\ud" in body or "\\uD" in body else data
     except RecursionError:
@@ -151,9 +152,38 @@ def _json(body: str, shown: str) -> Any:
         return _almost_json(body, shown, error)
 
 
+def _decoder(body: str) -> json.JSONDecoder:
+    """A decoder that never keeps other threads waiting for long.
+
+    The parser is C code that holds the interpreter until it is done, but for calls of Python functions. In large
+    texts it makes one for each object and number; where they are too far apart, all of it is done in Python.
+    """
+    if len(body) <= _QUICK:
+        return _SMALL
+    if all("{" in body[start : start + _QUICK] for start in range(0, len(body) - _QUICK, _QUICK)):
+        return _LARGE
+    slow: Any = json.JSONDecoder(parse_float=_finite, parse_int=_integer, parse_constant=str)
+    slow.scan_once = _scanner.py_make_scanner(slow)
+    return cast("json.JSONDecoder", slow)
+
+
+def _same(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
+def _integer(text: str) -> int:
+    return int(text)
+
+
 def _finite(text: str) -> float | str:
     number = float(text)
     return number if math.isfinite(number) else text
+
+
+_QUICK = 1 << 20
+_scanner: Any = json.scanner
+_SMALL = json.JSONDecoder(parse_float=_finite, parse_constant=str)
+_LARGE = json.JSONDecoder(object_hook=_same, parse_float=_finite, parse_int=_integer, parse_constant=str)
 
 
 def _almost_json(body: str, shown: str, error: ValueError) -> Any:

@@ -53,16 +53,19 @@ class Target(NamedTuple):
 
 
 class _Hops:
-    """How many references may still be followed on one way."""
+    """The references that were followed on one way: each once, and not too many."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_taken",)
 
     def __init__(self) -> None:
-        self._left = _MAX_HOPS
+        self._taken: set[tuple[str, str]] = set()
 
-    def take(self) -> bool:
-        self._left -= 1
-        return self._left >= 0
+    def take(self, reference: str, base: str) -> bool:
+        """Whether a reference may be followed; one that was met before on this way leads back to itself."""
+        if (reference, base) in self._taken or len(self._taken) >= _MAX_HOPS:
+            return False
+        self._taken.add((reference, base))
+        return True
 
 
 class Reference(NamedTuple):
@@ -113,7 +116,7 @@ class Library:
 
     def _step(self, reference: str, base: str, hops: _Hops) -> Target | None:
         """One reference followed, and all that it meets; a circle of them ends when the hops are used up."""
-        if not hops.take():
+        if not hops.take(reference, base):
             return None
         address, _, fragment = reference.partition("#")
         address = _joined(base, address) if address else base

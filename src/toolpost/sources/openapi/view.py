@@ -45,9 +45,26 @@ def tokens(schema: JsonSchema) -> int:
     return -(-len(json.dumps(schema)) // _CHARACTERS_A_TOKEN)
 
 
+def _is_huge(schema: JsonSchema, budget: int) -> bool:
+    """Whether a schema surely has more characters than the budget; found without writing all of it."""
+    left = budget * _CHARACTERS_A_TOKEN
+    stack: list[Any] = [schema]
+    while stack and left > 0:
+        node = stack.pop()
+        if is_object(node):
+            left -= sum(map(len, node)) + len(node)
+            stack.extend(node.values())
+        elif is_array(node):
+            left -= len(node)
+            stack.extend(node)
+        elif isinstance(node, str):
+            left -= len(node)
+    return left <= 0
+
+
 def fitted(schema: JsonSchema, *, budget: int = BUDGET) -> JsonSchema:
     """The schema itself where it fits the budget, else the most detailed view of it that does."""
-    if tokens(schema) <= budget:
+    if not _is_huge(schema, budget) and tokens(schema) <= budget:
         return schema
     best = _deepest(schema, budget)
     if best is None:
