@@ -49,7 +49,7 @@ def test_variables_that_fail_fast_and_names_that_cannot_collide_have_a_section_w
 
     variables = _section(text, "Variables")
     assert "stops the start" in variables
-    assert "environment variables are not set: CRM_TOKEN" in variables
+    assert "environment variable is not set: ERP_KEY" in variables
     names = _section(text, "Names and collisions")
     assert {block.language for block in blocks(names, page="configuration.md")} == {"python", "text"}
     assert names.count("refused: ") == 3

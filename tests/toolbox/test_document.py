@@ -44,12 +44,21 @@ def test_a_value_is_not_read_for_variables_again(tmp_path: Path) -> None:
 
 @pytest.mark.req("PCFG-06")
 def test_every_missing_variable_is_named_with_its_place(tmp_path: Path) -> None:
-    text = "sources:\n- env: {TOKEN: '${GITHUB_TOKEN}'}\nother: ${NOT_THERE}\n"
+    text = "tools: {webSearch: {apiKey: '${GITHUB_TOKEN}'}}\nother: ${NOT_THERE}\n"
 
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
 
-    assert "GITHUB_TOKEN (at sources[0].env.TOKEN), NOT_THERE (at other)" in str(caught.value)
+    assert "GITHUB_TOKEN (at tools.webSearch.apiKey), NOT_THERE (at other)" in str(caught.value)
+
+
+@pytest.mark.req("PCFG-06")
+def test_the_missing_variables_of_a_source_are_named_with_their_place(tmp_path: Path) -> None:
+    document = read(tmp_path, "sources:\n- {name: a, env: {TOKEN: '${GITHUB_TOKEN}'}, cwd: '${NOT_THERE}'}\n")
+
+    [(entry, told)] = document.unset.items()
+    assert entry == ("sources", 0)
+    assert "GITHUB_TOKEN (at sources[0].env.TOKEN), NOT_THERE (at sources[0].cwd)" in told
 
 
 @pytest.mark.parametrize("written", ["${}", "${1A}", "${A:-x}", "${A", "${a b}"])

@@ -226,8 +226,17 @@ def test_what_nobody_knows_is_told(read: Read) -> None:
         "'x' beside 'mcpServers' left out: nothing here knows what it means",
         "srv: headers are left out: a command has none",
         "srv: env N left out: null is no value",
-        "srv: 'envFile', 'timeout' left out: nothing here knows what it means",
+        "srv: 'timeout' left out: nothing here knows what it means",
     )
+
+
+def test_the_file_of_variables_that_an_editor_starts_a_server_with_is_taken_over(read: Read, tmp_path: Path) -> None:
+    files = {"a": "${workspaceFolder}/keys.env", "b": "keys.env", "c": "${KEYS}/x"}
+    found = read(_servers(**{name: {"command": "run", "envFile": file} for name, file in files.items()}))
+
+    keys = str(tmp_path / "keys.env")
+    assert [source.env_file for source in found.sources] == [keys, keys, "${KEYS}/x"]
+    assert not found.notes
 
 
 @pytest.mark.parametrize(

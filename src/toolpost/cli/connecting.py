@@ -22,7 +22,7 @@ from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
-from toolpost.toolbox.loading import LoadedSettings
+from toolpost.toolbox.loading import LoadedSettings, environment
 from toolpost.toolbox.settings import Settings
 
 
@@ -54,14 +54,14 @@ async def carry_out(
         raise plan
     path = config_path(config)
     if is_asked(plan.source):
-        _refuse_unset(plan)
+        _refuse_unset(plan, path)
     plan = await looked_at(plan, output)
     source = _placed(plan.source, path)
     _refuse_taken(source.name, load_leniently(path, os.environ), path)
     _show(plan, source, path, output)
     if dry_run:
         return _leave(output, plan, path, status="dry_run")
-    _refuse_unset(plan)
+    _refuse_unset(plan, path)
     _refuse_obstacles(plan.source, force=force)
     if not confirm(f"Write this to {path.name}, and connect it once?", yes=yes):
         raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
@@ -76,9 +76,9 @@ def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:
         raise ToolError(f"{path.name} has a source named {name!r} already; give another name with --name", code="taken")
 
 
-def _refuse_unset(plan: Plan) -> None:
-    """A file that refers to a variable that is not set would be refused by every other command from then on."""
-    missing = needed([plan.source], {**os.environ, **plan.secrets()})
+def _refuse_unset(plan: Plan, path: Path) -> None:
+    """A source that refers to a variable that is not set would be left out by every other command from then on."""
+    missing = needed([plan.source], {**environment(path.parent), **plan.secrets()})
     if missing:
         unset = f"variables that are not set: {', '.join(missing)}; set them first"
         advice = "" if is_remote(plan.source) else f", or give --env {missing[0]}=..."
@@ -116,8 +116,8 @@ def _show(plan: Plan, source: ExternalToolConfig, path: Path, output: Output) ->
 def _tell_variables(plan: Plan, path: Path, output: Output) -> None:
     for variable in plan.variables:
         output.note(f"A secret was kept out of {path.name}: {variable.stands_for}. Set {variable.name} to it.")
-    if needed([plan.source], os.environ):
-        output.note(f"Until then {path.name} is refused by every command.")
+    if needed([plan.source], environment(path.parent)):
+        output.note(f"Until then every command goes on without {plan.source.name}; .env beside the file will do, too.")
 
 
 async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> int:
@@ -167,13 +167,14 @@ def _leave(
     error: ToolError | None = None,
 ) -> int:
     if output.as_json:
+        environ = environment(path.parent)
         output.document(
             {
                 "status": status,
                 "config": str(path),
                 "written": status != "dry_run",
                 "source": {**document(plan.source), "auth_type": plan.source.auth_type.value},
-                "variables": variable_documents(needed([plan.source], os.environ), plan.variables, os.environ),
+                "variables": variable_documents(needed([plan.source], environ), plan.variables, environ),
                 "notes": list(plan.notes),
                 "tools": [spec.to_dict() for spec in specs],
                 "error": None if error is None else error.to_dict(),

@@ -15,6 +15,7 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
 from toolpost.toolbox.ecosystem import NO_SERVERS, Imported, read_servers, usual_places
+from toolpost.toolbox.loading import environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,8 @@ class _Taking:
         return [*self.imported.notes, *there, *unpinned(self.new)]
 
     def to_dict(self, status: str) -> dict[str, Any]:
-        missing = needed(self.new, os.environ)
+        environ = environment(self.path.parent)
+        missing = needed(self.new, environ)
         return {
             "status": status,
             "file": str(self.file),
@@ -40,7 +42,7 @@ class _Taking:
             "written": status == "ok" and bool(self.new),
             "sources": [document(source) for source in self.new],
             "skipped": self.skipped,
-            "variables": variable_documents(missing, self.imported.variables, os.environ),
+            "variables": variable_documents(missing, self.imported.variables, environ),
             "notes": self.notes(),
             "error": None,
         }
@@ -111,11 +113,14 @@ def _show(taking: _Taking, output: Output) -> None:
 def _tell_what_next(taking: _Taking, output: Output) -> None:
     output.note(f"{_count(taking.new)} written to {taking.path.name}; nothing was started.")
     told = {variable.name: variable.stands_for for variable in taking.imported.variables}
-    missing = needed(taking.new, os.environ)
-    for name in missing:
+    environ = environment(taking.path.parent)
+    for name in needed(taking.new, environ):
         output.note(f"Set {name}: {told.get(name, f'{taking.file.name} refers to it')}.")
-    if missing:
-        output.note(f"Until then {taking.path.name} is refused by every command.")
+    lacking = [source.name for source in taking.new if needed([source], environ)]
+    if lacking:
+        output.note(
+            f"Until then every command goes on without {', '.join(lacking)}; .env beside the file will do, too."
+        )
     else:
         output.note("`toolpost config check --connect` connects them.")
 

@@ -100,11 +100,14 @@ def variable_documents(
 
 def beside(source: ExternalToolConfig, config: Path) -> ExternalToolConfig:
     """The source with its folder as it is written in that file: relative to it, where it lies below."""
-    if source.cwd is None or references(source.cwd):
-        return source
-    folder = Path(os.path.abspath(source.cwd))  # noqa: PTH100 - resolve() would follow links that are there for a reason
-    written = folder.relative_to(config.parent) if folder.is_relative_to(config.parent) else folder
-    return source.model_copy(update={"cwd": str(written)})
+    places = {"cwd": source.cwd, "env_file": source.env_file}
+    written = {key: _beside(place, config) for key, place in places.items() if place and not references(place)}
+    return source.model_copy(update=written) if written else source
+
+
+def _beside(place: str, config: Path) -> str:
+    path = Path(os.path.abspath(place))  # noqa: PTH100 - resolve() would follow links that are there for a reason
+    return str(path.relative_to(config.parent) if path.is_relative_to(config.parent) else path)
 
 
 def write(sources: Sequence[ExternalToolConfig], path: Path, output: Output, *, secrets: Mapping[str, str]) -> Settings:

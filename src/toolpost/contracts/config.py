@@ -160,6 +160,7 @@ class ExternalToolConfig(ConfigModel):
     utcp_mode: UtcpMode = UtcpMode.AUTO
     base_url: str | None = None
     env: dict[str, str] = Field(default_factory=dict, repr=False)
+    env_file: str | None = Field(default=None, description="A file of more variables for a command, as .env files are")
     cwd: str | None = None
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     idempotency_header: str | None = Field(
@@ -202,6 +203,7 @@ class ExternalToolConfig(ConfigModel):
         is_command = given.get("transport") == TransportType.CLI
         return {**given, "connection": manual} if is_command and isinstance(manual, str) else given
 
+    _unusable: str = PrivateAttr(default="")
     _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # names that are left out are known to nobody else
 
     @field_validator("tool_filter", "tool_exclude")
@@ -254,6 +256,17 @@ class ExternalToolConfig(ConfigModel):
         if self.outputs is not None:
             return self.outputs
         return "strict" if self.transport is TransportType.PYTHON else "report"
+
+    @property
+    def unusable(self) -> str:
+        """Why the source cannot be used as it is written; empty where it can."""
+        return self._unusable
+
+    def left_out(self, reason: str) -> Self:
+        """The same source, of which it is known that it cannot be used as it is written."""
+        copy = self.model_copy()
+        copy._unusable = reason  # noqa: SLF001 - a copy of itself
+        return copy
 
     def idle_excludes(self) -> list[str]:
         """The patterns of `tool_exclude` that no name was held to have matched so far."""

@@ -15,7 +15,7 @@ from toolpost.catalog.names import nearest
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.toolbox.concealment import references
-from toolpost.toolbox.loading import FILE_NAME, load_settings
+from toolpost.toolbox.loading import FILE_NAME, environment, load_settings
 from toolpost.toolbox.settings import Settings
 
 _KEY = "sources"
@@ -42,7 +42,7 @@ def load_leniently(path: Path, environ: Mapping[str, str]) -> Settings | None:
     """The file as far as it can be known now, variables that are not set left open; None when there is no file."""
     if not path.exists():
         return None
-    known = {**dict.fromkeys(references(_read(path)), _UNSET), **environ}
+    known = {**dict.fromkeys(references(_read(path)), _UNSET), **environment(path.parent, environ)}
     try:
         return load_settings(path, environ=known).settings
     except ConfigError:

@@ -29,10 +29,14 @@ Keys = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a file says, and the values in it that came from variables."""
+    """What a file says, and the values in it that came from variables.
+
+    `unset` says of sources, by their place, which of their variables are not set; they stand there as written.
+    """
 
     data: dict[str, Any]
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    unset: Mapping[Keys, str] = field(default_factory=dict[Keys, str])
 
 
 def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> Document:
@@ -45,7 +49,7 @@ def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> Docu
     substitution = _Substitution(shown, environ)
     replaced = substitution.walk(data, ())
     substitution.complain()
-    return Document(data=replaced, secrets=frozenset(substitution.secrets))
+    return Document(data=replaced, secrets=frozenset(substitution.secrets), unset=substitution.unset())
 
 
 def key_text(keys: Keys) -> str:
@@ -119,14 +123,31 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def source_entry(keys: Keys) -> Keys | None:
+    """The place of the source that a place lies in; None elsewhere, and for what a source cannot be told of without."""
+    size = 3 if keys[:1] == ("tools",) else 2
+    entry = keys[:size]
+    if entry[:-1] not in _SOURCE_LISTS or len(keys) <= size or keys[size] in _IDENTITY:
+        return None
+    return entry if isinstance(entry[-1], int) else None
+
+
+_SOURCE_LISTS: frozenset[Keys] = frozenset({("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers")})
+_IDENTITY = frozenset({"name", "transport"})
+
+
 class _Substitution:
-    """One walk through a document; all missing variables are told at once."""
+    """One walk through a document; all missing variables are told at once.
+
+    Those of a source take that source out and nothing else.
+    """
 
     def __init__(self, shown: str, environ: Mapping[str, str]) -> None:
         self.secrets: set[str] = set()
         self._shown = shown
         self._environ = environ
         self._missing: dict[str, str] = {}
+        self._left_out: dict[Keys, dict[str, str]] = {}
         self._nodes = 0
 
     def walk(self, value: Any, keys: Keys) -> Any:
@@ -143,11 +164,11 @@ class _Substitution:
     def complain(self) -> None:
         """Raise when a variable was missing."""
         if self._missing:
-            listed = ", ".join(f"{name} (at {place})" for name, place in self._missing.items())
-            one = "variable is" if len(self._missing) == 1 else "variables are"
-            raise ConfigError(
-                f"{self._shown}: environment {one} not set: {listed}; set it, or write $${{...}} for a plain $"
-            )
+            raise ConfigError(f"{self._shown}: {_not_set(self._missing)}")
+
+    def unset(self) -> dict[Keys, str]:
+        """Say of each source which of its variables are missing."""
+        return {entry: _not_set(missing) for entry, missing in self._left_out.items()}
 
     def _count(self, keys: Keys) -> None:
         """Aliases can make a small file endless."""
@@ -181,8 +202,16 @@ class _Substitution:
             raise ConfigError(f"{wrong}; write ${{NAME}}, or $${{ to mean it literally")
         value = self._environ.get(name)
         if value is None:
-            self._missing.setdefault(name, key_text(keys))
-            return ""
+            entry = source_entry(keys)
+            missing = self._missing if entry is None else self._left_out.setdefault(entry, {})
+            missing.setdefault(name, key_text(keys))
+            return found[0] if entry is not None else ""
         if len(value) >= MIN_SECRET and _PLACES.isdisjoint(keys):
             self.secrets.add(value)
         return value
+
+
+def _not_set(missing: Mapping[str, str]) -> str:
+    listed = ", ".join(f"{name} (at {place})" for name, place in missing.items())
+    one, it = ("variable is", "it") if len(missing) == 1 else ("variables are", "them")
+    return f"environment {one} not set: {listed}; set {it}, here or in .env, or write $${{...}} for a plain $"

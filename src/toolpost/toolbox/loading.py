@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
+from toolpost.auth.env_file import read_env_file
 from toolpost.auth.static import secrets_of
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.schema.jsontypes import is_object
 from toolpost.toolbox.complaints import complaint
 from toolpost.toolbox.document import Document, read_document
 from toolpost.toolbox.literal_secrets import literal_secrets
 from toolpost.toolbox.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 
 FILE_NAME = "toolpost.yaml"
+ENV_FILE = ".env"
 _Source = TypeVar("_Source", ExternalToolConfig, McpServerSettings)
 # Transports whose connection can be a file; for the others it is a command or an address.
 _FILE_TRANSPORTS = frozenset(TransportType) - {TransportType.MCP, TransportType.CLI, TransportType.WEBSOCKET}
@@ -43,10 +48,63 @@ def load_settings(
     if file is None:
         return LoadedSettings(settings=_anchored(Settings(), here), path=None)
     shown = _shown(file, here)
-    document = read_document(file, shown=shown, environ=os.environ if environ is None else environ)
-    settings = _validated(document, shown)
+    document = read_document(file, shown=shown, environ=environment(file.parent, environ))
+    settings = _without_unset(_validated(_with_stubs(document), shown), document)
     secrets = document.secrets.union(literal_secrets(settings))
     return LoadedSettings(settings=_anchored(settings, file.parent), path=file, secrets=secrets)
+
+
+def environment(folder: Path, environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """The variables of the environment, and below them those of `.env` in a configuration's folder."""
+    known = os.environ if environ is None else environ
+    try:
+        return {**read_env_file(folder / ENV_FILE), **known}
+    except FileNotFoundError:
+        return known
+
+
+def _with_stubs(document: Document) -> Document:
+    """The document without what cannot be read of a source while its variables are not set, as a number cannot."""
+    if not document.unset:
+        return document
+    data = deepcopy(document.data)
+    for keys in document.unset:
+        *parents, last = keys
+        listed: Any = reduce(_below, parents, cast("Any", data))
+        model = McpServerSettings if "tools" in keys else ExternalToolConfig
+        try:
+            model.model_validate(listed[last])
+        except ValidationError:
+            listed[last] = _stub(listed[last])
+    return replace(document, data=data)
+
+
+def _below(value: Any, key: str | int) -> Any:
+    return value[key]
+
+
+def _stub(entry: Any) -> Any:
+    """As much of a source as is needed to tell of it."""
+    if not is_object(entry):
+        return entry
+    known = {key: entry[key] for key in ("name", "transport", "connection", "command", "url") if key in entry}
+    return known | {key: entry[key] for key in ("enabled", "required") if isinstance(entry.get(key), bool)}
+
+
+def _without_unset(settings: Settings, document: Document) -> Settings:
+    """The settings, with those sources told apart that lack a variable."""
+    if not document.unset:
+        return settings
+    reasons = {(keys[0], keys[-1]): reason for keys, reason in document.unset.items()}
+    sources = _told(settings.sources, "sources", reasons)
+    servers = _told(settings.tools.mcp_servers, "tools", reasons)
+    tools = settings.tools.model_copy(update={"mcp_servers": servers})
+    return settings.model_copy(update={"sources": sources, "tools": tools})
+
+
+def _told(listed: list[_Source], place: str, reasons: Mapping[tuple[str | int, str | int], str]) -> list[_Source]:
+    given = [(one, reasons.get((place, n))) for n, one in enumerate(listed)]
+    return [one if reason is None else one.left_out(reason) for one, reason in given]
 
 
 def settings_of(data: Mapping[str, Any]) -> Settings:
@@ -121,6 +179,8 @@ def _anchored_source(source: ExternalToolConfig, folder: Path) -> ExternalToolCo
         changes["cwd"] = str(folder)
     if source.transport in _FILE_TRANSPORTS and is_local_file(source.connection):
         changes["connection"] = str(_absolute(source.connection, folder))
+    if source.env_file is not None:
+        changes["env_file"] = str(_absolute(source.env_file, folder))
     if source.graphql.schema_file is not None:
         file = str(_absolute(source.graphql.schema_file, folder))
         changes["graphql"] = source.graphql.model_copy(update={"schema_file": file})

@@ -85,6 +85,8 @@ def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     reason = f"what source {source.name!r} loads"
     documents = [source.connection, source.graphql.schema_file, source.cli.manual]
     yield from (_protected(document, reason) for document in documents if document and is_local_file(document))
+    if source.env_file is not None:
+        yield _protected(source.env_file, f"the variables of source {source.name!r}")
     if source.transport in (TransportType.MCP, TransportType.CLI):
         started = f"what source {source.name!r} starts"
         yield from (_protected(path, started) for path in _scripts(source))

@@ -95,6 +95,7 @@ class ServerEntry:
             self.notes.append("headers are left out: a command has none")
         return {
             "connection": shlex.join(self._concealer.words(self._name, words)),
+            "env_file": self._env_file(folder),
             "cwd": self._folder(words, folder),
             "env": self._mapping("env", partial(self._concealer.env, self._name, own_name=True)),
         }
@@ -106,6 +107,14 @@ class ServerEntry:
             place = self._replaced(written)
             return place if references(place) else str(folder / Path(place).expanduser())
         return str(folder) if names_a_relative_path(words, folder) else None
+
+    def _env_file(self, folder: Path) -> str | None:
+        """The file of variables that an editor starts the command with."""
+        written = self._left.get("envFile")
+        if not isinstance(written, str) or not written:
+            return None
+        place = self._replaced(str(self._take("envFile")))
+        return place if references(place) else str(folder / Path(place).expanduser())
 
     def _remote(self, address: str, transport: McpTransport | None) -> dict[str, Any]:
         if transport is McpTransport.STDIO:

@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     SecretStr,
     Tag,
     ValidationInfo,
@@ -193,6 +194,13 @@ class McpServerSettings(ConfigModel):
     enabled: bool = True
     required: bool = False
     trust: bool = Field(default=False, description="Whether what the server says of its own tools may loosen calls")
+    _unusable: str = PrivateAttr(default="")
+
+    def left_out(self, reason: str) -> Self:
+        """The same server, of which it is known that it cannot be used as it is written."""
+        copy = self.model_copy()
+        copy._unusable = reason  # noqa: SLF001 - a copy of itself
+        return copy
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -205,7 +213,7 @@ class McpServerSettings(ConfigModel):
     def to_external_config(self) -> ExternalToolConfig:
         """The same server as a source like any other."""
         connection = shlex.join([self.command or "", *self.args]) if self.transport == "stdio" else self.url or ""
-        return ExternalToolConfig(
+        source = ExternalToolConfig(
             name=self.name,
             transport=TransportType.MCP,
             connection=connection,
@@ -216,6 +224,7 @@ class McpServerSettings(ConfigModel):
             trust=self.trust,
             mcp=McpOptions(transport=_TRANSPORTS[self.transport], name_in_descriptions=True),
         )
+        return source.left_out(self._unusable) if self._unusable else source
 
 
 # A server that is said to speak SSE may have learned streamable HTTP since: that is tried first.

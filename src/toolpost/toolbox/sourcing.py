@@ -7,8 +7,10 @@ import logging
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from toolpost.auth.env_file import read_env_file
 from toolpost.auth.static import (
     discovery_credential,
     secrets_of,
@@ -22,6 +24,7 @@ from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource, RecallingSource
 from toolpost.policy.log_redaction import one_line
 from toolpost.policy.redaction import Redactor
+from toolpost.toolbox.document import MIN_SECRET
 from toolpost.toolbox.factories import Lent, make_source
 from toolpost.toolbox.pinning import Pinning, bare_name
 from toolpost.toolbox.presets import with_token_variable
@@ -327,8 +330,10 @@ class Sources:
             raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
 
     def _made(self, member: _Member) -> ToolSource:
+        if member.config.unusable:
+            raise ConfigError(member.config.unusable)
         given = with_token_variable(member.config)
-        config = with_environment(given) if self._resolve else given
+        config = self._with_env_file(with_environment(given) if self._resolve else given)
         member.config = config
         filled_in = substituted(given, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
@@ -337,6 +342,17 @@ class Sources:
         credential = _credential(config, self._authorizer, self._lend)
         member.source = make_source(config, credential, self._lent, self._factories)
         return member.source
+
+    def _with_env_file(self, config: ExternalToolConfig) -> ExternalToolConfig:
+        """The source with the variables of its file, which `env` has precedence over; their values are secrets."""
+        if config.env_file is None:
+            return config
+        try:
+            found = read_env_file(Path(config.env_file))
+        except FileNotFoundError:
+            raise ConfigError(f"env_file {config.env_file!r} does not exist") from None
+        self._redactor.learn({value for value in found.values() if len(value) >= MIN_SECRET})
+        return config.model_copy(update={"env": {**found, **config.env}})
 
     async def _fill(self, member: _Member, found: Sequence[Tool], *, answered: bool = False) -> None:
         """Put a source's tools into the catalog when its turn has come."""

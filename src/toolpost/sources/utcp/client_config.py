@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.auth.env_file import parse_env
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.content_calls import located, read_text
@@ -12,12 +12,6 @@ from toolpost.sources.utcp.content_calls import located, read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-# A value in quotes is what stands in them; another ends at a comment.
-_SETTING = re.compile(
-    r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>.*?))"""
-    r"""\s*(?:(?<=\s)\#.*)?$"""
-)
 
 
 class ClientConfig(NamedTuple):
@@ -49,5 +43,4 @@ async def _loaded(loader: Any, folder: Path | None, shown: str) -> dict[str, str
     if not is_object(loader) or loader.get("variable_loader_type") != "dotenv":
         raise ConfigError(f"{shown}: load_variables_from knows variable_loader_type dotenv and no other")
     text = await read_text(located(str(loader.get("env_file_path") or ".env"), folder))
-    found = [match for line in text.splitlines() if (match := _SETTING.match(line)) is not None]
-    return {match["name"]: match["plain"] if match["quote"] is None else match["quoted"] for match in found}
+    return parse_env(text)
