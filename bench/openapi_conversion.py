@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.specs import no_network, octokit, real_documents
+from toolpost.auth.seal import FileSealer
 from toolpost.cli.answer_stream import answer_stream
 from toolpost.cli.bench.figures import Column, Figure, Row, Target
 from toolpost.cli.bench.harness import Tick, undisturbed
@@ -26,6 +27,7 @@ from toolpost.sources.openapi.operation import Api
 from toolpost.sources.openapi.reader import api_of, read_api
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.sources.openapi.view import BUDGET, fitted, tokens
+from toolpost.stores.cache_folder import CacheFolder
 
 T = TypeVar("T")
 
@@ -127,7 +129,7 @@ def _checked(specs: list[Any]) -> None:
 def _from_cache(path: Path) -> float:
     """The whole catalog from the cache, records of tools included."""
     with tempfile.TemporaryDirectory() as folder:
-        cache = ApiCache(Path(folder))
+        cache = ApiCache(CacheFolder(Path(folder), FileSealer(Path(folder) / "key")))
 
         def load() -> Api:
             return asyncio.run(read_api(str(path), fetch=no_network, cache=cache, base_url=BASE_URL))

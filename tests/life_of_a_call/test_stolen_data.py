@@ -106,6 +106,23 @@ async def test_a_thief_reads_arguments_and_results_only_where_events_tell_them(k
     assert {"pending", "journal", "keys", "tokens"} <= {name for name, text in rows.items() if len(text) > 100}
 
 
+async def test_a_thief_reads_nothing_of_a_large_result(tmp_path: Path) -> None:
+    @tool(side_effects="read")
+    async def census() -> list[str]:
+        """Everybody's name."""
+        return [f"{RESULT} {number}" for number in range(10_000)]
+
+    async with Toolbox(tools=[census], settings=Settings(data_dir=tmp_path / "data", builtins="none")) as box:
+        outcome = await box.call("census")
+        assert isinstance(outcome, Completed)
+        whole = await box.store.artifacts.read(outcome.artifacts[0], tenant=None)
+
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
+    assert whole.count(RESULT.encode()) == 10_000
+    assert len(stored) > len(whole)
+    assert RESULT.encode() not in stored
+
+
 async def test_a_thief_cannot_open_it_with_a_key_of_his_own(kept: Kept) -> None:
     kept.stolen()
 

@@ -28,7 +28,9 @@ from toolpost import (
     ToolNode,
     ToolRegistry,
 )
+from toolpost.auth.seal import FileSealer
 from toolpost.contracts.principal import Principal
+from toolpost.stores.cache_folder import CacheFolder
 from toolpost.toolbox.settings import AccountSettings, NetworkSettings
 
 USER = "local:ann"
@@ -152,13 +154,14 @@ async def test_two_people_at_once_share_neither_a_token_nor_a_session(server: st
 
 
 async def test_nobodys_tools_vanish_when_somebody_signs_in_who_is_shown_fewer(server: str, tmp_path: Path) -> None:
-    listings = tmp_path / "listings" / "web.json"
+    listings = CacheFolder(tmp_path / "listings", FileSealer(tmp_path / "key"))
     async with toolbox(server, declared=False, data_dir=tmp_path) as box:
         await _connect(box, "local:ann", "alice")
         await until(lambda: "web.publish" in names(box))
         await _connect(box, "local:bob", "bernd")
-        await until(lambda: len(json.loads(listings.read_text())) == 2)
+        await until(lambda: len(json.loads(listings.read("web.json") or "{}")["listings"]) == 2)
         assert "web.publish" in names(box)
+    assert b"publish" not in (tmp_path / "listings" / "web.json").read_bytes()
     async with toolbox(server, declared=False, data_dir=tmp_path) as box:
         assert {"web.publish", "web.whoami"} <= names(box)
 

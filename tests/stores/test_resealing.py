@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.stores.conftest import AnyStore
-from tests.stores.samples import ANN, intent, key_record, question
+from tests.stores.samples import ANN, artifact, intent, key_record, question
 from toolpost.auth.seal import FileSealer
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer
@@ -45,6 +45,8 @@ async def fill(store: SQLiteStore, count: int = 1) -> None:
     await store.keys.settle(ANN, "k|1", {"status": "completed"})
     await store.tokens.put(KEY, {"access": "token"})
     await store.state.save_planner_state("the-token", {"step": 1})
+    for data in (b"short", b"long" * 50_000):
+        await store.artifacts.put(data, artifact())
 
 
 async def read_all(store: SQLiteStore) -> list[object]:
@@ -54,7 +56,9 @@ async def read_all(store: SQLiteStore) -> list[object]:
     assert action
     assert held
     assert row
-    return [entry.call, entry.result, action, held.outcome, row, await store.state.load_planner_state("the-token")]
+    kept = [await store.artifacts.read(ref.id, tenant=None) for ref in await store.artifacts.list()]
+    planned = await store.state.load_planner_state("the-token")
+    return [entry.call, entry.result, action, held.outcome, row, planned, *kept]
 
 
 def marks(folder: Path) -> dict[tuple[str, str], set[bytes]]:
@@ -77,7 +81,8 @@ async def test_every_sealed_value_gets_the_newest_key_and_says_the_same(tmp_path
         sealer.keys.retire()
         assert await read_all(store) == before
 
-    assert counts == {"journal": 2, "pending": 3, "keys": 1, "tokens": 1, "state": 1, "ledger": 1, "unreadable": 0}
+    kinds = {"journal": 2, "pending": 3, "keys": 1, "tokens": 1, "state": 1, "ledger": 1, "artifacts": 2}
+    assert counts == {**kinds, "unreadable": 0}
     assert marks(tmp_path) == {column: {sealer.mark()} for column in COLUMNS}
 
 

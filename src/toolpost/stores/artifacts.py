@@ -1,4 +1,4 @@
-"""Artifacts: metadata in SQLite, bytes in files named by their hash."""
+"""Artifacts: metadata in SQLite, bytes in sealed files named by their hash."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SQLiteArtifactStore:
         ref = await self.info(artifact_id, tenant=tenant)
         if ref is None:
             raise KeyError(artifact_id)
-        return await asyncio.to_thread(self._files.read, ref.sha256, offset=offset, limit=limit)
+        return await asyncio.to_thread(self._files.read, ref.sha256, size=ref.size, offset=offset, limit=limit)
 
     async def list(self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100) -> Refs:
         sql = _SELECT + (" AND run_id = :run_id" if run_id is not None else "")

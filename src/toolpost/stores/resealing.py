@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
 from toolpost.contracts.errors import StoreError
+from toolpost.stores.contents import ContentFiles
 from toolpost.stores.reader import Reader
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
@@ -49,10 +51,11 @@ class Resealer:
     What was done stays done, so a pass that was interrupted just begins again.
     """
 
-    def __init__(self, writer: Writer, reader: Reader, sealer: RowSealer) -> None:
+    def __init__(self, writer: Writer, reader: Reader, sealer: RowSealer, files: ContentFiles) -> None:
         self._writer = writer
         self._reader = reader
         self._sealer = sealer
+        self._files = files
 
     async def reseal(self) -> dict[str, int]:
         """How many values of each table were sealed anew, and how many do not open (`unreadable`)."""
@@ -63,7 +66,19 @@ class Resealer:
             while rowids := await self._reader.query(partial(self._older, sealed=sealed, after=after)):
                 counts.update(await self._writer.submit(partial(self._step, sealed=sealed, rowids=rowids)))
                 after = rowids[-1]
+        counts.update(await self._reseal_files())
         return dict(counts)
+
+    async def _reseal_files(self) -> dict[str, int]:
+        """Seal the contents of artifacts anew; those that an older version left unsealed are sealed, too."""
+        counts = {"artifacts": 0, "unreadable": 0}
+        sql = "SELECT DISTINCT sha256, size FROM artifacts"
+        for sha256, size in await self._reader.query(lambda db: db.execute(sql).fetchall()):
+            try:
+                counts["artifacts"] += await asyncio.to_thread(self._files.reseal, sha256, size)
+            except StoreError:
+                counts["unreadable"] += 1
+        return counts
 
     def _older(self, db: sqlite3.Connection, *, sealed: _Sealed, after: int) -> list[int]:
         mark = self._sealer.mark()

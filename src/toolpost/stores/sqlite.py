@@ -77,7 +77,7 @@ def open_sqlite_store(
     appender = EventAppender(liveness.owner_id, ledger)
     writer = Writer(Transactor(db, appender, path=path), limit=queue_limit)
     reader = Reader(path, busy_s=busy_s)
-    files = ContentFiles(data_dir / ARTIFACTS)
+    files = ContentFiles(data_dir / ARTIFACTS, sealer)
     pruner = Pruner(writer, reader, appender=appender, files=files)
     forgetter = Forgetter(writer, appender=appender, pruner=pruner, liveness=liveness)
     log = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
@@ -148,7 +148,7 @@ class SQLiteStore:
         self._reader = reader
         self._pruner = pruner
         self._forgetter = forgetter
-        self._resealer = Resealer(writer, reader, sealer)
+        self._resealer = Resealer(writer, reader, sealer, files)
         self._liveness = liveness
         self.events: EventLog = log
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=sealer, liveness=liveness)

@@ -13,13 +13,13 @@ from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.commands import DescribedCommands
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ChatModel, ToolSource
     from toolpost.contracts.storage import ArtifactStore
+    from toolpost.stores.cache_folder import CacheFolder
 
     Factory = Callable[[ExternalToolConfig], ToolSource]
 
@@ -36,8 +36,8 @@ class Lent:
     chat_model: ChatModel | None = None
     servers: Mapping[str, Any] | None = None
     network: NetworkPolicy = field(default_factory=NetworkPolicy)
-    cache_dir: Path | None = None
-    listings: Path | None = None
+    documents: CacheFolder | None = None
+    listings: CacheFolder | None = None
     artifacts: ArtifactStore | None = None
 
 
@@ -79,7 +79,7 @@ def _mcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
         roots=loan.lent.roots,
         chat_model=loan.lent.chat_model,
         network=loan.lent.network,
-        listing_file=None if loan.lent.listings is None else loan.lent.listings / f"{config.name}.json",
+        listings=loan.lent.listings,
     )
 
 
@@ -90,7 +90,7 @@ def _openapi(config: ExternalToolConfig, loan: Loan) -> ToolSource:
         config,
         credential=loan.credential,
         network=loan.lent.network,
-        cache_dir=loan.lent.cache_dir,
+        cache=loan.lent.documents,
         artifacts=loan.lent.artifacts,
     )
 

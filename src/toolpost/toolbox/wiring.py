@@ -21,6 +21,7 @@ from toolpost.runtime.attempt import ContextDefaults
 from toolpost.runtime.caretaker import Caretaker
 from toolpost.runtime.desk import PendingDesk
 from toolpost.runtime.router import ToolRouter
+from toolpost.stores.cache_folder import CacheFolder
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.builtin_names import chosen_builtins
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ToolOverride
     from toolpost.contracts.questions import OnPending
     from toolpost.contracts.sources import ChatModel, CredentialProvider
-    from toolpost.contracts.storage import EventSink, Store
+    from toolpost.contracts.storage import EventSink, Sealer, Store
     from toolpost.contracts.tool import Tool
     from toolpost.toolbox.account_desk import AccountDesk
     from toolpost.toolbox.plugins import Plugins
@@ -164,8 +165,8 @@ def _make_sources(
         chat_model=given.chat_model,
         servers=given.servers,
         network=network,
-        cache_dir=None if home is None else home / CACHE_DIR,
-        listings=None if home is None else home / LISTINGS_DIR,
+        documents=None if home is None else CacheFolder(home / CACHE_DIR, _sealer(settings, home)),
+        listings=None if home is None else CacheFolder(home / LISTINGS_DIR, _sealer(settings, home)),
         artifacts=router.store.artifacts,
     )
     return Sources(
@@ -225,8 +226,12 @@ def _add_offered(registry: ToolRegistry, tools: Sequence[Tool], overrides: Mappi
 def _open_store(settings: Settings) -> Store:
     if settings.data_dir is None:
         return MemoryStore(max_events=settings.limits.event_queue)
-    sealer = KeySealer(keys_from(settings.accounts.key, folder=settings.data_dir))
+    sealer = _sealer(settings, settings.data_dir)
     return open_sqlite_store(settings.data_dir, sealer=sealer, queue_limit=settings.limits.event_queue)
+
+
+def _sealer(settings: Settings, home: Path) -> Sealer:
+    return KeySealer(keys_from(settings.accounts.key, folder=home))
 
 
 def _policy(settings: Settings) -> Policy:

@@ -1,17 +1,18 @@
 """APIs that were read once and are found again."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.specs import OWN, no_network
+from toolpost.auth.seal import FileSealer
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.gathering import Fetch
 from toolpost.sources.openapi.operation import Api
 from toolpost.sources.openapi.reader import read_api
 from toolpost.sources.openapi.spec import tool_spec
+from toolpost.stores.cache_folder import CacheFolder
 
 SITE = "https://split.example/"
 
@@ -31,9 +32,13 @@ class Site:
         return self.pages[url]
 
 
+def cache_in(folder: Path) -> ApiCache:
+    return ApiCache(CacheFolder(folder, FileSealer(folder.parent / "key")))
+
+
 @pytest.fixture(name="cache")
 def _cache(tmp_path: Path) -> ApiCache:
-    return ApiCache(tmp_path / "cache")
+    return cache_in(tmp_path / "cache")
 
 
 def assert_same(api: Api, other: Api) -> None:
@@ -145,18 +150,29 @@ async def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -
     (tmp_path / "file").write_text("in the way")
 
     api = await read_api(
-        str(OWN / "shop.yaml"), fetch=no_network, cache=ApiCache(tmp_path / "file"), base_url="https://a.example"
+        str(OWN / "shop.yaml"), fetch=no_network, cache=cache_in(tmp_path / "file"), base_url="https://a.example"
     )
 
     assert len(api.operations) == 6
 
 
-async def test_files_are_their_owners_and_hold_json(cache: ApiCache, tmp_path: Path) -> None:
+async def test_files_are_their_owners_and_sealed(cache: ApiCache, tmp_path: Path) -> None:
     await read_api(f"{SITE}shop.yaml", fetch=Site().fetch, cache=cache)
 
     for file in (tmp_path / "cache").iterdir():
         assert file.stat().st_mode & 0o077 == 0
-    assert json.loads(next((tmp_path / "cache").glob("*.json")).read_text())["api"]["title"] == "Shop"
+        assert not any(word in file.read_bytes() for word in (b"Shop", b"operations", SITE.encode()))
+
+
+async def test_files_of_an_older_version_are_read_as_they_are(cache: ApiCache, tmp_path: Path) -> None:
+    site = Site()
+    await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)
+    folder = CacheFolder(tmp_path / "cache", FileSealer(tmp_path / "key"))
+    for file in (tmp_path / "cache").iterdir():
+        file.write_bytes(folder.read(file.name) or b"")
+    site.error = ToolConnectionError("no route")
+
+    assert (await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)).title == "Shop"
 
 
 def _ignoring_query(site: Site) -> Fetch:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.specs import no_network, octokit, real_documents
+from toolpost.auth.seal import FileSealer
 from toolpost.catalog.names import model_name
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
@@ -23,6 +24,7 @@ from toolpost.sources.openapi.operation import Api
 from toolpost.sources.openapi.reader import read_api
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.sources.openapi.view import BUDGET, fitted, tokens
+from toolpost.stores.cache_folder import CacheFolder
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 BASE_URL = "https://api.example"
@@ -125,7 +127,7 @@ def test_every_operation_can_be_called_somewhere_with_all_that_its_path_needs(ap
 
 
 def test_the_cache_gives_back_what_it_was_given(path: Path, api: Api, tmp_path: Path) -> None:
-    cache = ApiCache(tmp_path)
+    cache = ApiCache(CacheFolder(tmp_path, FileSealer(tmp_path / "key")))
     cache.save(b"the document", str(path), api, {})
     kept = cache.load(b"the document", str(path))
 

@@ -11,12 +11,11 @@ from toolpost.sources.mcp.listing import known_tools
 from toolpost.sources.mcp.memory import Listed, ListingMemory
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.errors import ToolError
     from toolpost.sources.mcp.listing import Listing
     from toolpost.sources.mcp.tools import ServerTool, ToolServer
+    from toolpost.stores.cache_folder import CacheFolder
 
 _WAITING = SourceHealth("up", "its tools are those that were listed last; a call asks its caller to sign in")
 _UNLISTED = SourceHealth("down", "nobody has signed in yet, so its tools are not known: toolpost accounts connect")
@@ -25,11 +24,13 @@ _UNLISTED = SourceHealth("down", "nobody has signed in yet, so its tools are not
 class Door:
     """The way in for those without an account; `refusal` is what was said when it was last found shut."""
 
-    def __init__(self, config: ExternalToolConfig, server: ToolServer, *, remote: bool, file: Path | None) -> None:
+    def __init__(
+        self, config: ExternalToolConfig, server: ToolServer, *, remote: bool, listings: CacheFolder | None
+    ) -> None:
         self._config = config
         self._server = server
         self._remote = remote
-        self._memory = ListingMemory(file, target=config.connection)
+        self._memory = ListingMemory(listings, config.name, target=config.connection)
         self.is_shut = False
         self.refusal: ToolError | None = None
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from toolpost.stores.cache_folder import CacheFolder
 
 _MOST_PEOPLE = 64
 
@@ -25,15 +25,16 @@ class Listed(NamedTuple):
 
 
 class ListingMemory:
-    """One server's last listings, in a file if there is one; what cannot be kept or read is only forgotten.
+    """One server's last listings, in a folder if there is one; what cannot be kept or read is only forgotten.
 
     `target` tells servers apart that are configured under one name, one after the other.
     A server may list more for one person than for another. What it listed for either is known, so that nobody's tools
     vanish when somebody else signs in.
     """
 
-    def __init__(self, file: Path | None, *, target: str = "") -> None:
-        self._file = file
+    def __init__(self, folder: CacheFolder | None, name: str, *, target: str = "") -> None:
+        self._folder = folder
+        self._name = f"{name}.json"
         self._target = hashlib.sha256(target.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self._kept: dict[str, Listed] | None = None
 
@@ -60,20 +61,15 @@ class ListingMemory:
     def _read(self) -> dict[str, Listed]:
         if self._kept is None:
             self._kept = {}
-            if self._file is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    self._kept = _parsed(json.loads(self._file.read_text()), self._target)
+            data = None if self._folder is None else self._folder.read(self._name)
+            with contextlib.suppress(ValueError, RecursionError):
+                self._kept = {} if data is None else _parsed(json.loads(data), self._target)
         return self._kept
 
     def _write(self, kept: dict[str, Listed]) -> None:
-        if self._file is None:
-            return
-        fresh = self._file.with_suffix(f".{os.getpid()}.new")
-        with contextlib.suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+        if self._folder is not None:
             told = {by: listed._asdict() for by, listed in kept.items()}
-            fresh.write_text(json.dumps({"target": self._target, "listings": told}))
-            fresh.replace(self._file)
+            self._folder.write(self._name, json.dumps({"target": self._target, "listings": told}).encode())
 
 
 def _parsed(told: object, target: str) -> dict[str, Listed]:

@@ -42,7 +42,6 @@ from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ChatModel, SourceListener
     from toolpost.sources.mcp.tools import ServerTool
+    from toolpost.stores.cache_folder import CacheFolder
 
 
 class McpSource:
@@ -59,7 +59,7 @@ class McpSource:
     `credential` is the one that tools are listed with. `server` is an object to talk to
     in this process. `roots` are the folders that the server may be told of. `library`
     holds its resources and prompts. `network` is what the configuration lets through besides
-    public addresses and the server's own; `listing_file` is where its last listing is kept.
+    public addresses and the server's own; `listings` is where its last listing is kept.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class McpSource:
         roots: Sequence[str] | None = None,
         chat_model: ChatModel | None = None,
         network: NetworkPolicy | None = None,
-        listing_file: Path | None = None,
+        listings: CacheFolder | None = None,
     ) -> None:
         discreet()
         self.config = config
@@ -87,7 +87,7 @@ class McpSource:
         self._links = Links(self._new_link, config.name, lasting=credential)
         self._connect = partial(self._links.get, credential)
         self._remote = isinstance(self._endpoint, UrlEndpoint)
-        self._door = Door(config, self, remote=self._remote, file=listing_file)
+        self._door = Door(config, self, remote=self._remote, listings=listings)
         self._keeping = Keeping(self._hearing, self._connect, self._list, door=self._door, poll_s=config.mcp.poll_s)
         self._closed = False
         self.library = Library(self._connect, timeout_s=config.timeout_s)

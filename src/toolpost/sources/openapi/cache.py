@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
-from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.schema.jsontypes import AnySchema
+    from toolpost.stores.cache_folder import CacheFolder
 
 _HERE = Path(__file__).parent
 _KEY = re.compile(r"[0-9a-f]{40}")
@@ -49,7 +47,7 @@ class Kept(NamedTuple):
 class ApiCache:
     """A folder of APIs; whatever is wrong with a file, it counts as not there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: CacheFolder) -> None:
         self._folder = folder
 
     def load(self, raw: bytes, origin: str) -> Kept | None:
@@ -64,43 +62,30 @@ class ApiCache:
     def save(self, raw: bytes, origin: str, api: Api, others: Mapping[str, bytes]) -> None:
         """Keep an API in place of the one that was read for the same origin before."""
         key, before = _key(raw, origin), self._last_key(origin)
-        # A full or read-only disk costs the next start some time, and nothing else.
-        with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._write(self._file(key), _packed(api, {url: digest(other) for url, other in others.items()}))
-            self._write(self._pointer(origin), key)
-            if before is not None and before != key:
-                self._file(before).unlink(missing_ok=True)
+        packed = _packed(api, {url: digest(other) for url, other in others.items()})
+        self._folder.write(_file(key), packed.encode())
+        self._folder.write(_pointer(origin), key.encode())
+        if before is not None and before != key:
+            self._folder.remove(_file(before))
 
     def _last_key(self, origin: str) -> str | None:
-        try:
-            key = self._pointer(origin).read_text(encoding="ascii")
-        except (OSError, ValueError):
-            return None
+        key = (self._folder.read(_pointer(origin)) or b"").decode("ascii", "replace")
         return key if _KEY.fullmatch(key) else None
 
     def _kept(self, key: str) -> Kept | None:
+        data = self._folder.read(_file(key))
         try:
-            return _unpacked(json.loads(self._file(key).read_bytes()))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None if data is None else _unpacked(json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
-    def _file(self, key: str) -> Path:
-        return self._folder / f"{key}.json"
 
-    def _pointer(self, origin: str) -> Path:
-        return self._folder / f"{digest(origin.encode('utf-8', 'surrogatepass'))}.last"
+def _file(key: str) -> str:
+    return f"{key}.json"
 
-    def _write(self, path: Path, text: str) -> None:
-        """Write a file whole or not at all, for its owner only."""
-        handle, name = tempfile.mkstemp(dir=self._folder)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+
+def _pointer(origin: str) -> str:
+    return f"{digest(origin.encode('utf-8', 'surrogatepass'))}.last"
 
 
 def digest(raw: bytes) -> str:

@@ -30,7 +30,6 @@ from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.sources.openapi.operation import Api, Operation
+    from toolpost.stores.cache_folder import CacheFolder
     from toolpost.web.files import File
     from toolpost.web.sending import Send
 
@@ -85,7 +85,7 @@ class OpenApiSource:
         *,
         credential: Credential = NO_CREDENTIAL,
         network: NetworkPolicy | None = None,
-        cache_dir: Path | None = None,
+        cache: CacheFolder | None = None,
         artifacts: ArtifactStore | None = None,
     ) -> None:
         self.config = config
@@ -94,7 +94,7 @@ class OpenApiSource:
         self._keyed = config.idempotency_header
         self._secrets = tuple(value for name, value in self._headers if is_secret_header(name, value))
         self._artifacts = artifacts
-        self._cache = None if cache_dir is None else ApiCache(cache_dir)
+        self._cache = None if cache is None else ApiCache(cache)
         written = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]
         self._client = HttpClient((network or NetworkPolicy()).for_source(*written), timeout_s=_DOCUMENT_S)
         remote = is_remote(config.connection)  # what such a document refers to is bound by where it came from
