@@ -149,6 +149,18 @@ async def test_no_folder_goes_away_with_what_is_protected_in_it(project: Path, f
     assert is_refused(moved)
 
 
+async def test_nothing_is_put_beside_a_script_that_has_a_folder_of_its_own(project: Path) -> None:
+    (project / "servers" / "notes.txt").write_text("readable")
+    async with Toolbox.open("rules.yaml") as box:
+        beside = await box.call("write_file", {"path": "servers/json.py", "content": "print('mine')"})
+        read = await box.call("read_file", {"path": "servers/notes.txt"})
+        elsewhere = await box.call("write_file", {"path": "json.py", "content": "{}"})
+
+    assert is_refused(beside)
+    assert isinstance(read, Completed)
+    assert isinstance(elsewhere, Completed)
+
+
 async def test_lists_and_searches_leave_it_out(project: Path) -> None:
     (project / ".toolpost").mkdir()
     (project / ".toolpost" / "notes.txt").write_text("policy: exploratory")

@@ -175,7 +175,7 @@ def _with_one_stream(command: str | list[str]) -> list[str]:
 
 def _folder(cwd: str | None, ctx: ToolContext) -> str | None:
     """Where to run: a folder that the call may touch. What the command itself touches is not held to that."""
-    if cwd is not None and is_protected(os.path.realpath(cwd), ctx.protected_paths):
+    if cwd is not None and is_protected(os.path.realpath(cwd), ctx.protected_paths, writes=False):
         message = f"Path {shown(cwd)!r} is protected; run the command in another folder"
         raise ToolPermissionError(message, tool_name="run_command", code="path_protected")
     if ctx.allowed_paths is None:

@@ -28,7 +28,7 @@ def is_path_allowed(
         real = os.path.realpath(path)
     except ValueError:  # a null byte; no file has such a name
         return False
-    if is_protected(real, protected_paths):
+    if is_protected(real, protected_paths, writes=True):
         return False
     return allowed_paths is None or any(_within(real, os.path.realpath(folder)) for folder in allowed_paths)
 
@@ -40,12 +40,12 @@ def _within(real: str, folder: str) -> bool:
         return False
 
 
-def is_protected(real: str, protected_paths: Sequence[ProtectedPath]) -> bool:
-    """Whether a path without links may not be written, by its name or by what lies there."""
+def is_protected(real: str, protected_paths: Sequence[ProtectedPath], *, writes: bool) -> bool:
+    """Whether a path without links may not be read, or written, by its name or by what lies there."""
     protection = Protection(protected_paths)
-    if protection.of_path(real, writes=True) is not None:
+    if protection.of_path(real, writes=writes) is not None:
         return True
     try:
-        return protection.of_status(os.lstat(real), writes=True) is not None
+        return protection.of_status(os.lstat(real), writes=writes) is not None
     except (OSError, ValueError):
         return False

@@ -43,16 +43,9 @@ class ProtectedFiles:
     """Keeps the list for one Toolbox; the modules that Python sources import are added as they come."""
 
     def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
-        self._fixed = tuple(
-            dict.fromkeys(
-                [
-                    *_configuration(settings, config),
-                    *(path for source in settings.all_sources() for path in _of_source(source)),
-                    *_tool_code(tools),
-                    *_environment(),
-                ]
-            )
-        )
+        from_sources = [path for source in settings.all_sources() for path in _of_source(source)]
+        code = [*_configuration(settings, config), *from_sources, *_tool_code(tools), *_environment()]
+        self._fixed = tuple(dict.fromkeys([*code, *_folders(from_sources, settings, config)]))
         self._python = [one for one in settings.all_sources() if one.transport is TransportType.PYTHON]
         self._seen = -1
         self._all = self._fixed
@@ -78,6 +71,23 @@ def _configuration(settings: Settings, config: Path | None) -> Iterator[Protecte
     folders = {Path.cwd(), Path.cwd() if config is None else config.absolute().parent}
     for folder in sorted(folders):
         yield from (_protected(folder / name, reason) for name, reason in _BESIDE.items())
+
+
+def _folders(files: Sequence[ProtectedPath], settings: Settings, config: Path | None) -> Iterator[ProtectedPath]:
+    """The folders of scripts: what is put beside one may be loaded in place of what it means to load.
+
+    A folder that others work in, too, such as the project's own, is left open but for the script itself.
+    """
+    open_to_others = [Path.cwd(), *(settings.tools.allowed_paths or []), *([] if config is None else [config.parent])]
+    shared = {above for folder in open_to_others for above in _and_above(folder.absolute())}
+    for file in files:
+        folder = Path(file.path).parent
+        if Path(file.path).suffix.lower() in _SCRIPTS and folder not in shared:
+            yield ProtectedPath(str(folder), f"the folder of {file.path!r}, {file.reason}", readable=True)
+
+
+def _and_above(folder: Path) -> list[Path]:
+    return [folder, *folder.parents]
 
 
 def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
