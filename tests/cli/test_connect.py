@@ -58,7 +58,7 @@ def test_a_server_is_written_and_its_tools_are_shown(toolpost: Run, home: Path) 
         "transport": "mcp",
         "connection": f"{sys.executable} {SERVER}",
     }
-    assert toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').code == 3  # nobody trusts it yet
+    assert toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').code == 3  # nobody trusts it
 
 
 @pytest.mark.req("CLI-02")
@@ -360,3 +360,37 @@ def test_a_wrong_command_line_is_told(toolpost: Run, arguments: list[str]) -> No
     assert (done.code, done.out) == (2, "")
     assert "Error: " in done.err
     assert "zzz" not in done.err
+
+
+def test_what_a_server_claims_is_shown_and_counts_only_with_trust(toolpost: Run, home: Path) -> None:
+    shut = toolpost("tools", "connect", "--name", "shut", "--yes", *SMALL)
+    believed = toolpost("tools", "connect", "--name", "small", "--yes", "--trust", *SMALL)
+
+    assert "small.greet" in believed.out
+    assert "reads only" in believed.out
+    assert "shut is not trusted" in shut.err
+    assert ("trust" in _sources(home)["shut"], _sources(home)["small"]["trust"]) == (False, True)
+    assert set(json.loads((home / "toolpost.lock").read_text())["sources"]) == {"small"}
+
+
+def test_a_trusted_server_is_called_unasked_and_its_pins_hold(
+    toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--name", "small", "--env", f"SMALL_TOKEN={SECRET}", "--yes", "--trust", "--json")
+    done = toolpost("tools", "connect", *words, *SMALL)
+    monkeypatch.setenv("SMALL_TOKEN", SECRET)
+
+    assert (done.code, done.json["trusted"]) == (0, True)
+    assert {"tool": "small.greet", "claims": "reads only"} in done.json["claims"]
+    assert "Hello, Ann!" in toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').out
+    assert toolpost("lock", "--check").code == 0
+    assert SECRET not in (home / "toolpost.lock").read_text()
+
+
+@pytest.mark.parametrize(("typed", "trusted"), [(b"y\n", True), (b"n\n", False)])
+def test_a_person_is_asked_whether_a_source_is_trusted(home: Path, typed: bytes, trusted: bool) -> None:
+    answers = {"connect it once? [y/N] ": b"y\n", "Trust small?": typed}
+    done = at_a_terminal(home, answers, "tools", "connect", "--name", "small", *SMALL)
+    assert done.code == 0
+    assert _sources(home)["small"].get("trust", False) is trusted
+    assert (home / "toolpost.lock").exists() is trusted

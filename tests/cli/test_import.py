@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.program import Run
+from tests.cli.terminal import at_a_terminal
 
 SECRET = "zzz-secret"
 
@@ -108,7 +109,7 @@ def test_without_a_terminal_and_without_a_yes_nothing_is_written(toolpost: Run, 
     done = toolpost("import", ".mcp.json")
 
     assert done.code == 1
-    assert "add --yes" in done.err
+    assert "Add --yes" in done.err
     assert (home / "toolpost.yaml").read_text() == before
 
 
@@ -202,3 +203,41 @@ def test_a_broken_file_is_told(toolpost: Run, home: Path, text: str | None, told
 
     assert (done.code, done.json["status"]) == (1, "failed")
     assert told in done.json["error"]["message"]
+
+
+@pytest.fixture
+def small_json(home: Path) -> None:
+    """A file with a server that answers, and one that does not."""
+    small = {"command": sys.executable, "args": [str(Path(__file__).with_name("small_server.py"))]}
+    _write(home / ".mcp.json", {"small": small})
+    _write(home / "broken.json", {"broken": {"command": sys.executable, "args": ["-c", "pass"]}})
+
+
+@pytest.mark.usefixtures("small_json")
+def test_trust_takes_the_servers_word_and_pins_their_tools(toolpost: Run, home: Path) -> None:
+    done = toolpost("import", ".mcp.json", "--yes", "--trust", "--json")
+    broken = toolpost("import", "broken.json", "--yes", "--trust", "--json")
+
+    assert (done.code, done.json["trusted"], _sources(home)["small"]["trust"]) == (0, ["small"], True)
+    assert "small.greet: reads only" in done.err
+    assert set(json.loads((home / "toolpost.lock").read_text())["sources"]) == {"small"}
+    assert toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').code == 0
+    assert (broken.code, broken.json["status"], broken.json["trusted"]) == (1, "failed", [])
+    assert "trust" not in _sources(home)["broken"]
+
+
+def test_trust_waits_for_the_variables_that_a_server_needs(toolpost: Run, home: Path, mcp_json: Path) -> None:
+    done = toolpost("import", ".mcp.json", "--yes", "--trust")
+    assert done.code == 1
+    assert "None of them is trusted, because GITHUB_TOKEN, FAR_AUTHORIZATION are not set" in done.err
+    assert not (home / "started").exists()
+
+
+@pytest.mark.usefixtures("small_json")
+@pytest.mark.parametrize(("sees", "trusts"), [(b"y\n", b"y\n"), (b"y\n", b"n\n"), (b"n\n", None)])
+def test_a_person_may_look_at_the_claims_and_decide(home: Path, sees: bytes, trusts: bytes | None) -> None:
+    answers = {"to toolpost.yaml? [y/N]": b"y\n", "what their tools claim?": sees}
+    done = at_a_terminal(home, answers | ({"Trust small?": trusts} if trusts else {}), "import", ".mcp.json")
+    assert done.code == 0
+    assert ("reads only" in done.out) is (trusts is not None)
+    assert _sources(home)["small"].get("trust", False) is (trusts == b"y\n")

@@ -46,7 +46,7 @@ def test_the_lock_is_written_after_a_yes_and_then_holds(toolpost: Run, srv: Path
     checked = toolpost("lock", "--check", "--json")
 
     assert asked.code == 1
-    assert "a person has to agree to this" in asked.err
+    assert "a person has to agree" in asked.err
     assert "srv: not pinned yet, 2 tools" in asked.out
     assert (written.code, written.json["status"], written.json["written"]) == (0, "ok", True)
     assert (checked.code, checked.json["differences"]) == (0, [])

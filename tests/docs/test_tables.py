@@ -138,5 +138,5 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, set[str]]]:
     """Every command that does something, with its options."""
     for part, below in getattr(command, "commands", {}).items():
         yield from _commands(below, f"{name} {part}".strip())
-    if not hasattr(command, "commands"):
+    if name and (not hasattr(command, "commands") or command.invoke_without_command):
         yield name, {option for parameter in command.params for option in parameter.opts}

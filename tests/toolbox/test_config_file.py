@@ -7,7 +7,15 @@ import yaml
 
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError
-from toolpost.toolbox.config_file import InsertionError, add_sources, config_path, inserted, load_leniently, snippet
+from toolpost.toolbox.config_file import (
+    InsertionError,
+    add_sources,
+    config_path,
+    inserted,
+    load_leniently,
+    mark_trusted,
+    snippet,
+)
 
 NEW = ExternalToolConfig(
     name="new", transport=TransportType.MCP, connection="npx -y 'a b' # c", env={"KEY": "${KEY}", "N": "1"}
@@ -164,3 +172,30 @@ def test_the_file_of_the_working_folder_is_meant_by_default(tmp_path: Path, monk
     assert config_path(None) == tmp_path / "toolpost.yaml"
     assert config_path(Path("sub/my.yaml")) == tmp_path / "sub" / "my.yaml"
     assert load_leniently(config_path(None), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"sources: [{OLD}]\n", f"sources: [{OLD[:-1]}, trust: true}}]\n"),
+        (f'{{"sources": [{FLOW}]}}', f'{{"sources": [{FLOW[:-1]}, "trust": true}}]}}'),
+        (
+            "sources:\n- name: old  # ours\n  transport: python\n  connection: ./t.py\npolicy: audit\n",
+            "sources:\n- name: old  # ours\n  trust: true\n  transport: python\n  connection: ./t.py\npolicy: audit\n",
+        ),
+    ],
+)
+def test_trust_is_written_for_one_source_and_all_else_stays(tmp_path: Path, before: str, after: str) -> None:
+    file = tmp_path / "toolpost.yaml"
+    file.write_text(before)
+    mark_trusted(file, "new" if '"new"' in before else "old", environ={})
+    assert file.read_text() == after
+
+
+def test_trust_that_cannot_be_written_safely_is_left_to_a_person(tmp_path: Path) -> None:
+    file = tmp_path / "toolpost.yaml"
+    file.write_text(
+        "sources:\n- env: {A: b}  # {\n  name: old\n  transport: python\n  connection: ./t.py\n  trust: false\n"
+    )
+    with pytest.raises(ConfigError, match="write it beside its name"):
+        mark_trusted(file, "old", environ={})

@@ -6,12 +6,13 @@ or the kind of a GraphQL operation, is no claim.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.spec import SafetyProfile
+from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
-    from toolpost.contracts.spec import ReplayClass, SideEffects
+    from toolpost.contracts.spec import ReplayClass, SideEffects, ToolSpec
 
 
 class Claims(NamedTuple):
@@ -31,6 +32,15 @@ class Effects(NamedTuple):
     safety: SafetyProfile
 
 
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+def annotated_claims(annotations: Any) -> Claims:
+    """Read the annotations of an MCP tool; a hint that is no boolean says nothing."""
+    given: dict[str, Any] = annotations if is_object(annotations) else {}
+    return Claims(*(hint if isinstance(hint := given.get(name), bool) else None for name in _HINTS))
+
+
 def claimed_effects(claims: Claims, *, trusted: bool, remote: bool) -> Effects:
     """Read claims into effects; those of a source that the operator does not trust only make its tools stricter.
 
@@ -48,11 +58,23 @@ def claimed_effects(claims: Claims, *, trusted: bool, remote: bool) -> Effects:
     return Effects("external", replay, SafetyProfile(network=network, destructive=claims.destructive, open_world=True))
 
 
-def loosening(claims: Claims) -> list[str]:
-    """List the claims that would let calls run unasked or again if the source were trusted."""
-    if claims.read_only and claims.destructive:
-        return []
-    if claims.read_only:
-        return ["reads only"]
-    told = {"destroys nothing": claims.destructive is False, "repeats safely": claims.idempotent is True}
-    return [text for text, claimed in told.items() if claimed]
+def claims_of(spec: ToolSpec) -> Claims:
+    """What the source of a tool says of it; only MCP has words for that."""
+    return annotated_claims(spec.extra.get("annotations"))
+
+
+def in_words(claims: Claims) -> str:
+    """The claims for people; empty where nothing is claimed."""
+    told = {
+        "reads only": claims.read_only is True,
+        "destructive": claims.destructive is True,
+        "destroys nothing": claims.destructive is False,
+        "repeats safely": claims.idempotent is True,
+    }
+    return ", ".join(text for text, claimed in told.items() if claimed)
+
+
+def would_loosen(claims: Claims) -> bool:
+    """Whether calls would run unasked, or again, if the source were trusted."""
+    trusted, untrusted = (claimed_effects(claims, trusted=trust, remote=True) for trust in (True, False))
+    return trusted != untrusted

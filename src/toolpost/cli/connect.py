@@ -49,18 +49,23 @@ Way = Annotated[
     Transport, typer.Option("--transport", help="How an MCP server is spoken to; a URL is not asked what it is.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written and started.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Let what it claims of its tools count, and pin them in toolpost.lock.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Write it although something is missing that it needs to start.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write and start nothing.")]
 
 
 def connect(
     what: What,
+    *,
     name: Name = None,
     env: Env = None,
     header: Header = None,
     cwd: Cwd = None,
     transport: Way = Transport.AUTO,
     yes: Yes = False,
+    trust: Trust = False,
     force: Force = False,
     dry_run: DryRun = False,
     config: Config = None,
@@ -72,7 +77,8 @@ def connect(
     It is an MCP server, an API, a UTCP manual, an n8n or a file of Python tools.
     A URL is asked what it is, a file is told by its content; what is not recognised, or is known
     to lack something, is not written. Shows the exact command or address and asks first. Secrets are
-    not written: the configuration refers to variables, which you are told to set. Exits 1 when
+    not written: the configuration refers to variables, which you are told to set. What the source
+    claims of its tools is shown, and counts only after another yes, or with --trust. Exits 1 when
     the server cannot be connected; it is in the file then all the same.
     """
     from toolpost.cli.connecting import carry_out, planned
@@ -80,7 +86,7 @@ def connect(
     plan = planned(what, name=name, env=env or (), headers=header or (), cwd=cwd, transport=transport.value)
 
     async def work(output: Output) -> int:
-        return await carry_out(plan, config, output, yes=yes, force=force, dry_run=dry_run)
+        return await carry_out(plan, config, output, yes=yes, trust=trust, force=force, dry_run=dry_run)
 
     run_command(work, as_json=json)
 

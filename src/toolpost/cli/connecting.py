@@ -17,6 +17,7 @@ from toolpost.cli.session import progress_sinks
 from toolpost.cli.source_trouble import trouble
 from toolpost.cli.target import Plan, Wanted, make_plan
 from toolpost.cli.tool_table import show_tools
+from toolpost.cli.trusting import claim_documents, offer_trust, write_trust
 from toolpost.contracts.config import ExternalToolConfig, McpTransport
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.contracts.spec import ToolSpec
@@ -47,7 +48,14 @@ def planned(
 
 
 async def carry_out(
-    plan: Plan | ToolError, config: Path | None, output: Output, *, yes: bool, force: bool, dry_run: bool
+    plan: Plan | ToolError,
+    config: Path | None,
+    output: Output,
+    *,
+    yes: bool,
+    trust: bool,
+    force: bool,
+    dry_run: bool,
 ) -> int:
     """Show it, ask, write it, connect it; returns the code to leave with."""
     if isinstance(plan, ToolError):
@@ -67,7 +75,7 @@ async def carry_out(
         raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
     settings = write([source], path, output, secrets=plan.secrets())
     _tell_variables(plan, path, output)
-    return await _try(plan, settings, path, output)
+    return await _try(plan, settings, path, output, trust=trust, yes=yes)
 
 
 def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:
@@ -120,21 +128,25 @@ def _tell_variables(plan: Plan, path: Path, output: Output) -> None:
         output.note(f"Until then every command goes on without {plan.source.name}; .env beside the file will do, too.")
 
 
-async def _try(plan: Plan, settings: Settings, path: Path, output: Output) -> int:
-    """Connect this source alone, keeping nothing, and show its tools."""
+async def _try(plan: Plan, settings: Settings, path: Path, output: Output, *, trust: bool, yes: bool) -> int:
+    """Connect this source alone, keeping nothing, show its tools, and ask whether it is trusted."""
     name, redactor = plan.source.name, Redactor(values_of(plan))
     loaded = LoadedSettings(settings=_alone(settings, name), path=path, secrets=frozenset(values_of(plan)))
     async with every_source(loaded, progress_sinks(output)) as box:
         specs = [spec for spec in box.registry.specs() if spec.source == name]
         error = next((trouble(state, box) for state in box.report if state.name == name and not state.ok), None)
         problems = [redactor.text(problem) for problem in box.sources.problems]
+        pins = box.sources.pins(name)
     for problem in problems:
         output.note(problem)
     if error is not None:
         return _failed(plan, redactor.text(error), path, output)
     if not output.as_json:
         show_tools(specs, output)
-    return _leave(output, plan, path, status="ok", specs=specs)
+    trusted = offer_trust(name, specs, output, trust=trust, yes=yes)
+    if trusted:
+        write_trust(name, path, pins, settings.lock, output, secrets=plan.secrets())
+    return _leave(output, plan, path, status="ok", specs=specs, trusted=trusted)
 
 
 def _alone(settings: Settings, name: str) -> Settings:
@@ -164,6 +176,7 @@ def _leave(
     *,
     status: str,
     specs: Sequence[ToolSpec] = (),
+    trusted: bool = False,
     error: ToolError | None = None,
 ) -> int:
     if output.as_json:
@@ -177,6 +190,8 @@ def _leave(
                 "variables": variable_documents(needed([plan.source], environ), plan.variables, environ),
                 "notes": list(plan.notes),
                 "tools": [spec.to_dict() for spec in specs],
+                "claims": claim_documents(specs),
+                "trusted": trusted,
                 "error": None if error is None else error.to_dict(),
             }
         )

@@ -1,21 +1,24 @@
-"""Servers of an ecosystem file, shown, agreed to and written; nothing of theirs is started."""
+"""Servers of an ecosystem file, shown, agreed to and written; started only where a person wants to see their tools."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolpost.cli.confirmation import confirm
+from toolpost.cli.confirmation import at_a_terminal, confirm
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import beside, document, needed, row, unpinned, variable_documents, write
+from toolpost.cli.session import rehearsal
+from toolpost.cli.source_trouble import trouble
+from toolpost.cli.trusting import offer_trust, write_trust
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.toolbox.config_file import config_path, load_leniently, snippet
 from toolpost.toolbox.ecosystem import NO_SERVERS, Imported, read_servers, usual_places
-from toolpost.toolbox.loading import environment
+from toolpost.toolbox.loading import environment, load_settings, with_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,7 @@ class _Taking:
     new: list[ExternalToolConfig]
     skipped: list[str]
     imported: Imported
+    trusted: list[str] = field(default_factory=list[str])
 
     def notes(self) -> list[str]:
         there = [f"{name}: left out, because {self.path.name} has a source of that name" for name in self.skipped]
@@ -39,11 +43,12 @@ class _Taking:
             "status": status,
             "file": str(self.file),
             "config": str(self.path),
-            "written": status == "ok" and bool(self.new),
+            "written": status != "dry_run" and bool(self.new),
             "sources": [document(source) for source in self.new],
             "skipped": self.skipped,
             "variables": variable_documents(missing, self.imported.variables, environ),
             "notes": self.notes(),
+            "trusted": self.trusted,
             "error": None,
         }
 
@@ -63,7 +68,7 @@ def list_found(folder: Path, output: Output) -> int:
     return 0
 
 
-def take_over(file: Path, config: Path | None, output: Output, *, yes: bool, dry_run: bool) -> int:
+async def take_over(file: Path, config: Path | None, output: Output, *, yes: bool, trust: bool, dry_run: bool) -> int:
     """Show what a file lists and, if that is agreed to, write it; returns the code to leave with."""
     taking = _taking(file, config_path(config))
     _show(taking, output)
@@ -76,7 +81,39 @@ def take_over(file: Path, config: Path | None, output: Output, *, yes: bool, dry
             raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
         write(taking.new, taking.path, output, secrets={})
         _tell_what_next(taking, output)
+        if trust or (not yes and _wants_to_see(taking, output)):
+            return await _trusted(taking, output, trust=trust, yes=yes)
     return _leave(taking, output, "ok")
+
+
+def _wants_to_see(taking: _Taking, output: Output) -> bool:
+    """Whether a person wants to know now what the servers' tools claim; what is not set keeps them from starting."""
+    if output.as_json or needed(taking.new, environment(taking.path.parent)) or not at_a_terminal():
+        return False
+    return confirm("Connect them once, to see what their tools claim? This starts the commands above.", yes=False)
+
+
+async def _trusted(taking: _Taking, output: Output, *, trust: bool, yes: bool) -> int:
+    """Connect the new sources, show what each claims, and write down which are trusted."""
+    if missing := needed(taking.new, environment(taking.path.parent)):
+        unset = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set"
+        output.note(f"None of them is trusted, because {unset}; write trust: true yourself, and run `toolpost lock`.")
+        return _leave(taking, output, "failed") or 1
+    loaded = load_settings(taking.path)
+    names = {source.name for source in taking.new if source.enabled}
+    failed: list[str] = []
+    async with rehearsal(with_only(loaded, names), output) as box:
+        for state in box.report:
+            if not state.ok:
+                failed.append(state.name)
+                output.note(f"{state.name!r} is not trusted, because it cannot be connected: {trouble(state, box)}")
+                continue
+            specs = [spec for spec in box.registry.specs() if spec.source == state.name]
+            if offer_trust(state.name, specs, output, trust=trust, yes=yes):
+                pins = box.sources.pins(state.name)
+                write_trust(state.name, taking.path, pins, loaded.settings.lock, output, secrets={})
+                taking.trusted.append(state.name)
+    return _leave(taking, output, "failed" if failed else "ok") or int(bool(failed))
 
 
 def _look(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from toolpost.cli.connect import DryRun
+from toolpost.cli.connect import DryRun, Trust
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.session import run_command
@@ -23,6 +23,7 @@ def import_servers(
     file: File = None,
     dry_run: DryRun = False,
     yes: Yes = False,
+    trust: Trust = False,
     config: Config = None,
     user: User = "",  # noqa: ARG001 - as every command
     json: Json = False,
@@ -30,8 +31,9 @@ def import_servers(
     """Take over the MCP servers of another program's file.
 
     Reads .mcp.json and the files of Claude, Cursor, VS Code, Windsurf, Zed and
-    Gemini. Starts nothing: shows every command, asks, and writes. Secrets are
-    not copied: the configuration refers to variables, which you are told to set.
+    Gemini. Shows every command, asks, and writes. Secrets are not copied: the
+    configuration refers to variables, which you are told to set. Starts nothing, unless you
+    want to see what the tools claim, or take that on trust with --trust.
     """
 
     async def work(output: Output) -> int:
@@ -39,6 +41,6 @@ def import_servers(
 
         if file is None:
             return list_found(Path.cwd(), output)
-        return take_over(file, config, output, yes=yes, dry_run=dry_run)
+        return await take_over(file, config, output, yes=yes, trust=trust, dry_run=dry_run)
 
     run_command(work, as_json=json)

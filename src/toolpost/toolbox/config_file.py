@@ -91,6 +91,39 @@ def removed(text: str, name: str) -> tuple[str, str]:
     raise ConfigError(told, code="removal_impossible")
 
 
+def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
+    """Write `trust: true` for one source of the file; ConfigError where that cannot be done without touching more."""
+    target = path.resolve()
+    after = _trusting(_read(target), name)
+    if after is None:
+        raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; write it beside its name")
+    with _draft(target, after) as draft:
+        _checked(draft, target, environ)
+        _replace(draft, target)
+
+
+def _trusting(text: str, name: str) -> str | None:
+    """The text with one more key for the source; None where it would not say just that."""
+    where, node, number = _entry(text, name)
+    (key, value), (_, last) = node.value[number].value[0], node.value[number].value[-1]
+    if node.value[number].flow_style:
+        word = '"trust"' if text[key.start_mark.index] == '"' else "trust"
+        place, piece = last.end_mark.index, f", {word}: true"
+    else:
+        place = text.find("\n", value.end_mark.index)
+        place, piece = (len(text) if place < 0 else place), f"\n{' ' * key.start_mark.column}trust: true"
+    after = text[:place] + piece + text[place:]
+    wanted = _data(text)
+    entries = wanted
+    for step in where:
+        entries = entries[step]
+    entries[number]["trust"] = True
+    try:
+        return after if _data(after) == wanted else None
+    except yaml.YAMLError:
+        return None
+
+
 def snippet(sources: Sequence[ExternalToolConfig]) -> str:
     """The sources as YAML, under the key that they belong to."""
     return f"{_KEY}:\n{_block(sources, 2)}"

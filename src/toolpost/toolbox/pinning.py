@@ -30,11 +30,6 @@ class Pinning:
         self._source = config.name
         self._mask = _mask(config, secrets, str(lock.path.parent))
 
-    @property
-    def is_pinned(self) -> bool:
-        """Whether the lock file has the source."""
-        return self._source in self._lock.sources
-
     def pin(self, tool: Tool) -> Pin:
         """A tool's definition as it is now."""
         return pin_of(tool.spec, self._mask)

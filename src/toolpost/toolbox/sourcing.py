@@ -319,9 +319,7 @@ class Sources:
     async def _connect(self, member: _Member) -> None:
         try:
             source = member.source or self._made(member)
-            pinned = member.shelf.pinning is not None and member.shelf.pinning.is_pinned
-            # What was listed last says nothing of whether a pinned tool has changed since.
-            if isinstance(source, RecallingSource) and not pinned and (known := await source.recall()):
+            if isinstance(source, RecallingSource) and (known := await source.recall()):
                 await self._fill(member, known)
             await self._fill(member, await source.discover(), answered=True)
         except ToolError:

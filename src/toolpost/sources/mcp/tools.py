@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from toolpost.catalog.claims import Claims, claimed_effects
+from toolpost.catalog.claims import annotated_claims, claimed_effects
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult, now_ms
@@ -109,7 +109,9 @@ def _spec(
     *,
     remote: bool,
 ) -> ToolSpec:
-    effects, replay, safety = claimed_effects(claims_of(raw.get("annotations")), trusted=config.trust, remote=remote)
+    effects, replay, safety = claimed_effects(
+        annotated_claims(raw.get("annotations")), trusted=config.trust, remote=remote
+    )
     extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": name}
     for key in ("title", "annotations", "icons", "_meta"):
         if raw.get(key):
@@ -142,13 +144,6 @@ def server_targets(config: ExternalToolConfig) -> Callable[[str], ToolTarget]:
     server = server_of(config)
     detail = ToolTarget.of("mcp", server, cwd=config.cwd, env=harmless(config.env)).detail  # once, not for each tool
     return lambda what: ToolTarget("mcp", f"{what} of {server}", detail)
-
-
-def claims_of(annotations: Any) -> Claims:
-    """Read a tool's annotations; a hint that is no boolean says nothing."""
-    hints: dict[str, Any] = annotations if is_object(annotations) else {}
-    names = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-    return Claims(*(hint if isinstance(hint := hints.get(name), bool) else None for name in names))
 
 
 def _input_schema(raw: dict[str, Any], canonical: str) -> dict[str, Any]:
