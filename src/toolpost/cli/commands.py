@@ -68,4 +68,5 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         """Add a command; all that Typer takes can be said of it."""
-        return super().command(name, **{"cls": Command, **options})
+        options.setdefault("cls", Command)
+        return super().command(name, **options)

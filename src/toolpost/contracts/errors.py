@@ -395,14 +395,16 @@ def _concealed(raised: BaseException, redact: Callable[[str], str], depth: int) 
 
 def _said(raised: BaseException) -> str:
     """All that a traceback would tell of an exception."""
+    name = type(raised).__name__
     try:
-        parts = [type(raised).__name__, str(raised), repr(raised), *getattr(raised, "__notes__", ())]
+        notes: list[str] = getattr(raised, "__notes__", [])
+        parts = [name, str(raised), repr(raised), *notes]
         if isinstance(raised, BaseExceptionGroup):
             inner: tuple[BaseException, ...] = cast("Any", raised).exceptions
             parts += map(_said, inner)
         return "\n".join(map(str, parts))
     except Exception as broken:  # noqa: BLE001 - foreign code
-        return f"{type(raised).__name__} that cannot be told: {type(broken).__name__}"
+        return f"{name} that cannot be told: {type(broken).__name__}"
 
 
 class PauseSignal(BaseException):

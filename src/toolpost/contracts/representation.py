@@ -18,7 +18,7 @@ def shape(value: Any) -> str:
         names = [f"{name!r}: ..." for name in cast("Mapping[object, Any]", value)]
         return f"{{{', '.join([*names[:_MOST_NAMES], *(['...'] if len(names) > _MOST_NAMES else [])])}}}"
     if isinstance(value, bytes | list | tuple):
-        return f"<{type(value).__name__} of {len(cast('list[Any]', value))}>"
+        return f"<{type(cast('object', value)).__name__} of {len(cast('list[Any]', value))}>"
     return f"<{type(value).__name__}>"
 
 

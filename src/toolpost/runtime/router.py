@@ -123,7 +123,7 @@ class ToolRouter:
         call_id: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name; the arguments may be JSON text, as models write them."""
-        if arguments.__class__ is str:
+        if isinstance(arguments, str):
             arguments = read_arguments(arguments)
         if timeout_s is not None and not timeout_s > 0:  # NaN too
             raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")

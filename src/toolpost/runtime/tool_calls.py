@@ -76,8 +76,8 @@ def read_tool_calls(reply: object) -> ToolCalls:
 
 def _message(choices: Sequence[Any]) -> dict[str, Any]:
     """The message of the first choice; there is one unless more were asked for."""
-    first = next(iter(_objects(choices)), {})
-    message = _plain(first.get("message"))
+    objects = _objects(choices)
+    message = _plain(objects[0].get("message")) if objects else None
     return message if is_object(message) else {}
 
 

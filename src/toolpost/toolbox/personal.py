@@ -168,8 +168,9 @@ class People:
     @property
     def tools(self) -> list[Tool]:
         """The tools that are shown, without helpers for what the source has beside them."""
-        shown = [] if self._shown is None else self._shown.shown.values()
-        return [tool for tool in shown if not tool.spec.is_helper]
+        if self._shown is None:
+            return []
+        return [tool for tool in self._shown.shown.values() if not tool.spec.is_helper]
 
     def catalog(self, shared: ToolRegistry, run: Run) -> ToolRegistry:
         """A catalog whose tools are shown in the shared one."""
