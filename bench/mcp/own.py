@@ -98,6 +98,7 @@ def settings(data_dir: Path | None, *, connection: str | None = None) -> Setting
         name="srv",
         transport=TransportType.MCP,
         connection=connection or _connection(),
+        trust=True,
         max_concurrency=USUAL.callers,
         required=True,
     )

@@ -101,7 +101,7 @@ async def test_a_server_that_fails_is_passed_over_and_that_is_an_event(
     ("program", "tool", "code"),
     [
         (LIBRARIAN, "gone", "connection_failed"),
-        ([sys.executable, "-c", "raise SystemExit(1)"], "search", "tool_not_found"),
+        ([sys.executable, "-c", "raise SystemExit(1)"], "search", "source_down"),
     ],
     ids=["ends in the middle", "never starts"],
 )

@@ -208,6 +208,6 @@ def test_sending_asks_a_person_and_getting_does_not() -> None:
     safety = {made.spec.name: made.spec.safety for made in http_tools(Web())}
 
     assert safety["http_get"].destructive is False
-    assert safety["http_post"].destructive is None
-    assert safety["http_request"].destructive is None
+    assert safety["http_post"].destructive is True
+    assert safety["http_request"].destructive is True
     assert all(one.network for one in safety.values())

@@ -152,7 +152,7 @@ async def test_a_tool_takes_the_place_of_a_provider_by_configuration_alone(answe
 
 
 async def test_a_tool_that_fails_or_needs_a_person_is_passed_over() -> None:
-    @tool(side_effects="external")
+    @tool(side_effects="external", destructive=True)
     async def find(query: str) -> Any:
         """Find."""
         return query
