@@ -157,7 +157,7 @@ def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Pat
 
     assert done.code == 1
     assert "server-everything@" in done.out
-    assert "add --yes" in done.err
+    assert "Add --yes" in done.err
     assert (as_json.code, as_json.json["error"]["error_code"]) == (1, "confirmation_needed")
     assert (home / "toolpost.yaml").read_text() == before
 

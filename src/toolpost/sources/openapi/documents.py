@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Dialect = Literal["2.0", "3.0", "3.1", "3.2"]
 
 MAX_BYTES = 64 * 1024 * 1024
+TOO_LARGE = "document_too_large"
 # JSON that is not quite JSON (a trailing comma, a comment) is often YAML, but trying takes long.
 _LONGEST_JSON_AS_YAML = 4 * 1024 * 1024
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -40,10 +41,6 @@ class Parsed(NamedTuple):
 
     data: dict[str, Any]
     dialect: Dialect
-
-
-class DocumentTooLargeError(ConfigError):
-    """A document holds more bytes than may be read of it."""
 
 
 def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Parsed:
@@ -97,9 +94,9 @@ def unpacked(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> bytes:
     return raw
 
 
-def _too_large(shown: str, limit: int) -> DocumentTooLargeError:
+def _too_large(shown: str, limit: int) -> ConfigError:
     told = f"{limit // (1024 * 1024)} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
-    return DocumentTooLargeError(f"{shown} is larger than {told}, more than any API's description needs")
+    return ConfigError(f"{shown} is larger than {told}, more than any API's description needs", code=TOO_LARGE)
 
 
 def _text(raw: bytes, shown: str) -> str:

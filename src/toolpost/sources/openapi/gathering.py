@@ -12,7 +12,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.sources.openapi.documents import (
     MAX_BYTES,
-    DocumentTooLargeError,
+    TOO_LARGE,
     Parsed,
     parse_document,
     parse_openapi,
@@ -123,10 +123,11 @@ class _Loader:
         try:
             raw = await self._bytes(address)
             return await asyncio.to_thread(_parsed, address, raw, max(self._left, 0))
-        except DocumentTooLargeError:
-            self._oversized += 1
         except ToolError as error:
-            self._tell(error)
+            if error.error_code == TOO_LARGE:
+                self._oversized += 1
+            else:
+                self._tell(error)
         return None
 
     def add(self, read: _Read) -> list[Reference]:
