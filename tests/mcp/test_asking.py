@@ -112,7 +112,7 @@ async def test_an_older_server_that_was_restarted_meanwhile_is_not_asked_again_b
 async def test_an_older_server_whose_tool_repeats_safely_is_asked_again_and_given_the_known_answers(
     tmp_path: Path,
 ) -> None:
-    source = inquirer(protocol="legacy", env={"SAFE": "1"})
+    source = inquirer(protocol="legacy", env={"SAFE": "1"}).model_copy(update={"trust": True})
     async with toolbox(source, folder=tmp_path / "data") as box:
         asked = await box.call("srv.book", {}, user=ME)
     async with toolbox(source, folder=tmp_path / "data") as box:

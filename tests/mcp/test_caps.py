@@ -88,7 +88,7 @@ async def test_a_list_of_tools_above_the_cap_is_told_of(tmp_path: Path, way: str
 
 async def test_a_large_answer_can_be_read_in_parts_and_searched(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("big", do={"bytes": 2 * MB}))
-    async with toolbox(rogue.config()) as box:
+    async with toolbox(rogue.config(), builtins=["artifact_read", "artifact_search"]) as box:
         outcome = await box.call("srv.big")
         (artifact_id,) = outcome.artifacts
         part = await box.call("artifact_read", {"artifact_id": artifact_id, "offset": 1_500_000, "limit": 1000})
