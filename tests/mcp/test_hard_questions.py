@@ -34,9 +34,13 @@ async def test_a_person_who_will_not_visit_the_page_ends_the_call(tmp_path: Path
 async def test_an_answer_counts_for_the_very_question_that_was_asked(tmp_path: Path) -> None:
     ledger, data = tmp_path / "ledger", tmp_path / "data"
     given = {"LEDGER": str(ledger), "SAFE": "1"}
-    async with toolbox(inquirer(protocol="legacy", env={**given, "VICTIM": "draft"}), folder=data) as box:
+    before, after = (
+        inquirer(protocol="legacy", env={**given, "VICTIM": victim}).model_copy(update={"trust": True})
+        for victim in ("draft", "everything")
+    )
+    async with toolbox(before, folder=data) as box:
         asked = await box.call("srv.delete", {}, user=ME)
-    async with toolbox(inquirer(protocol="legacy", env={**given, "VICTIM": "everything"}), folder=data) as box:
+    async with toolbox(after, folder=data) as box:
         again = await box.answer(asked.pending_id, {}, by=ME)
     assert again.question.prompt == "srv asks: Delete everything?"
     assert "everything: accept" not in lines(ledger)

@@ -22,7 +22,9 @@ ERAS = pytest.mark.parametrize("protocol", ["legacy", "auto"])
 
 
 def source(url: str, protocol: str = "auto", **options: Any) -> ExternalToolConfig:
-    return ExternalToolConfig(name="web", transport="mcp", connection=url, mcp={"protocol": protocol}, **options)
+    return ExternalToolConfig(
+        name="web", transport="mcp", connection=url, trust=True, mcp={"protocol": protocol}, **options
+    )
 
 
 def toolbox(one: ExternalToolConfig, **given: Any) -> Any:

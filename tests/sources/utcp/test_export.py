@@ -139,7 +139,7 @@ def test_the_command_takes_only_an_address_that_others_can_be_below(config: Path
 
 
 async def test_a_catalog_of_everything_is_a_manual_that_loads(config: Path) -> None:
-    async with Toolbox(settings=Settings(data_dir=None)) as box:
+    async with Toolbox(settings=Settings(data_dir=None, builtins="all")) as box:
         manual = exported_manual(box.registry.specs(), by_command((TOOLPOST,)))
 
     answer = asked_of_utcp(in_text(manual, "cli"))
