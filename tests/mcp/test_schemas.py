@@ -1,12 +1,14 @@
 """What servers say of their tools: odd things are taken as they are, broken ones set aside, and nothing is lost."""
 
+import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.mcp.rogues import Rogue, config_by, heartbeat, is_alive, rogue_by, tool, toolbox
-from toolpost import ToolNode, ToolNodeError, ToolRegistry, ToolValidationError
+from toolpost import Completed, EventCode, Failed, ToolNode, ToolNodeError, ToolRegistry, ToolValidationError
 from toolpost import tool as native_tool
 
 
@@ -391,3 +393,59 @@ async def test_a_pattern_that_is_not_checked_is_told(tmp_path: Path) -> None:
 
     assert (taken.status, refused.error.error_code) == ("completed", "validation_failed")
     assert problem.startswith("source 'srv': patterns of 'srv.picky' cannot be matched in bounded time")
+
+
+SELF_REFERRING = {
+    "type": "object",
+    "properties": {"tree": {"$ref": "#/$defs/node"}},
+    "$defs": {"node": {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/node"} for n in range(2000)}}},
+}
+
+
+async def _turns_until(waiting: Awaitable[Any]) -> tuple[Any, int]:
+    """What came of it, and how often the loop did something else meanwhile."""
+    task, turns = asyncio.ensure_future(waiting), 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return task.result(), turns
+
+
+async def test_the_first_call_of_a_tool_with_a_huge_schema_holds_up_nobody(tmp_path: Path) -> None:
+    rogue = Rogue(tmp_path, tool("huge", SELF_REFERRING, outputSchema=SELF_REFERRING, safe=True))
+
+    async with toolbox(rogue.config()) as box:
+        first, turns = await _turns_until(box.call("srv.huge", {"tree": {"p0": 1}}, run_id="r"))
+        both = await asyncio.gather(*(box.call("srv.huge", {"tree": {"p1": {}}}) for _ in range(2)))
+        told = [event.code for event in await box.events(run_id="r")]
+
+    assert isinstance(first, Failed)
+    assert first.error.error_code == "validation_failed"
+    assert turns > 100  # a few, where the schema is compiled on the loop
+    assert [outcome.status for outcome in both] == ["completed", "completed"]
+    assert told == [EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_FAILED]
+
+
+async def test_a_result_with_more_faults_than_memory_is_handed_on_with_a_note(tmp_path: Path) -> None:
+    shape = {"type": "object", "required": [f"name{n}" for n in range(200)]}
+    result = {"content": [], "structuredContent": {f"key{n}": n for n in range(20_000)}}
+    rogue = Rogue(tmp_path, tool("lacking", do={"result": result}, outputSchema=shape, safe=True))
+
+    async with toolbox(rogue.config()) as box:
+        outcome = await box.call("srv.lacking")
+
+    assert isinstance(outcome, Completed)
+    assert outcome.meta["output_issues"] == ['$: missing required "name0"']
+
+
+async def test_a_result_too_large_for_its_schema_is_handed_on_unchecked_with_a_note(tmp_path: Path) -> None:
+    dear = {"allOf": [{"minimum": -bound} for bound in range(1000)]}
+    shape = {"type": "object", "properties": {"many": {"items": dear}}}
+    result = {"content": [], "structuredContent": {"many": [1] * 50_000}}
+    rogue = Rogue(tmp_path, tool("many", do={"result": result}, outputSchema=shape, safe=True))
+
+    async with toolbox(rogue.config()) as box:
+        outcome = await box.call("srv.many")
+
+    assert isinstance(outcome, Completed)
+    assert "not checked: more than 3,9" in outcome.meta["output_issues"][0]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import MASK, Redactor
+from toolpost.schema.secrets import SecretPaths, secret_paths
 
 SECRET = 'pa/ss "wörd"+\\1'
 
@@ -108,6 +109,10 @@ def test_a_secret_that_is_not_given_stays_absent() -> None:
     assert Redactor().value({"password": None}) == {"password": None}
 
 
+def marks(spec: ToolSpec) -> dict[str, SecretPaths]:
+    return {"arguments": secret_paths(spec.input_schema), "results": secret_paths(spec.output_schema or {})}
+
+
 MARKED = ToolSpec(
     name="login",
     input_schema={
@@ -137,7 +142,7 @@ def test_arguments_that_a_schema_marks_are_masked_wherever_they_lie(key: str) ->
         "profile": {"answer": "d", "age": 30},
     }
 
-    told = Redactor().for_tool(MARKED)({key: arguments})
+    told = Redactor().for_tool(**marks(MARKED))({key: arguments})
 
     assert told[key] == {
         "user": "ann",
@@ -150,7 +155,9 @@ def test_arguments_that_a_schema_marks_are_masked_wherever_they_lie(key: str) ->
 
 
 def test_marks_of_the_input_schema_say_nothing_about_other_facts() -> None:
-    assert Redactor().for_tool(MARKED)({"summary": {"pin": "a pin on a map"}}) == {"summary": {"pin": "a pin on a map"}}
+    facts = {"summary": {"pin": "a pin on a map"}}
+
+    assert Redactor().for_tool(**marks(MARKED))(facts) == facts
 
 
 @pytest.mark.parametrize("key", ["summary", "result"])
@@ -158,13 +165,13 @@ def test_results_that_a_schema_marks_are_masked_too(key: str) -> None:
     parts = {"type": "object", "properties": {"code": {"type": "string", "format": "password"}}}
     part, whole = (ToolSpec(name="make", output_schema=schema) for schema in (parts, {**parts, "writeOnly": True}))
 
-    assert Redactor().for_tool(part)({key: {"code": "0000", "id": 7}}) == {key: {"code": MASK, "id": 7}}
-    assert Redactor().for_tool(whole)({key: {"code": "0000", "id": 7}}) == {key: MASK}
+    assert Redactor().for_tool(**marks(part))({key: {"code": "0000", "id": 7}}) == {key: {"code": MASK, "id": 7}}
+    assert Redactor().for_tool(**marks(whole))({key: {"code": "0000", "id": 7}}) == {key: MASK}
 
 
 @pytest.mark.req("MISC-28")
 def test_input_is_redacted_before_it_enters_an_event() -> None:
-    redact = Redactor(["hunter22"]).for_tool(MARKED)
+    redact = Redactor(["hunter22"]).for_tool(**marks(MARKED))
     call = CallRef("run_1", "call_1", "login", "acme", "ann", "corr_1", redact)
     arguments = JsonText('{"user": "hunter22", "pin": "0000", "note": "my hunter22"}')
 

@@ -1,6 +1,7 @@
 """Values against schemas: the verdict, the explanation, and the ways a value can be hostile."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -224,8 +225,8 @@ def test_a_result_is_checked_with_an_error_of_its_own() -> None:
         compile_validator({"type": "integer"}).check("x", "t", error=ToolOutputError)
 
 
-def test_the_verdict_is_the_bare_method_of_the_engine() -> None:
-    assert type(compile_validator(ORDER).is_valid).__name__ == "builtin_function_or_method"
+def test_the_verdict_on_a_schema_of_ones_own_is_the_bare_method_of_the_engine() -> None:
+    assert type(compile_validator(ORDER, own=True).is_valid).__name__ == "builtin_function_or_method"
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,9 @@ class TestHostileValues:
         ring.append(ring)
 
         assert issues({"items": {"$ref": "#"}, "type": "array"}, ring) == ["$: nested deeper than 200 levels"]
-        assert issues({"type": "string"}, ring) == ["$: nested too deeply to check"]
+        (heavy,) = issues({"items": {"$ref": "#"}, "uniqueItems": True}, ring)
+        assert heavy.startswith("$: not checked: more than ")
+        assert issues({"type": "string"}, ring) == ["$: does not fit the schema, and is too large to say where"]
 
     def test_a_hundred_thousand_levels_do_not_crash_the_process(self) -> None:
         program = (
@@ -403,6 +406,39 @@ class TestBoundedWork:
 
         assert found == ['$[50000].n: expected integer, got string "x"']
         assert time.process_time() - started < 20
+
+    @pytest.mark.parametrize(
+        ("part", "value"),
+        [
+            ({"allOf": [{"minimum": -bound} for bound in range(1000)]}, 1),
+            ({"enum": [{"n": option} for option in range(300)]}, {"n": 299}),
+            ({"multipleOf": 0.01}, 1),
+            ({"uniqueItems": True, "type": "array"}, list(range(30))),
+        ],
+    )
+    def test_a_value_too_large_for_a_schema_from_outside_is_not_checked_and_told(self, part: Any, value: Any) -> None:
+        schema = {"items": part}
+
+        assert compile_validator(schema).issues([value] * 100) == []
+        (told,) = issues(schema, [value] * 30_000)
+
+        assert re.fullmatch(r"\$: not checked: more than [\d,]+ values are too many for a schema like this one", told)
+        assert compile_validator(schema, own=True).issues([value] * 30_000) == []
+
+    def test_a_number_that_takes_long_to_divide_is_not_checked_and_told(self) -> None:
+        schema = {"properties": {"n": {"multipleOf": 5}}}
+
+        assert compile_validator(schema).issues({"n": 10}) == []
+        assert issues(schema, {"n": 10**4000}) == [
+            "$: not checked: a number is larger than 1e+15, too large for `multipleOf`"
+        ]
+
+    def test_a_large_value_is_not_copied_into_every_fault(self) -> None:
+        lacking = {"required": [f"name{n}" for n in range(40)]}
+
+        assert len(issues(lacking, {"a": 1})) == 11
+        assert issues(lacking, {f"key{n}": n for n in range(20_000)}) == ['$: missing required "name0"']
+        assert issues(lacking, {"a": "x" * 2_000_000}) == ["$: does not fit the schema, and is too large to say where"]
 
     def test_of_a_value_too_large_for_its_patterns_the_first_fault_is_told_too(self) -> None:
         schema = {"items": {"minimum": 0}, "maxItems": 9, "pattern": r"a\Z"}

@@ -19,6 +19,7 @@ from toolpost import (
     ConfigError,
     EventCode,
     Failed,
+    PlannerFinish,
     ReactPlanner,
     Settings,
     Toolbox,
@@ -122,7 +123,7 @@ async def test_a_source_that_does_not_come_in_time_is_down_and_tells_no_argument
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, ToolSourceDownError)
     assert (outcome.error.error_code, outcome.error.is_retryable) == ("source_down", True)
-    assert "'gated' is still connecting" in outcome.error.message
+    assert "still connecting after 0.2 s" in outcome.error.message
     assert [event.code for event in told] == [EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_FAILED]
     assert "hunter22" not in str(told)
     assert again.status == "completed"
@@ -149,7 +150,8 @@ async def test_a_tool_of_a_source_that_is_down_says_so_and_why(toolbox: Open) ->
     assert "source 'broken' is down: 'no.such.module' cannot be imported" in outcome.error.message
     assert isinstance(unknown, Failed)
     assert unknown.error.error_code == "tool_not_found"
-    assert "source 'broken' is down" in str(planned)
+    assert isinstance(planned, PlannerFinish)
+    assert "source 'broken' is down" in str(planned.payload)
     assert [problem for problem in problems if "source 'broken' is left out: 'no.such.module'" in problem]
 
 

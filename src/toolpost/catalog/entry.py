@@ -12,7 +12,9 @@ from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.spec import ToolTarget
 from toolpost.contracts.tool import PreviewingTool
+from toolpost.schema.secrets import secret_paths
 from toolpost.schema.validator import compile_validator, unchecked_patterns
+from toolpost.schema.values import parts_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,16 +27,24 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.contracts.tool import Preview, Tool
+    from toolpost.schema.secrets import SecretPaths
     from toolpost.schema.shared_definitions import SharedDefinitions
     from toolpost.schema.validator import Validator
 
+_LIGHT_SCHEMA = 300  # so many values in a schema are compiled within a few milliseconds
+
 
 class Entry:
-    """One registered tool. Validators are compiled when the tool is first called, not when it is found."""
+    """One registered tool. Validators are compiled when the tool is first called, not when it is found.
+
+    Where its schemas are large that takes a while, and `prepare` is called in a thread before.
+    """
 
     __slots__ = (
         "_input",
         "_output",
+        "_prepared",
+        "_secrets",
         "config",
         "count",
         "failures",
@@ -74,6 +84,8 @@ class Entry:
         self.hold: Hold | None = None
         self._input: Validator | None = None
         self._output: Validator | None = None
+        self._secrets: tuple[SecretPaths, SecretPaths] | None = None
+        self._prepared = source is None or _is_light(tool.spec)
 
     @property
     def original(self) -> ToolSpec:
@@ -101,6 +113,27 @@ class Entry:
         """Show of the tool only what was agreed to; arguments are checked once its definition is."""
         self.hold, self.overlay = hold, None
         self.spec = hold.stub(self.spec)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a call finds everything that is worked out once, or gets it at once."""
+        return self._prepared
+
+    def prepare(self) -> None:
+        """Work out what every call needs; ToolSchemaError when a schema cannot be used."""
+        for validator in (self.input_validator, self.output_validator):
+            if validator is not None:
+                validator.secrets()
+        self.secret_paths  # noqa: B018 - known from now on
+        self._prepared = True
+
+    @property
+    def secret_paths(self) -> tuple[SecretPaths, SecretPaths]:
+        """Where the source's schemas mark secrets: in the arguments, and in the result."""
+        if self._secrets is None:
+            original = self.original
+            self._secrets = secret_paths(original.input_schema), secret_paths(original.output_schema or {})
+        return self._secrets
 
     @property
     def input_validator(self) -> Validator:
@@ -173,6 +206,11 @@ def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolS
         return replace(spec, target=code_target(tool.execute))
     remote = spec.extra.get("remote_name", spec.name)
     return replace(spec, target=ToolTarget.of("source", f"{remote} of source {source.name}", extra=dict(spec.extra)))
+
+
+def _is_light(spec: ToolSpec) -> bool:
+    schemas = (spec.input_schema, spec.output_schema or {})
+    return all(parts_within(_LIGHT_SCHEMA, schema) for schema in schemas)
 
 
 def declares_schemas(config: ExternalToolConfig) -> bool:

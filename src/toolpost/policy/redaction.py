@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.events import JsonText
 from toolpost.policy.lookout import Lookout
 from toolpost.policy.url_secrets import may_hold_url, without_url_secrets
-from toolpost.schema.secrets import is_secret_name, is_secret_path, secret_paths
+from toolpost.schema.secrets import is_secret_name, is_secret_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from toolpost.contracts.spec import ToolSpec
     from toolpost.schema.secrets import SecretPaths
 
 MASK = "[redacted]"
@@ -133,14 +132,13 @@ class Redactor:
             return MASK
         return self.value(item, secret=secret, path=below)
 
-    def for_tool(self, spec: ToolSpec) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """The redaction of one tool's events; its schemas are read when the first event is."""
-        marked: dict[str, SecretPaths] | None = None
+    def for_tool(
+        self, *, arguments: SecretPaths, results: SecretPaths
+    ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        """The redaction of one tool's events, by where its schemas mark secrets."""
+        marked = {**dict.fromkeys(_ARGUMENT_KEYS, arguments), **dict.fromkeys(_RESULT_KEYS, results)}
 
         def redact(facts: Mapping[str, Any]) -> dict[str, Any]:
-            nonlocal marked
-            if marked is None:
-                marked = _marked_facts(spec)
             return {key: self._fact(fact, marked.get(key, _NOTHING)) for key, fact in facts.items()}
 
         return redact
@@ -195,9 +193,3 @@ def _is_harmless(fact: Any) -> bool:
         and not any(map(is_secret_name, fact))
         and not any(map(may_hold_url, fact.values()))
     )
-
-
-def _marked_facts(spec: ToolSpec) -> dict[str, SecretPaths]:
-    """Where secrets lie in those facts that a tool's schemas describe."""
-    arguments, results = secret_paths(spec.input_schema), secret_paths(spec.output_schema or {})
-    return {**dict.fromkeys(_ARGUMENT_KEYS, arguments), **dict.fromkeys(_RESULT_KEYS, results)}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
+from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
@@ -12,7 +15,6 @@ from toolpost.runtime.lane import Lane
 from toolpost.runtime.limits import Limiter
 from toolpost.runtime.retry import RetryBudget
 from toolpost.runtime.upstream import HostUpstreams, Upstream
-from toolpost.schema.secrets import secret_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,17 +44,39 @@ class Lanes:
         self._upstreams: dict[str, Upstream] = {}
         self._hosts: dict[str, HostUpstreams] = {}
         self._limiters: dict[str, Limiter] = {}
+        self._preparing: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
         registry.subscribe(lambda _change: self._lanes.clear())
 
     def find(self, name: str) -> Lane | None:
-        """The lane of a tool; None when there is no such tool or its schema cannot be used."""
+        """The lane of a tool; None when there is no such tool, its schema cannot be used, or it must be prepared."""
         lane = self._lanes.get(name)
         if lane is not None:
             return lane
         try:
-            return self.of(name)
+            return self.of(name) if self._registry.find(name).is_prepared else None
         except (ToolNotFoundError, ToolSchemaError):
             return None
+
+    def knows(self, name: str) -> bool:
+        """Whether there is such a tool."""
+        return self._registry.has(name)
+
+    async def prepared(self, name: str) -> Lane:
+        """The lane of a tool; what large schemas need for it is worked out in a thread, once for all who wait."""
+        while not (entry := self._registry.find(name)).is_prepared:
+            preparing = self._preparing.get(name)
+            if preparing is None or preparing[0] is not entry:
+                task = asyncio.get_running_loop().create_task(run_in_thread(entry.prepare))
+                preparing = self._preparing[name] = (entry, task)
+                task.add_done_callback(partial(self._forget, name))
+            await asyncio.shield(preparing[1])
+        return self.of(name)
+
+    def _forget(self, name: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # whoever waits is told; perhaps nobody waits any more
+        if name in self._preparing and self._preparing[name][1] is task:
+            del self._preparing[name]
 
     def of(self, name: str) -> Lane:
         """The lane of a tool; ToolNotFoundError or ToolSchemaError when there is none."""
@@ -81,6 +105,7 @@ class Lanes:
     def _make(self, entry: Entry) -> Lane:
         spec, config = entry.spec, entry.config
         group = spec.source or spec.name
+        arguments, results = entry.secret_paths
         return Lane(
             entry,
             verdict=self._verdict(entry),
@@ -90,8 +115,8 @@ class Lanes:
             limiters=self._limits(entry),
             retry_policy=config.retry_policy if config else RetryPolicy(),
             timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
-            redact=self._teller.redactor.for_tool(entry.original),
-            secret_paths=secret_paths(entry.original.input_schema),
+            redact=self._teller.redactor.for_tool(arguments=arguments, results=results),
+            secret_paths=arguments,
         )
 
     def _verdicts(self, entry: Entry) -> Mapping[bool, Verdict] | None:

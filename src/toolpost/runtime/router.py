@@ -5,10 +5,20 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall
-from toolpost.contracts.errors import StoreError, ToolCancelledError, ToolError, ToolTimeoutError, ToolValidationError
+from toolpost.contracts.errors import (
+    StoreError,
+    ToolCancelledError,
+    ToolError,
+    ToolNotFoundError,
+    ToolSchemaError,
+    ToolSourceDownError,
+    ToolTimeoutError,
+    ToolValidationError,
+)
 from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
@@ -152,7 +162,7 @@ class ToolRouter:
                 await self.store.events.drain()
             outcome = await self._advance(attempt)
         except asyncio.CancelledError:
-            outcome = self._failed(attempt, _stopped(attempt))
+            outcome = self._failed(attempt, self._stopped(attempt))
         except Exception as raised:  # noqa: BLE001 - whatever it was, the caller gets an outcome and the log an end
             outcome = self._failed(attempt, failure_of(raised, request.tool_name))
         finally:
@@ -214,11 +224,15 @@ class ToolRouter:
         return self._complete(attempt, lane, permitted, result)
 
     async def _late_lane(self, attempt: Attempt) -> Lane:
-        """Wait for a tool whose source is connecting; until then nobody knows what is secret in the call."""
+        """Wait for a tool whose source is connecting, or whose schemas take a while to compile.
+
+        Until then nobody knows what is secret in the call.
+        """
         request = attempt.request
-        if not attempt.announced:
-            await self.arrivals.arrive(request.tool_name, within_s=max(0.0, attempt.remaining_s) * _OF_THE_DEADLINE)
-        lane = self._lanes.of(request.tool_name)
+        name = request.tool_name
+        if not attempt.announced and (self.arrivals.is_stale(name) or not self._lanes.knows(name)):
+            await self.arrivals.arrive(name, within_s=max(0.0, attempt.remaining_s) * _OF_THE_DEADLINE)
+        lane = await self._lanes.prepared(name)
         if not attempt.announced:
             attempt.lane, attempt.call = lane, self.teller.ref(request, lane)
             self._announce(attempt, attempt.told)
@@ -228,8 +242,11 @@ class ToolRouter:
 
     async def await_tool(self, tool_name: str) -> None:
         """Wait for a tool whose source is still connecting; ToolSourceDownError when that is down."""
-        if self._lanes.find(tool_name) is None or self.arrivals.is_connecting(tool_name):
+        if not self._lanes.knows(tool_name) or self.arrivals.is_connecting(tool_name):
             await self.arrivals.arrive(tool_name, within_s=self._timeout_s)
+        if self._lanes.knows(tool_name):
+            with suppress(ToolSchemaError):
+                await self._lanes.prepared(tool_name)
 
     async def _review(self, attempt: Attempt, lane: Lane, call: ValidatedCall) -> PermittedCall | Question:
         """Have a tool say what this call would do, and judge it by that."""
@@ -271,9 +288,13 @@ class ToolRouter:
             lane = None  # it waits for the new listing, which may change what is validated and asked
         attempt = Attempt(self, request, lane, self.teller.ref(request, lane), told)
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
-        if lane is not None or not self.arrivals.may_have(request.tool_name):
+        if lane is not None or not self._may_come(request.tool_name):
             self._announce(attempt, attempt.told)
         return attempt
+
+    def _may_come(self, tool_name: str) -> bool:
+        """Whether a call without a lane may get one."""
+        return self._lanes.knows(tool_name) or self.arrivals.may_have(tool_name)
 
     def _announce(self, attempt: Attempt, params: Any) -> None:
         """Tell that a call is requested, once however often it is resumed."""
@@ -293,6 +314,14 @@ class ToolRouter:
         if self._auto_emit:
             self.teller.ended(attempt.call, outcome, summary=attempt.summary)
 
+    def _stopped(self, attempt: Attempt) -> ToolError:
+        """The error of a call that was stopped; one whose deadline struck while its source connected never began."""
+        name = attempt.request.tool_name
+        if attempt.stopped == "timeout" and attempt.lane is None and self.arrivals.is_connecting(name):
+            told = f"the source of {name!r} is still connecting after {attempt.timeout_s:.3g} s; call again, or give it"
+            return ToolSourceDownError(f"{told} longer", tool_name=name)
+        return _stopped(attempt)
+
     def _failed(self, attempt: Attempt, error: ToolError) -> Failed:
         request = attempt.request
         error.tool_name = error.tool_name or request.tool_name
@@ -301,15 +330,16 @@ class ToolRouter:
         error.conceal(self.teller.redactor_for(request, attempt.lane).message)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
 
-    def unknown_question(self, tool_name: str, arguments: Mapping[str, Any]) -> tuple[Question, str]:
+    async def unknown_question(self, tool_name: str, arguments: Mapping[str, Any]) -> tuple[Question, str]:
         """The question what became of a call that lost its process, and the hash of what running it again would do.
 
         Of a tool that is not here nothing is shown, because nobody knows which of its arguments are secret.
         """
         prompt = f"{tool_name} was interrupted; it may or may not have happened. What is the case?"
         asked = Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown")
-        lane = self._lanes.find(tool_name)
-        if lane is None:
+        try:
+            lane = await self._lanes.prepared(tool_name)
+        except (ToolNotFoundError, ToolSchemaError):
             return with_answerers(asked, self._lanes.approvals(tool_name)), ""
         redactor = self.teller.redactor.knowing(secret_values(arguments, lane.secret_paths))
         try:

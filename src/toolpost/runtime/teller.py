@@ -57,7 +57,8 @@ class Teller:
             return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, self.redactor.plain)
         redact = lane.redact
         if lane.secret_paths:  # what the arguments say in secret must not come back in an error or a result
-            redact = self.redactor_for(request, lane).for_tool(lane.entry.original)
+            arguments, results = lane.entry.secret_paths
+            redact = self.redactor_for(request, lane).for_tool(arguments=arguments, results=results)
         return _new_ref((request.run_id, call_id, lane.name, tenant, user, correlation, redact))
 
     def redactor_for(self, request: RequestedCall, lane: Lane | None) -> Redactor:

@@ -28,6 +28,15 @@ MAX_WORK = 1_000_000
 # The engine recurses on the C stack; a longer chain of schemas for one value could overflow it.
 MAX_CHAIN = 100
 
+# In units of the quickest keyword, about ten nanoseconds: comparing one value with another, finding a value among
+# others, and dividing numbers exactly, which takes by far longer for larger ones.
+_COMPARED = 20
+_SORTED = 15
+_DIVIDED = 150
+LARGEST_DIVIDED = 10**15
+_LEAST_FACTOR = 1e-9
+_HIGHEST_COST = 10**9
+
 _SCALARS = (str, int, float, type(None))
 
 
@@ -237,11 +246,12 @@ def _below(where: str, inner: Subschema) -> str:
 class Weight(NamedTuple):
     """What checking one value against a schema can cost at most.
 
-    `work` counts how often parts of it may be applied to the same value, `chain` how many
-    lie on top of each other there, `height` how many in all. A recursive part counts once.
+    `work` counts how often parts of it may be applied to the same value, `cost` the same in units of the quickest,
+    `chain` how many lie on top of each other there, `height` how many in all. A recursive part counts once.
     """
 
     work: int
+    cost: int
     chain: int
     height: int
     recursive: bool
@@ -257,6 +267,8 @@ class _Frame:
     parts: Iterator[Subschema]
     here: int = 1
     below: int = 0
+    cost_here: int = 1
+    cost_below: int = 0
     chain: int = 0
     height: int = 0
 
@@ -265,17 +277,20 @@ class _Frame:
         self.height = max(self.height, weight.height)
         if place == "here":
             self.here += weight.work
+            self.cost_here += weight.cost
             self.chain = max(self.chain, weight.chain)
         else:
             self.below = max(self.below, weight.work)
+            self.cost_below = max(self.cost_below, weight.cost)
 
     def weight(self) -> Weight:
         """The total, cut off above the limits so that a bomb cannot grow huge integers."""
         work = min(self.here + self.below, MAX_WORK + 1)
-        return Weight(work, self.chain + 1, self.height + 1, recursive=False)
+        cost = min(self.cost_here + self.cost_below, _HIGHEST_COST)
+        return Weight(work, cost, self.chain + 1, self.height + 1, recursive=False)
 
 
-_ONCE = Weight(1, 1, 1, recursive=True)
+_ONCE = Weight(1, 1, 1, 1, recursive=True)
 
 
 def _check_weight(document: Document, tool_name: str, done: dict[int, Weight] | None = None) -> None:
@@ -322,4 +337,14 @@ def _weights(document: Document, done: dict[int, Weight]) -> Iterator[tuple[str,
 
 
 def _frame(document: Document, where: str, schema: JsonSchema, place: Place) -> _Frame:
-    return _Frame(where, schema, place, document.applied(schema))
+    return _Frame(where, schema, place, document.applied(schema), cost_here=1 + _own_cost(schema))
+
+
+def _own_cost(schema: JsonSchema) -> int:
+    """What the keywords cost that take longer than others: every option that is no scalar is compared in turn."""
+    options, factor = schema.get("enum"), schema.get("multipleOf")
+    compared = sum(is_object(one) or is_array(one) for one in options) if is_array(options) else 0
+    cost = compared * _COMPARED + (schema.get("uniqueItems") is True) * _SORTED
+    if isinstance(factor, int | float):
+        cost += _DIVIDED if _LEAST_FACTOR <= factor <= LARGEST_DIVIDED else 20 * _DIVIDED
+    return cost

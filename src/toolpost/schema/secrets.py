@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.schema.subschemas import Document
@@ -139,20 +141,49 @@ def secret_paths(schema: AnySchema) -> SecretPaths:
     if isinstance(schema, bool):
         return frozenset()
     document = Document(schema)
+    leading = _leading(document)
     found: set[tuple[str, ...]] = set()
-    visited: set[tuple[int, tuple[str, ...]]] = set()
-    stack = [_Visit((), schema)]
-    while stack and len(visited) < _MAX_VISITS:
-        visit = stack.pop()
-        key = (id(visit.schema), visit.path)
-        if key in visited:
-            continue
-        visited.add(key)
+    seen: set[tuple[int, tuple[str, ...]]] = set()
+    waiting = deque([_Visit((), schema)] if leading else ())
+    while waiting:
+        visit = waiting.popleft()  # what lies near the top first
         if _is_marked(visit):
             found.add(visit.path)
-        elif len(visit.path) < _MAX_PATH:
-            stack.extend(_inside(document, visit))
+        elif len(visit.path) < _MAX_PATH and len(seen) < _MAX_VISITS:
+            for inside in islice(_inside(document, visit, leading), _MAX_VISITS - len(seen)):
+                key = (id(inside.schema), inside.path)
+                if key not in seen:
+                    seen.add(key)
+                    waiting.append(inside)
     return frozenset(found)
+
+
+def _leading(document: Document) -> set[int]:
+    """The schemas in which something is marked, however deep, by identity: each is looked at once, on whatever ways."""
+    above: defaultdict[int, list[int]] = defaultdict(list)
+    marked: list[int] = []
+    known = {id(document.root)}
+    stack = [document.root]
+    while stack:
+        schema = stack.pop()
+        if _is_marked(_Visit((), schema)):
+            marked.append(id(schema))
+        for inner in document.applied(schema):
+            step = _step(inner)
+            if step is None:
+                continue
+            above[id(inner.schema)].append(id(schema))
+            if step and is_secret_name(step[-1]):
+                marked.append(id(inner.schema))
+            if id(inner.schema) not in known:
+                known.add(id(inner.schema))
+                stack.append(inner.schema)
+    leading = set(marked)
+    while marked:
+        fresh = {one for one in above.pop(marked.pop(), ()) if one not in leading}
+        leading |= fresh
+        marked.extend(fresh)
+    return leading
 
 
 def is_secret_header(name: str, value: str) -> bool:
@@ -185,10 +216,10 @@ def _is_marked(visit: _Visit) -> bool:
     return bool(visit.path) and is_secret_name(visit.path[-1])
 
 
-def _inside(document: Document, visit: _Visit) -> Iterator[_Visit]:
+def _inside(document: Document, visit: _Visit, leading: set[int]) -> Iterator[_Visit]:
     for inner in document.applied(visit.schema):
         step = _step(inner)
-        if step is not None:
+        if step is not None and id(inner.schema) in leading:
             yield _Visit(visit.path + step, inner.schema)
 
 

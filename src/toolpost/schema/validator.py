@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Any
 import jsonschema_rs
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
-from toolpost.schema.bounds import weigh
+from toolpost.schema.bounds import LARGEST_DIVIDED, Weight, weigh
 from toolpost.schema.coercion import coerced
 from toolpost.schema.drafts import with_known_draft
-from toolpost.schema.effort import is_costly
+from toolpost.schema.effort import is_costly, is_large
 from toolpost.schema.engine import Engine
 from toolpost.schema.fast_engine import fast_engine, pattern_cost
 from toolpost.schema.faults import describe
 from toolpost.schema.patterns import patterns_in, portable, with_patterns, without_patterns
 from toolpost.schema.secrets import secret_paths
 from toolpost.schema.subschemas import Document
-from toolpost.schema.values import find_strange, nested_deeper_than, spell_path, text_within
+from toolpost.schema.values import (
+    find_strange,
+    mentions,
+    nested_deeper_than,
+    numbers_within,
+    parts_within,
+    spell_path,
+    text_within,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,15 +35,22 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.faults import Fault
     from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.secrets import SecretPaths
 
 MAX_ISSUES = 10
 # The engines recurse; these bounds keep them within a thread's stack.
 _MAX_DEPTH = 200
 _MAX_FRAMES = 2_000
 _UNGUARDED_HEIGHT = 300
+# What checking a value may cost, in units of about ten nanoseconds, where the schema is from outside. One that costs
+# little for each part of a value is never refused: reading the value has taken longer.
+_MOST_WORK = 4_000_000
+_MOST_PARTS = 300_000
+_LITTLE_WORK = 3
 # So many characters may be matched with one small pattern, at most a third of a second; with more patterns, or larger
 # ones, so many fewer. What is longer is checked for all but its patterns.
 _MOST_MATCHED = 100_000
+_NO_WEIGHT = Weight(1, 1, 1, 1, recursive=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +60,7 @@ class Validator:
     `is_valid` is the engine's own method, the quickest there is; for a value that is not
     JSON it may raise ValueError. `check` never raises anything but its error. `unchecked` are
     the patterns of the schema that are never matched, because nothing bounds how long they run.
+    A value of more than `size_limit` parts, or with a number beyond `number_limit`, is not checked and so does not fit.
     """
 
     is_valid: Callable[[Any], bool]
@@ -52,6 +68,9 @@ class Validator:
     engine: Engine
     lenient: bool
     depth_limit: int | None
+    size_limit: int | None
+    number_limit: int | None
+    secrets: Callable[[], SecretPaths]
     unchecked: tuple[str, ...] = ()
 
     def check(
@@ -68,6 +87,10 @@ class Validator:
 
     def issues(self, instance: Any) -> list[str]:
         """What is wrong with a value, at most ten lines and a count of the rest; empty when it fits."""
+        if self.size_limit is not None and not parts_within(self.size_limit, instance):
+            return [f"$: not checked: more than {self.size_limit:,} values are too many for a schema like this one"]
+        if self.number_limit is not None and not numbers_within(self.number_limit, instance):
+            return [f"$: not checked: a number is larger than {self.number_limit:.0e}, too large for `multipleOf`"]
         if self.depth_limit is not None and nested_deeper_than(self.depth_limit, instance):
             return [f"$: nested deeper than {self.depth_limit} levels"]
         try:
@@ -76,9 +99,12 @@ class Validator:
             faults = self._faults(instance)
         except ValueError as exc:
             return [_unreadable(instance, exc)]
-        secrets = secret_paths(self.schema)
+        secrets = self.secrets()
         lines = list(dict.fromkeys(describe(fault, instance, secrets) for fault in faults))
-        return _shortened(lines) or ["$: does not fit the schema, which is too entangled to say where"]
+        if not lines:
+            why = "and is too large" if is_large(instance) else "which is too entangled"
+            return [f"$: does not fit the schema, {why} to say where"]
+        return _shortened(lines)
 
     def coerce(self, instance: Any) -> Any:
         """The value with quoted numbers and the like put right, if this validator is lenient and it does not fit."""
@@ -92,6 +118,8 @@ class Validator:
     def _faults(self, instance: Any) -> Iterable[Fault]:
         if isinstance(self.schema, bool):
             return self.engine.faults(instance)
+        if is_large(instance):
+            return ()
         document = Document(self.schema)
         if not is_costly(document, instance):
             return self.engine.faults(instance)
@@ -107,11 +135,51 @@ def compile_validator(schema: AnySchema, *, lenient: bool = False, own: bool = F
     A schema is from outside unless it is the operator's `own`: then patterns may backtrack, and one that cannot be
     matched makes the schema unusable, because somebody relies on it.
     """
-    engine, unchecked = _own_engine(schema) if own or isinstance(schema, bool) else _outside_engine(schema)
-    limit = _depth_limit(schema)
-    is_valid = engine.is_valid if limit is None else _guarded(engine.is_valid, limit)
+    if isinstance(schema, bool):
+        return _validator(schema, fast_engine(schema), _NO_WEIGHT, lenient=lenient)
+    weight = weigh(Document(schema))
+    if own:
+        return _validator(schema, _own_engine(schema), weight, lenient=lenient)
+    engine, unchecked = _outside_engine(schema, weight)
+    return _validator(
+        schema,
+        engine,
+        weight,
+        lenient=lenient,
+        size_limit=None if weight.cost <= _LITTLE_WORK else min(_MOST_PARTS, _MOST_WORK // weight.cost),
+        number_limit=LARGEST_DIVIDED if mentions("multipleOf", schema) else None,
+        unchecked=unchecked,
+    )
+
+
+def _validator(
+    schema: AnySchema,
+    engine: Engine,
+    weight: Weight,
+    *,
+    lenient: bool,
+    size_limit: int | None = None,
+    number_limit: int | None = None,
+    unchecked: tuple[str, ...] = (),
+) -> Validator:
+    depth_limit = _depth_limit(weight)
+    is_valid = engine.is_valid
+    if depth_limit is not None:
+        is_valid = _guarded(is_valid, lambda instance: not nested_deeper_than(depth_limit, instance))
+    if number_limit is not None:
+        is_valid = _guarded(is_valid, lambda instance: numbers_within(number_limit, instance))
+    if size_limit is not None:  # the outermost, because the others look at the whole value
+        is_valid = _guarded(is_valid, lambda instance: parts_within(size_limit, instance))
     return Validator(
-        is_valid=is_valid, schema=schema, engine=engine, lenient=lenient, depth_limit=limit, unchecked=unchecked
+        is_valid=is_valid,
+        schema=schema,
+        engine=engine,
+        lenient=lenient,
+        depth_limit=depth_limit,
+        size_limit=size_limit,
+        number_limit=number_limit,
+        secrets=lru_cache(maxsize=1)(lambda: secret_paths(schema)),
+        unchecked=unchecked,
     )
 
 
@@ -121,18 +189,15 @@ def unchecked_patterns(schema: AnySchema) -> tuple[str, ...]:
     return tuple(pattern for pattern in found if pattern_cost(portable(pattern)) is None)
 
 
-def _depth_limit(schema: AnySchema) -> int | None:
+def _depth_limit(weight: Weight) -> int | None:
     """How deep a value may be nested so that checking it stays within the stack; None if the schema sees to that."""
-    if isinstance(schema, bool):
-        return None
-    weight = weigh(Document(schema))
     if not weight.recursive and weight.height <= _UNGUARDED_HEIGHT:
         return None
     return min(_MAX_DEPTH, max(8, _MAX_FRAMES // weight.chain))
 
 
-def _guarded(is_valid: Callable[[Any], bool], limit: int) -> Callable[[Any], bool]:
-    return lambda instance: not nested_deeper_than(limit, instance) and is_valid(instance)
+def _guarded(is_valid: Callable[[Any], bool], may_look: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda instance: may_look(instance) and is_valid(instance)
 
 
 def _unreadable(instance: Any, exc: ValueError) -> str:
@@ -147,20 +212,18 @@ def _shortened(lines: list[str]) -> list[str]:
     return [*lines[:MAX_ISSUES], f"and {more} more"] if more > 0 else lines
 
 
-def _own_engine(schema: AnySchema) -> tuple[Engine, tuple[str, ...]]:
+def _own_engine(schema: JsonSchema) -> Engine:
     """An engine that matches every pattern of the schema, also with its patterns respelled."""
-    if isinstance(schema, bool):
-        return fast_engine(schema), ()
     declared = with_known_draft(schema)
     for spelled in (declared, with_patterns(declared, portable)):
         engine = _fast_or_none(spelled, backtracking=True)
         if engine is not None:
-            return engine, ()
+            return engine
     shown = ", ".join(repr(pattern[:120]) for pattern in unchecked_patterns(schema)[:3])
     raise ToolSchemaError(f"Schema is unusable: the engine does not take the pattern {shown}; write it more simply")
 
 
-def _outside_engine(schema: JsonSchema) -> tuple[Engine, tuple[str, ...]]:
+def _outside_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[str, ...]]:
     """An engine whose patterns take a bounded time for any value, and the patterns that it leaves out."""
     declared = with_known_draft(schema)
     found = list(patterns_in(declared))
@@ -172,7 +235,7 @@ def _outside_engine(schema: JsonSchema) -> tuple[Engine, tuple[str, ...]]:
     matching, cheap = _engine(spelled), _lazy(lambda: _engine(without_patterns(spelled, lambda _: True)))
     names = sum(keyword == "patternProperties" for keyword, _ in found)
     dearest = max(pattern_cost(portable(pattern)) or 1 for _, pattern in found)
-    limit = _MOST_MATCHED // (dearest * (weigh(Document(declared)).work + names))
+    limit = _MOST_MATCHED // (dearest * (weight.work + names))
 
     def chosen(instance: Any) -> Engine:
         return matching if text_within(limit, instance) else cheap()

@@ -95,6 +95,40 @@ def nested_deeper_than(limit: int, value: Any) -> bool:
     return True
 
 
+def parts_within(limit: int, value: Any) -> bool:
+    """Whether at most `limit` values lie in a value; of a larger one no more than that is looked at."""
+    stack = [value] if _has_members(value) else []
+    while stack:
+        part = stack.pop()
+        limit -= len(part)
+        if limit < 0:
+            return False
+        stack.extend(child for child in _children(part) if _has_members(child))
+    return True
+
+
+def numbers_within(limit: float, value: Any) -> bool:
+    """Whether no number anywhere in a value is larger than `limit`, above zero or below."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, int | float) and not -limit <= part <= limit:
+            return False
+        stack.extend(_children(part))
+    return True
+
+
+def mentions(word: str, value: Any) -> bool:
+    """Whether an object anywhere in a value has a member of this name."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if is_object(part) and word in part:
+            return True
+        stack.extend(child for child in _children(part) if _has_members(child))
+    return False
+
+
 def holds_float(value: Any) -> bool:
     """Whether a number with a decimal point lies anywhere in a JSON value."""
     stack = [value]
