@@ -38,7 +38,7 @@ class ToolSource(Protocol):
 class SourceListener(Protocol):
     """Whoever keeps the catalog: hears what a source has to tell between calls."""
 
-    def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
+    async def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """These are all the tools that the source offers from now on, and what was left out of them and why."""
         ...
 

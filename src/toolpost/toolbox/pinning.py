@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolpost.auth.static import secrets_of
@@ -29,10 +30,20 @@ class Pinning:
         self._lock = lock
         self._source = config.name
         self._mask = _mask(config, secrets, str(lock.path.parent))
+        self._pins: dict[str, tuple[Tool, Pin]] = {}
+
+    def prepare(self, tool: Tool) -> None:
+        """Work out a tool's pin where it will be needed, which takes a while for a large schema."""
+        with suppress(ConfigError):  # told where tools are compared with the file
+            if self._source in self._lock.sources:
+                self.pin(tool)
 
     def pin(self, tool: Tool) -> Pin:
         """A tool's definition as it is now."""
-        return pin_of(tool.spec, self._mask)
+        known = self._pins.get(tool.spec.name)
+        if known is None or known[0] is not tool:
+            known = self._pins[tool.spec.name] = (tool, pin_of(tool.spec, self._mask))
+        return known[1]
 
     def hold(self, tool: Tool, release: Callable[[], None]) -> Hold | None:
         """Why a tool is set aside, or None; `release` registers it as any other."""

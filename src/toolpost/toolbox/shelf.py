@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.clean_spec import HIDDEN
 from toolpost.catalog.entry import declares_schemas
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from toolpost.toolbox.pinning import Pinning
 
 
+class _Prepared(NamedTuple):
+    """A tool that was looked at before it is brought in, beside what is held; without an entry it is the same."""
+
+    tool: Tool
+    held: Tool | None
+    entry: Entry | ToolError | None
+
+
 class Shelf:
     """What a source has in the catalog, what was left out of it and why, and which names were taken."""
 
@@ -45,7 +53,7 @@ class Shelf:
         self.tools: dict[str, Tool] = {}
         self.problems: list[str] = []
         self.collisions: dict[str, str] = {}
-        self._prepared: dict[str, tuple[Tool, Entry | ToolError]] = {}
+        self._prepared: dict[str, _Prepared] = {}
         self._shared = SharedDefinitions()
         self._unchecked: list[str] | None = None
 
@@ -59,10 +67,18 @@ class Shelf:
     def prepare(self, source: ToolSource | None, tools: Sequence[Tool]) -> None:
         """Check the tools that `fill` will bring in; the catalog is not touched, so that a thread may do it."""
         checks = SchemaChecks()
-        self._prepared = {tool.spec.name: (tool, self._new_entry(tool, source, checks)) for tool in tools}
+        self._prepared = {tool.spec.name: self._prepare_one(tool, source, checks) for tool in tools}
         self._shared = checks.shared
         for tool in tools:
             _is_unchecked(tool.spec, self._shared)  # known from now on
+
+    def _prepare_one(self, tool: Tool, source: ToolSource | None, checks: SchemaChecks | None = None) -> _Prepared:
+        held = self.tools.get(tool.spec.name)
+        if held is not None and held.spec == tool.spec:
+            return _Prepared(tool, held, None)
+        if self.pinning is not None:
+            self.pinning.prepare(tool)
+        return _Prepared(tool, held, self._new_entry(tool, source, checks))
 
     def _new_entry(
         self, tool: Tool, source: ToolSource | None, checks: SchemaChecks | None = None
@@ -77,23 +93,28 @@ class Shelf:
 
     def fill(self, source: ToolSource | None, tools: Sequence[Tool], problems: Sequence[str] = ()) -> None:
         """Make the catalog hold just these; what did not change is not touched."""
-        old, self.tools = self.tools, {}
         prepared, self._prepared = self._prepared, {}
+        ready = [self._ready(tool, source, prepared) for tool in tools]
+        old, self.tools = self.tools, {}
         self.problems = list(problems)
         self.collisions = {}
         self._unchecked = None
-        for tool in tools:
+        for tool, _, entry in ready:
             held = old.pop(tool.spec.name, None)
-            if held is not None and held.spec == tool.spec:
+            if held is not None and entry is None:
                 self.tools[tool.spec.name] = held
-            else:
-                ready = prepared.get(tool.spec.name)
-                # Another listing may have come in between.
-                entry = ready[1] if ready and ready[0] is tool else self._new_entry(tool, source)
+            elif entry is not None:
                 self._add(tool, source, held, entry)
         for gone in old.values():
             self._remove(gone)
         self.problems += self._hidden_characters()
+
+    def _ready(self, tool: Tool, source: ToolSource | None, prepared: Mapping[str, _Prepared]) -> _Prepared:
+        """What `prepare` found, unless the catalog has another tool by now."""
+        found = prepared.get(tool.spec.name)
+        if found is not None and found.tool is tool and found.held is self.tools.get(tool.spec.name):
+            return found
+        return self._prepare_one(tool, source)
 
     @property
     def unchecked(self) -> list[str]:

@@ -99,6 +99,7 @@ class _Member:
         self.retry_at = 0.0
         self.at_turn = False  # it has tools, and waits for those of the sources before it
         self.filled = asyncio.Event()
+        self.filling = asyncio.Lock()  # one listing after the other
         self.answered = False
 
     @property
@@ -354,13 +355,15 @@ class Sources:
 
     async def _fill(self, member: _Member, found: Sequence[Tool], *, answered: bool = False) -> None:
         """Put a source's tools into the catalog when its turn has come."""
-        await asyncio.to_thread(member.shelf.prepare, member.source, found)  # it takes a while for hundreds of tools
-        member.at_turn = True
-        await member.turn.come()
-        if answered:
-            member.came_up()
-        self._redactor.learn(getattr(member.source, "secrets", ()))
-        self._put(member, found, getattr(member.source, "problems", ()))
+        async with member.filling:
+            # It takes a while for hundreds of tools.
+            await asyncio.to_thread(member.shelf.prepare, member.source, found)
+            member.at_turn = True
+            await member.turn.come()
+            if answered:
+                member.came_up()
+            self._redactor.learn(getattr(member.source, "secrets", ()))
+            self._put(member, found, getattr(member.source, "problems", ()))
         member.turn.end()
 
     def _put(self, member: _Member, found: Sequence[Tool], problems: Sequence[str]) -> None:
@@ -422,11 +425,13 @@ class Sources:
         found = [one for name, one in self._members.items() if tool_name.startswith(f"{name}__")]
         return max(found, key=lambda one: len(one.config.name), default=None)
 
-    def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
-        """A source says what it offers from now on."""
+    async def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
+        """A source says what it offers from now on; of two listings at once the later one stays."""
         member = self._members[source.name]
-        member.came_up()
-        self._put(member, tools, problems)
+        async with member.filling:
+            await asyncio.to_thread(member.shelf.prepare, source, tools)
+            member.came_up()
+            self._put(member, tools, problems)
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
         """A source came up or went down."""

@@ -70,10 +70,10 @@ class Hearing:
         if self.listener is not None:
             self.listener.logged(self._source, str(params.level), str(params.data)[:_LONGEST_LOG])
 
-    def found(self, tools: Sequence[Tool], problems: Sequence[str]) -> None:
+    async def found(self, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """Tell which tools there are from now on."""
         if self.listener is not None:
-            self.listener.tools_found(self._source, tools, problems)
+            await self.listener.tools_found(self._source, tools, problems)
 
     def health(self, health: SourceHealth) -> None:
         """Tell how the connection is doing."""

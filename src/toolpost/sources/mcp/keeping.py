@@ -78,7 +78,7 @@ class Keeping:
                 failures += 1
                 error = fault_of(raised)
                 if self._door.found_shut(error):
-                    self._leave_to_people()
+                    await self._leave_to_people()
                     return
                 self._say(SourceHealth("down", error.message))
                 wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(failures, 20))
@@ -92,11 +92,11 @@ class Keeping:
             if link.dead:
                 self._say(SourceHealth("down", "the connection broke"))
 
-    def _leave_to_people(self) -> None:
+    async def _leave_to_people(self) -> None:
         """Stop asking as a stranger, who would get the same answer again; the tools that are known stay."""
-        tools, problems = self._door.tools()
+        tools, problems = await asyncio.to_thread(self._door.tools)
         if tools:
-            self._hearing.found(tools, problems)
+            await self._hearing.found(tools, problems)
 
     async def _breathe(self) -> None:
         """Let a server that changes all the time wait longer and longer, and others not at all."""
@@ -113,7 +113,7 @@ class Keeping:
         link = await self._connect()
         self._hearing.changed.clear()
         listing = await self._list(link)
-        self._hearing.found(listing.tools, listing.problems)
+        await self._hearing.found(listing.tools, listing.problems)
         return link, listing
 
     def _say(self, health: SourceHealth) -> None:

@@ -39,7 +39,7 @@ async def list_tools(link: Link, config: ExternalToolConfig, server: ToolServer,
     """List the server's tools, page by page, and add those for its resources and prompts, if it has any."""
     pages, offers = await _asked(link)
     raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
-    tools, problems = sift(raw, config, server, remote=remote)
+    tools, problems = await asyncio.to_thread(sift, raw, config, server, remote=remote)
     if pages and pages[-1].get("nextCursor"):
         problems.append(f"source {config.name!r} lists tools without end; the first {len(raw)} are kept")
     kept = [tool for tool in tools if _carries_headers(link, tool, config, problems)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object
@@ -37,21 +38,24 @@ class ListingMemory:
         self._name = f"{name}.json"
         self._target = hashlib.sha256(target.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self._kept: dict[str, Listed] | None = None
+        self._turn = threading.Lock()  # large listings are kept and recalled in threads
 
     def keep(self, tools: Sequence[Any], offers: Sequence[str], *, by: str = "") -> None:
         """Remember what was listed for somebody, in place of what was listed for them before."""
-        kept, listed = self._read(), Listed(list(tools), list(offers))
-        if kept.get(by) == listed:
-            return
-        kept.pop(by, None)
-        kept[by] = listed
-        for oldest in list(kept)[:-_MOST_PEOPLE]:
-            del kept[oldest]
-        self._write(kept)
+        with self._turn:
+            kept, listed = self._read(), Listed(list(tools), list(offers))
+            if kept.get(by) == listed:
+                return
+            kept.pop(by, None)
+            kept[by] = listed
+            for oldest in list(kept)[:-_MOST_PEOPLE]:
+                del kept[oldest]
+            self._write(kept)
 
     def recall(self) -> Listed:
         """All that was listed last for anybody; of two tools with one name the one listed later."""
-        newest_first = list(reversed(self._read().values()))
+        with self._turn:
+            newest_first = list(reversed(self._read().values()))
         tools: dict[Any, Any] = {}
         for listed in newest_first:
             for tool in listed.tools:

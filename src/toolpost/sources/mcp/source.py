@@ -127,7 +127,7 @@ class McpSource:
             seconds = f"{self.config.connect_timeout_s:g} s"
             raise ToolTimeoutError(f"{self.name!r} did not list its tools within {seconds}", cause=error) from error
         self.problems = listing.problems
-        self._door.remember(listing, by=by)
+        await asyncio.to_thread(self._door.remember, listing, by=by)
         return listing
 
     async def recall(self) -> Sequence[ServerTool]:
@@ -163,7 +163,7 @@ class McpSource:
         except ToolAuthError as refused:
             self._door.refusal = refused
             raise
-        self._hearing.found(self._door.tools()[0], listing.problems)
+        await self._hearing.found((await asyncio.to_thread(self._door.tools))[0], listing.problems)
 
     def watch(self, listener: SourceListener) -> None:
         """Keep the session up and the tools current from now on."""
