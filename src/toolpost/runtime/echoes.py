@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
+from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.policy.redaction import Redactor
 from toolpost.runtime.results import json_text
+from toolpost.schema.values import text_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 _UNMISTAKABLE = 16  # a shorter word may be in an answer for reasons of its own
 _MOST_KNOWN = 1024
+_LONG = 50_000
 _NOTHING = Redactor()
 _BREAKS = re.compile(r"\\[bfnrt]")
 
@@ -26,13 +30,15 @@ class Echoes:
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], Redactor] = {}
 
-    def without(self, output: ToolOutput, credential: Credential) -> ToolOutput:
-        """The output of a call that travelled with a credential, without it."""
+    async def without(self, output: ToolOutput, credential: Credential) -> ToolOutput:
+        """The output of a call that travelled with a credential, without it; a long one is searched in a thread."""
         redactor = self._redactor(credential.headers)
-        if output.content.__class__ is bytes or not _may_be_in(output, redactor.text):
+        if output.content.__class__ is bytes or redactor is _NOTHING:
             return output
-        text = None if output.text is None else redactor.text(output.text)
-        return output._replace(content=redactor.texts(output.content), text=text)
+        if text_within(_LONG, [output.content, output.text]):
+            return _without(output, redactor)
+        searched: ToolOutput = await run_in_thread(partial(_without, output, redactor))
+        return searched
 
     def _redactor(self, headers: Mapping[str, str]) -> Redactor:
         values = tuple(headers.values())
@@ -43,6 +49,13 @@ class Echoes:
             secrets = [secret for value in values if len(secret := _secret_in(value)) >= _UNMISTAKABLE]
             known = self._known[values] = Redactor(secrets) if secrets else _NOTHING
         return known
+
+
+def _without(output: ToolOutput, redactor: Redactor) -> ToolOutput:
+    if not _may_be_in(output, redactor.text):
+        return output
+    text = None if output.text is None else redactor.text(output.text)
+    return output._replace(content=redactor.texts(output.content), text=text)
 
 
 def _secret_in(value: str) -> str:

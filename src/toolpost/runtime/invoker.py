@@ -74,7 +74,7 @@ class Invoker:
                 error.conceal(self._teller.redactor_for(attempt.request, lane).message)
             else:
                 upstream.succeeded()
-                return self._echoes.without(output, call.credential) if _has_lent(output, call) else output
+                return await self._echoes.without(output, call.credential) if _has_lent(output, call) else output
             finally:
                 if lane.limiters:
                     lane.release(attempt.request.held)

@@ -50,7 +50,7 @@ class NodeTool:
         except ToolError as error:
             error.conceal(self._redactor.message)
             raise
-        output = self._echoes.without(ToolOutput(result.result, result.content_text), self._credential)
+        output = await self._echoes.without(ToolOutput(result.result, result.content_text), self._credential)
         return replace(result, result=output.content, content_text=output.text)
 
 
