@@ -140,6 +140,22 @@ def test_a_tool_that_may_call_others_finds_them(toolpost: Run) -> None:
     assert toolpost("tools", "call", "third.relay", "--json").json["content"] == "hello"
 
 
+def test_a_tool_that_may_call_others_waits_for_none_that_it_does_not_call(toolpost: Run, home: Path) -> None:
+    silent = {"name": "silent", "transport": "mcp", "connection": "sleep 1000"}
+    (home / "toolpost.yaml").write_text(yaml.safe_dump({"sources": [silent, *SOURCES[:2]]}))
+
+    done = toolpost("tools", "call", "third.relay", "--json")
+
+    assert (done.json["content"], "silent" in done.err) == ("hello", False)
+
+
+def test_a_source_without_such_a_tool_is_the_only_one_asked(toolpost: Run, home: Path) -> None:
+    done = toolpost("tools", "call", "third.helo", "--json")
+
+    assert done.json["error"]["message"] == 'Tool "third.helo" not found. Did you mean "third.hello"?'
+    assert started(home) == ["third"]
+
+
 def test_a_built_in_tool_finds_the_tool_that_provides_for_it(toolpost: Run, home: Path) -> None:
     (home / "library.py").write_text(LIBRARY)
     library = {"name": "library", "transport": "python", "connection": "./library.py"}

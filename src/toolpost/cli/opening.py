@@ -73,7 +73,10 @@ def service_sources(provider: str) -> Opening:
 
 
 def tool_source(name: str, *, called: bool) -> Opening:
-    """With the source of a tool; with all, where it is not found so, or is called and may call others."""
+    """With the source of a tool; with all, where its name tells of none, or it is called and may call others.
+
+    Those that it may call are not waited for: each call of one does that.
+    """
 
     @asynccontextmanager
     async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
@@ -81,10 +84,11 @@ def tool_source(name: str, *, called: bool) -> Opening:
         if not called:
             loaded = _looking(loaded, _enabled(loaded.settings))
         async with _opened(loaded, needed, sinks) as box:
-            if needed == _enabled(loaded.settings) or not _needs_more(box, name, called=called):
+            if needed == _enabled(loaded.settings) or not _needs_more(box, name, needed, called=called):
                 yield box
                 return
-        async with every_source(loaded, sinks) as box:
+            found = box.registry.has(name)
+        async with _opened(loaded, None, sinks, waiting_for=needed if found else None) as box:
             yield box
 
     return opened
@@ -133,17 +137,22 @@ def provider_of(source: ExternalToolConfig) -> str:
 
 @asynccontextmanager
 async def _opened(
-    loaded: LoadedSettings, only: Collection[str] | None, sinks: Sequence[EventSink]
+    loaded: LoadedSettings,
+    only: Collection[str] | None,
+    sinks: Sequence[EventSink],
+    *,
+    waiting_for: Collection[str] | None = None,
 ) -> AsyncGenerator[Toolbox]:
     """Wait for every source that a command needs, and say at a terminal which are still starting."""
     from toolpost.toolbox.box import Toolbox
 
     lines = [sink for sink in sinks if isinstance(sink, ProgressSink)]
-    starting = _enabled(loaded.settings) if only is None else _enabled(loaded.settings) & set(only)
+    needed = only if waiting_for is None else waiting_for
+    starting = _enabled(loaded.settings) if needed is None else _enabled(loaded.settings) & set(needed)
     for line in lines:
         line.starting([one.name for one in loaded.settings.all_sources() if one.name in starting])
     async with Toolbox.open(at_once(loaded), only=only, sinks=sinks) as box:
-        while slow := [state.name for state in box.report if state.state == "connecting"]:
+        while slow := [one.name for one in box.report if one.state == "connecting" and one.name in starting]:
             for line in lines:
                 line.starting(slow)
             await box.sources.settled(slow[:1])
@@ -190,10 +199,10 @@ def _there_are(names: list[str]) -> str:
     return f"there are: {', '.join(sorted(names)) or 'none'}"
 
 
-def _needs_more(box: Toolbox, name: str, *, called: bool) -> bool:
+def _needs_more(box: Toolbox, name: str, needed: Collection[str], *, called: bool) -> bool:
     if box.registry.has(name):
         return called and _may_call_others(box.registry.find(name), box.settings)
-    return all(state.ok for state in box.report)  # that its source failed is why it is missing
+    return not needed  # else its source failed, or has no such tool
 
 
 def _may_call_others(entry: Entry, settings: Settings) -> bool:

@@ -113,7 +113,7 @@ async def _until_terminated(work: Coroutine[None, None, int]) -> int:
 
 def _tell_problems(box: Toolbox, output: Output) -> None:
     for source in box.report:
-        if not source.ok:
+        if not source.ok and source.state != "connecting":
             output.note(f"source {source.name!r} is left out: {trouble(source, box)}")
     known = box.sources.left_out
     for problem in box.problems:
