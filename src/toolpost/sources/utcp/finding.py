@@ -17,7 +17,7 @@ from toolpost.sources.utcp.base_manual import base_manual
 from toolpost.sources.utcp.client_config import client_config
 from toolpost.sources.utcp.content_calls import located, read_text
 from toolpost.sources.utcp.delegates import api_delegate, graphql_delegate, mcp_delegates
-from toolpost.sources.utcp.documents import Document, document_of
+from toolpost.sources.utcp.documents import document_of
 from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, manual_of, told_apart
 from toolpost.sources.utcp.preparing import CALLS, prepared_of
 from toolpost.sources.utcp.templates import HttpTemplate, template_of
@@ -102,7 +102,7 @@ class Finder:
         connection = self._config.connection.strip()
         if connection[:1] in ("{", "[") or "\n" in connection:
             place = _Place({"call_template_type": "text"}, self._name, "the manual in `connection`", Path.cwd())
-            return await self._document(document_of(connection, place.shown), place)
+            return await self._document(connection, place)
         if connection.startswith(("http://", "https://")):
             return await self._at_address(connection)
         if connection.startswith(("ws://", "wss://")):
@@ -147,7 +147,7 @@ class Finder:
             return await self._fetched(template, place)
         if kind == "text":
             place = place._replace(shown=f"the content of manual {place.name!r}")
-            return await self._document(document_of(str(template.get("content")), place.shown), place)
+            return await self._document(str(template.get("content")), place)
         if kind == "file":
             return await self._from_file(str(template.get("file_path")), place)
         if kind == "cli" or kind in _BY_QUESTION:
@@ -160,12 +160,12 @@ class Finder:
             raise ConfigError(f"{place.shown} is not an address")
         raw, url = await self._reach.fetch(read, place.address, place.secrets)
         place = place._replace(shown=place.address, remote=url, written=read.url)
-        return await self._document(document_of(raw, place.shown), place)
+        return await self._document(raw, place)
 
     async def _from_file(self, written: str, place: _Place) -> Found:
         path = located(written, place.folder)
         place = place._replace(shown=str(path), folder=path.absolute().parent)
-        return await self._document(document_of(await read_text(path), place.shown), place)
+        return await self._document(await read_text(path), place)
 
     async def _asked(self, template: Mapping[str, Any], place: _Place) -> Found:
         """A manual that is the answer to a question, or the output of a command."""
@@ -179,12 +179,14 @@ class Finder:
         output = await CALLS[place.kind](prepared, Asked(arguments, self._credential, ToolContext), wires)
         remote = next(iter(addresses), None)
         place = place._replace(shown=prepared.shown, remote=remote, written=remote or "")
-        return await self._document(document_of(_text(output.content), place.shown), place)
+        return await self._document(_text(output.content), place)
 
-    async def _document(self, document: Document, place: _Place) -> Found:
+    async def _document(self, text: str | bytes, place: _Place) -> Found:
+        """What a document leads to; its author decides how long it takes to read, so that a thread does."""
+        document = await asyncio.to_thread(document_of, text, place.shown)
         match document.kind:
             case "manual":
-                return Found([self._manual(document.data, place)])
+                return Found([await asyncio.to_thread(self._manual, document.data, place)])
             case "openapi":
                 return self._api(document.text, place)
             case "client" | "template" if place.remote is not None:
