@@ -121,3 +121,19 @@ def test_a_wrong_key_of_a_sign_in_is_told_with_the_nearest(toolpost: Run, home: 
 
     assert done.code == 1
     assert "has no key 'isuer'; did you mean 'issuer'? There are: " in done.out + done.err
+
+
+def test_a_source_whose_variable_is_not_set_is_wrong_and_one_that_is_turned_off_is_not(
+    toolpost: Run, home: Path
+) -> None:
+    sources = [
+        {"name": "lacking", "transport": "python", "connection": "./${NOBODY_SET_THIS}.py"},
+        {"name": "idle", "transport": "python", "connection": "./${NOR_THIS}.py", "enabled": False},
+    ]
+    (home / "toolpost.yaml").write_text(json.dumps({"sources": sources}))
+
+    done = toolpost("config", "check", "--json")
+
+    assert (done.code, done.json["status"], done.json["disabled"]) == (1, "failed", ["idle"])
+    [lacking] = done.json["sources"]
+    assert lacking["error"].startswith("environment variable is not set: NOBODY_SET_THIS")

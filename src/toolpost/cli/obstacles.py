@@ -26,6 +26,9 @@ _OUR_OWN = frozenset({"python", "python3"})  # the running interpreter stands in
 
 def obstacles(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
     """Each thing that is missing, and how to get it."""
+    if source.unusable:  # what else is written of it stands for nothing
+        yield source.unusable
+        return
     module, extra = _EXTRAS.get(source.transport, ("", ""))
     if module and find_spec(module) is None:
         yield f"{source.transport.value} sources need the extra {extra}: pip install 'toolpost[{extra}]'"
