@@ -82,7 +82,7 @@ class Person:
     async def _sign_in(self) -> None:
         begun = await self._box.accounts.connect(SOURCE, Principal.parse(USER))
         if isinstance(begun, Begun):
-            await self._box.accounts.finish(await _visit(begun.url))
+            await self._box.accounts.finish(await _visit(begun.url), provider=SOURCE, person=Principal.parse(USER))
         else:
             await self._box.accounts.welcome(begun)
 
@@ -103,7 +103,7 @@ class Person:
         question = (await desk.get(pending_id, by=USER)).question
         _say(f"asked: {question.prompt}")
         brought = await _visit(str(question.payload["auth_url"]))
-        await self._box.accounts.finish(brought, person=Principal.parse(USER))
+        await self._box.accounts.finish(brought, provider=SOURCE, person=Principal.parse(USER))
         async with asyncio.timeout(PATIENCE_S):
             while (ended := (await desk.get(pending_id, by=USER)).outcome) is None:  # noqa: ASYNC110 - it is kept, not told
                 await asyncio.sleep(0.01)

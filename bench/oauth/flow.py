@@ -15,7 +15,7 @@ from bench.mcp.scale import McpScale
 from tests.life_of_a_call.account_trials import Ann
 from tests.life_of_a_call.strict_service import StrictService
 from tests.parts import reserved_port
-from tests.toolbox.signing_in import outcome_of, served, toolbox
+from tests.toolbox.signing_in import logged_in, outcome_of, served, toolbox
 from toolpost.cli.bench.figures import Column, Figure, Row, Target
 from toolpost.cli.bench.harness import Tick
 from toolpost.contracts.outcomes import Paused
@@ -65,12 +65,13 @@ async def _flows(folder: Path, people: int, tick: Tick) -> list[Took]:
             url = f"http://127.0.0.1:{port}"
             opening = toolbox(service.source(folder), url, folder / "data")
             with socket.create_server(("127.0.0.1", port)) as place:
-                async with opening as box, served(callback_app(box), place):
+                async with opening as box, served(callback_app(box, identify=logged_in), place):
                     return [await _flow(box, f"acme:user{number}", tick) for number in range(people)]
 
 
 async def _flow(box: Toolbox, user: str, tick: Tick) -> Took:
     async with Ann() as person:
+        person.web.headers["x-user"] = user
         began = _now()
         asked = await box.call("bank.pay", {}, user=user)
         if not isinstance(asked, Paused):

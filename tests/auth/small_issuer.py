@@ -130,7 +130,12 @@ async def began(box: Toolbox, provider: str, user: str = ANN) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(begun.url).query))
 
 
+async def finish(box: Toolbox, brought: dict[str, str], provider: str = "notes", user: str = ANN) -> Connected:
+    """What a browser brings back from a service, where somebody is logged in."""
+    finished: Connected = await box.accounts.finish(brought, provider=provider, person=Principal.parse(user))
+    return finished
+
+
 async def connect(box: Toolbox, provider: str, user: str = ANN) -> Connected:
     told = await began(box, provider, user)
-    finished: Connected = await box.accounts.finish({"state": told["state"], "code": "canary-code"})
-    return finished
+    return await finish(box, {"state": told["state"], "code": "canary-code"}, provider, user)

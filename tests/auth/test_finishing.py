@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.auth.small_issuer import ANN, SmallIssuer, began, oauth_error, source, toolbox
+from tests.auth.small_issuer import ANN, SmallIssuer, began, finish, oauth_error, source, toolbox
 from tests.wire.site import reply
 from toolpost import Completed, Paused, Principal, ToolAuthError, ToolError
 from toolpost.auth.accounts import Accounts
@@ -46,11 +46,11 @@ async def test_a_code_that_the_issuer_did_not_look_at_may_be_brought_again(
 
         issuer.says, issuer.before = failure, cut
         with pytest.raises(ToolError):
-            await box.accounts.finish(brought)
+            await finish(box, brought)
         issuer.says = issuer.before = None
-        assert await box.accounts.finish(brought) == Connected(PERSON, "notes")
+        assert await finish(box, brought) == Connected(PERSON, "notes")
         with pytest.raises(ToolAuthError, match="Invalid or expired OAuth state"):
-            await box.accounts.finish(brought)
+            await finish(box, brought)
 
 
 async def test_a_code_that_the_issuer_refused_is_not_shown_again(issuer: SmallIssuer, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_a_code_that_the_issuer_refused_is_not_shown_again(issuer: SmallIs
         issuer.says = oauth_error("invalid_grant")
         for said in ("invalid_grant", "Invalid or expired OAuth state"):
             with pytest.raises(ToolAuthError, match=said):
-                await box.accounts.finish(brought)
+                await finish(box, brought)
     assert len(issuer.forms) == 1
 
 
@@ -78,7 +78,7 @@ async def test_a_browser_that_goes_away_while_its_code_is_exchanged_is_connected
         waiting = await box.call("notes.read", {}, user=ANN)
         assert isinstance(waiting, Paused)
         state = (await began(box, "notes"))["state"]
-        visit = asyncio.create_task(box.accounts.finish({"state": state, "code": "canary-code"}))
+        visit = asyncio.create_task(finish(box, {"state": state, "code": "canary-code"}))
         await asked.wait()
         visit.cancel()
         await asyncio.gather(visit, return_exceptions=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.auth.ledger import Ledger, hub
-from tests.auth.small_issuer import ANN, BOB, SmallIssuer, began, connect, oauth_error, source, toolbox
+from tests.auth.small_issuer import ANN, BOB, SmallIssuer, began, connect, finish, oauth_error, source, toolbox
 from tests.wire.site import reply
 from toolpost import (
     AuthType,
@@ -122,7 +122,7 @@ async def test_a_client_that_its_issuer_forgot_is_registered_anew(issuer: SmallI
             await connect(box, "notes")
         issuer.says = None
         told = await began(box, "notes")
-        await box.accounts.finish({"state": told["state"], "code": "canary-code"})
+        await finish(box, {"state": told["state"], "code": "canary-code"})
         done = await box.call("notes.read", {}, user=ANN)
 
     assert isinstance(asked, Paused)

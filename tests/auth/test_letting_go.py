@@ -120,7 +120,7 @@ async def test_tokens_that_another_process_renewed_at_the_last_moment_are_the_on
     )
     begun = await consents.begin(consents.service("notes"), Wish(person=PERSON))
     assert isinstance(begun, Begun)
-    await consents.finish({"state": begun.state, "code": "canary-code"})
+    await consents.finish({"state": begun.state, "code": "canary-code"}, provider="notes", person=PERSON)
 
     assert await accounts.disconnect(consents.service("notes"), PERSON) is True
     await accounts.close()

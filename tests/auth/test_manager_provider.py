@@ -54,8 +54,9 @@ async def test_a_paused_call_goes_on_once_its_user_has_signed_in(issuer: str, tm
         how: dict[str, Any] = {"token_store": VaultTokenStore(store.tokens), "pending": SealedSignIns(store.tokens)}
         here, there = [OAuthManager({"github": service(issuer)}, **how) for _ in range(2)]
         with mirror() as url:
-            signed_in: dict[str, Any] = {"auth_type": "oauth2_user", "trust": True}
-            source = ExternalToolConfig(name="github", transport="mcp", connection=url, **signed_in)
+            source = ExternalToolConfig(
+                name="github", transport="mcp", connection=url, auth_type="oauth2_user", trust=True
+            )
             settings = Settings(data_dir=None, sources=[source])
             async with Toolbox(settings=settings, credentials={"github": ManagedCredentials(here, "github")}) as box:
                 paused: Any = await box.call("github.headers", {}, user="acme:ann")

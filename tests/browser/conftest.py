@@ -14,7 +14,7 @@ from playwright.async_api import Browser, async_playwright
 from tests import parts
 from tests.auth.oauth.provider import provider
 from tests.browser.visitor import BROWSER_CLIENT, SITE, Visitor
-from tests.toolbox.signing_in import NotesApi, Program, address, notes_source, served, toolbox
+from tests.toolbox.signing_in import NotesApi, Program, address, logged_in, notes_source, served, toolbox
 from toolpost.toolbox.callback_app import callback_app
 
 # Pages of others ask for fonts from elsewhere; nothing leaves this machine.
@@ -65,7 +65,7 @@ def opening(api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path) -> 
     async def open_host(accounts: dict[str, Any] | None = None, **auth: Any) -> AsyncIterator[Program]:
         async with toolbox(notes_source(api, tmp_path, **auth), url, **accounts or {}) as box:
             host = FastAPI()
-            host.mount("/oauth", callback_app(box))
+            host.mount("/oauth", callback_app(box, identify=logged_in))
             async with served(host, listening):
                 yield Program(box, api, url)
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Response
 
 from tests.browser.conftest import Newcomer
 from tests.browser.visitor import Visitor, heading
-from tests.toolbox.signing_in import ANN, NotesApi, Program, notes_source, outcome_of, served, toolbox
+from tests.toolbox.signing_in import ANN, NotesApi, Program, logged_in, notes_source, outcome_of, served, toolbox
 from tests.wire.certificates import Authority
 from toolpost.toolbox.callback_app import callback_app
 
@@ -45,7 +45,7 @@ async def test_a_neighbour_cannot_plant_the_cookie_that_a_sign_in_is_bound_to(
     url, host = f"https://{HOST}:{port}", planting()
     source = notes_source(api, tmp_path, client_id=None, client_secret=None)
     async with toolbox(source, url) as box, served_safely(host, place[1], tmp_path):
-        host.mount("/oauth", callback_app(box))
+        host.mount("/oauth", callback_app(box, identify=logged_in))
         ann: Visitor = await newcomer(ignore_https_errors=True, base_url=url)
         await ann.opens(f"https://{NEIGHBOUR}:{port}/plant")
         pending_id, link = await Program(box, api, url).asks()

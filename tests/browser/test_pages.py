@@ -91,7 +91,7 @@ async def test_every_page_is_guarded_has_a_language_and_makes_no_browser_complai
 ) -> None:
     _, link = await program.asks()
     tab = await ann.tab()
-    expected = {link: 200, f"{program.url}/oauth/start": 410, f"{program.url}/oauth/callback?state=x&code=y": 400}
+    expected = {link: 200, f"{program.url}/oauth/start": 410, f"{program.url}/oauth/callback/notes?state=x&code=y": 400}
 
     for address, status in {**expected, f"{program.url}/oauth/else": 404}.items():
         assert await guarded_open(tab, address) == status
@@ -132,10 +132,12 @@ async def test_the_keyboard_alone_is_enough(program: Program, ann: Visitor) -> N
 async def test_on_a_narrow_phone_nothing_sticks_out_however_long_the_names(
     opening: Opening, newcomer: Newcomer
 ) -> None:
-    phone: Visitor = await newcomer(viewport={"width": 320, "height": 568}, has_touch=True, is_mobile=True)
+    user = f"acme:{'a' * 120}"
+    small: dict[str, Any] = {"viewport": {"width": 320, "height": 568}, "has_touch": True, "is_mobile": True}
+    phone: Visitor = await newcomer(**small, extra_http_headers={"X-User": user})
     scopes = ["x" * 200, *(f"files.readwrite.all.{number}" for number in range(30))]
     async with opening(display_name="Wide" * 60, scopes=scopes) as program:
-        _, link = await program.asks(user=f"acme:{'a' * 120}")
+        _, link = await program.asks(user=user)
         tab = await phone.opens(link)
         size: Any = await button(tab).bounding_box()
 
@@ -151,7 +153,7 @@ async def test_all_text_stands_out_by_day_and_by_night(program: Program, newcome
 
     tab = await ann.opens(link)
     ratios = [await tab.evaluate(CONTRAST)]
-    await tab.goto(f"{program.url}/oauth/callback?state=x")
+    await tab.goto(f"{program.url}/oauth/callback/notes?state=x")
     ratios.append(await tab.evaluate(CONTRAST))
 
     assert min(ratios) >= 4.5

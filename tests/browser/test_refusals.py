@@ -48,12 +48,12 @@ async def test_a_stranger_cannot_have_ann_finish_what_they_began_for_themselves(
     program: Program, ann: Visitor, newcomer: Newcomer
 ) -> None:
     pending_id, link = await program.asks(user="acme:mallory")
-    mallory: Visitor = await newcomer()
+    mallory: Visitor = await newcomer(extra_http_headers={"X-User": "acme:mallory"})
     callback = await mallory.comes_as_far_as(link)
 
     lured = await ann.opens(callback)
 
-    assert await heading(lured) == "Another browser began this"
+    assert await heading(lured) == "This is for somebody else"
     assert (await program.box.desk.get(pending_id, by="acme:mallory")).status == "open"
     for user in ("acme:mallory", ANN):
         [account] = await program.box.accounts.states(Principal.parse(user))
@@ -77,7 +77,7 @@ async def test_a_page_that_says_connected_is_shown_only_to_the_browser_that_conn
 ) -> None:
     _, link = await program.asks()
     shown = await ann.connects(link)
-    bob: Visitor = await newcomer()
+    bob: Visitor = await newcomer(extra_http_headers={"X-User": "acme:bob"})
     await bob.opens((await program.asks(user="acme:bob"))[1])
 
     lured = await bob.opens(shown.url)
@@ -138,7 +138,7 @@ async def test_what_the_service_says_in_a_refusal_is_text_too(program: Program, 
         "error_description": "<img src=x onerror=alert(1)>",
     }
 
-    await tab.goto(f"{program.url}/oauth/callback?{urlencode(told)}")
+    await tab.goto(f"{program.url}/oauth/callback/notes?{urlencode(told)}")
 
     assert await heading(tab) == "The service did not connect"
     assert "<img src=x onerror=alert(1)>" in await tab.inner_text("main")

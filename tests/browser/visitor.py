@@ -12,7 +12,7 @@ from tests.toolbox.signing_in import CLIENT
 
 # The service is at 127.0.0.1: to a browser that is another site, as it is in life.
 SITE = "localhost"
-BROWSER_CLIENT = {**CLIENT, "redirect_uris": [f"http://{SITE}/oauth/callback", "http://127.0.0.1/callback"]}
+BROWSER_CLIENT = {**CLIENT, "redirect_uris": [f"http://{SITE}/oauth/callback/notes", "http://127.0.0.1/callback/notes"]}
 BUTTON = "Continue to sign-in"
 MOST_STEPS = 6
 PICTURES = ROOT / "docs" / "images"
@@ -67,7 +67,7 @@ class Visitor:
     async def comes_as_far_as(self, link: str) -> str:
         """Begin in the browser and sign in at the service; the callback that is then still to be opened."""
         await self.begins(link)
-        callback = f"{self.home}/oauth/callback"
+        callback = f"{self.home}/oauth/callback/notes"
         return f"{callback}?{urlencode(await Feet(callback).visit(self.sent[-1]))}"
 
     async def declines(self, tab: Page) -> None:

@@ -172,7 +172,7 @@ def test_who_does_not_know_the_state_spoils_nothing(configured: Path) -> None:
         callback = parse_qs(urlsplit(url).query)["redirect_uri"][0]
         with httpx2.Client(trust_env=False, timeout=60) as web:
             strays = [web.get(f"{callback}?{query}") for query in ("state=x&code=y", "", "a=1&" * 99)]
-            strays += [web.get(callback.replace("/callback", "/favicon.ico")), web.post(callback)]
+            strays += [web.get(callback.replace("/callback/notes", "/favicon.ico")), web.post(callback)]
         come_back(url)
         done = waiting.done()
 

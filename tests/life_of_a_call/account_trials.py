@@ -26,7 +26,7 @@ import httpx2
 from tests.life_of_a_call.account_victim import ANN, ROOT, Order, agent, questions
 from tests.life_of_a_call.strict_service import TOOLS, StrictService
 from tests.parts import reserved_port
-from tests.toolbox.signing_in import Person, served, toolbox
+from tests.toolbox.signing_in import Person, logged_in, served, toolbox
 from toolpost import PendingAction, Toolbox
 from toolpost.contracts.events import RunSummary
 from toolpost.contracts.questions import Decision
@@ -143,7 +143,7 @@ class Trial:
     async def opened(self) -> AsyncGenerator[Toolbox]:
         opening = toolbox(self.source, f"http://127.0.0.1:{self.port}", self.folder / "data")
         with socket.create_server(("127.0.0.1", self.port)) as place:
-            async with opening as box, served(callback_app(box), place):
+            async with opening as box, served(callback_app(box, identify=logged_in), place):
                 yield box
 
     async def _people(self, box: Toolbox, unsettled: list[PendingAction]) -> None:

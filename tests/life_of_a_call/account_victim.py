@@ -23,7 +23,7 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
-from tests.toolbox.signing_in import served, toolbox
+from tests.toolbox.signing_in import logged_in, served, toolbox
 from toolpost import PendingAction, Toolbox
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.transactions import Item, Job, Transactor
@@ -139,7 +139,7 @@ def _name(item: Item) -> str:
 async def live(order: Order, boundaries: Boundaries) -> None:
     opening = toolbox(order.source, f"http://127.0.0.1:{order.port}", Path(order.folder, "data"))
     with boundaries.watched(), socket.create_server(("127.0.0.1", order.port)) as place:
-        async with opening as box, served(callback_app(box), place):
+        async with opening as box, served(callback_app(box, identify=logged_in), place):
             boundaries.armed = True
             await agent(box, order.tool, order.key)
             while unsettled := [one for one in await questions(box) if one.status in {"open", "claimed"}]:

@@ -83,7 +83,7 @@ async def sign_in(box: Toolbox, browser: httpx2.AsyncClient) -> str:
     begun = await box.accounts.connect("bank", Principal("acme", "ann"))
     assert isinstance(begun, Begun)
     back = (await browser.get(begun.url)).headers["location"]
-    await box.accounts.finish(dict(parse_qsl(urlsplit(back).query)))
+    await box.accounts.finish(dict(parse_qsl(urlsplit(back).query)), provider="bank", person=Principal("acme", "ann"))
     return begun.state
 
 

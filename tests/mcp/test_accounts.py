@@ -106,7 +106,7 @@ async def consented(box: Toolbox, outcome: Outcome, *, login: str = "alice") -> 
     paused = asked(outcome)
     pending = await box.desk.get(paused.pending_id, by=USER)
     url = str(paused.question.payload["auth_url"])
-    await box.accounts.finish(await Browser(REDIRECT, login=login).visit(url), person=pending.asked_by)
+    await box.accounts.finish(await Browser(REDIRECT, login=login).visit(url), provider="web", person=pending.asked_by)
     async with asyncio.timeout(60):
         while (ended := (await box.desk.get(pending.id, by=USER)).outcome) is None:
             await asyncio.sleep(0.01)
@@ -168,7 +168,8 @@ async def test_nobodys_tools_vanish_when_somebody_signs_in_who_is_shown_fewer(se
 
 async def _connect(box: Toolbox, user: str, login: str) -> None:
     begun: Any = await box.accounts.connect("web", Principal.parse(user))
-    await box.accounts.finish(await Browser(REDIRECT, login=login).visit(begun.url))
+    brought = await Browser(REDIRECT, login=login).visit(begun.url)
+    await box.accounts.finish(brought, provider="web", person=Principal.parse(user))
 
 
 async def test_more_rights_are_asked_for_when_a_call_needs_them_and_the_earlier_ones_stay(server: str) -> None:
@@ -290,7 +291,7 @@ async def test_a_person_who_says_no_is_told_so_and_the_call_waits_on(server: str
         paused = asked(await box.call("web.whoami", user=USER))
         answer = await Browser(REDIRECT, says_yes=False).visit(str(paused.question.payload["auth_url"]))
         with pytest.raises(ToolAuthError, match="declined"):
-            await box.accounts.finish(answer, person=Principal.parse(USER))
+            await box.accounts.finish(answer, provider="web", person=Principal.parse(USER))
         denied = await box.deny(paused.pending_id, by=USER)
     assert isinstance(denied, Failed)
 

@@ -212,7 +212,9 @@ async def _person(browser: httpx2.AsyncClient, box: Toolbox, heard: Heard, numbe
     assert isinstance(begun, Begun)
     heard.canaries += (begun.state, paused.question.payload["state"])
     back = (await browser.get(begun.url)).headers["location"]
-    await box.accounts.finish(dict(parse_qsl(urlsplit(back).query)))
+    await box.accounts.finish(
+        dict(parse_qsl(urlsplit(back).query)), provider="mine", person=Principal("acme", f"user{number}")
+    )
     for asked in (_asked(number, STATUSES[number % 5]), _asked(number, 200), _asked(number, 200, padding=500)):
         heard.outcome(await box.call("mine.say", asked, user=user))
 
@@ -237,7 +239,9 @@ async def _client(box: Toolbox, heard: Heard, number: int) -> None:
     begun = await box.accounts.connect(f"client{number}", Principal("acme", "ann"))
     assert isinstance(begun, Begun)
     try:
-        await box.accounts.finish({"state": begun.state, "code": "any"})
+        await box.accounts.finish(
+            {"state": begun.state, "code": "any"}, provider=f"client{number}", person=Principal("acme", "ann")
+        )
     except ToolError as refused:
         heard.note("errors", refused, repr(refused), json.dumps(refused.to_dict()))
 

@@ -25,7 +25,7 @@ CLIENT: dict[str, Any] = {
     "client_id": "toolpost",
     "client_secret": "s3cret-of-the-client",
     "application_type": "native",  # so that the port of a loopback redirect may differ (RFC 8252 section 7.3)
-    "redirect_uris": ["http://127.0.0.1/oauth/callback", "http://127.0.0.1/callback"],
+    "redirect_uris": ["http://127.0.0.1/oauth/callback/notes", "http://127.0.0.1/callback/notes"],
     "grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
 }
 ANN = "acme:ann"
@@ -108,6 +108,11 @@ def toolbox(source: dict[str, Any], public_url: str | None, folder: Path | None 
     return Toolbox(settings=settings)
 
 
+def logged_in(scope: Any) -> str:
+    """Whom a host has at a browser: the one whom `X-User` names, else Ann."""
+    return dict(scope["headers"]).get(b"x-user", ANN.encode()).decode()
+
+
 class Program(NamedTuple):
     """A Toolbox that people reach with browsers."""
 
@@ -180,7 +185,7 @@ class Person:
     async def connects(self, link: str) -> httpx2.Response:
         """All the way, from the link to the last page."""
         sent = await self.presses(await self.opens(link))
-        return await self.opens(await self.walks(sent, f"{link.partition('/start?')[0]}/callback"))
+        return await self.opens(await self.walks(sent, f"{link.partition('/start?')[0]}/callback/notes"))
 
 
 async def outcome_of(box: Toolbox, pending_id: str, *, by: str) -> Any:

@@ -24,6 +24,7 @@ from tests.toolbox.signing_in import (
     Person,
     Program,
     address,
+    logged_in,
     notes_source,
     outcome_of,
     served,
@@ -59,7 +60,7 @@ async def api(issuer: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Not
 async def here(api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path) -> AsyncIterator[Program]:
     url, listening = place
     source, data = notes_source(api, tmp_path), tmp_path / "data"
-    async with toolbox(source, url, data) as box, served(callback_app(box), listening):
+    async with toolbox(source, url, data) as box, served(callback_app(box, identify=logged_in), listening):
         yield Program(box, api, url)
 
 
@@ -99,7 +100,7 @@ async def test_the_next_call_asks_nobody_and_all_of_it_is_counted(here: Program,
     await outcome_of(here.box, pending_id, by=ANN)
 
     again = await here.box.call("notes.read_note", {"id": 7}, user=ANN)
-    stray = await ann.opens(f"{here.url}/oauth/callback?state=nobody&code=c")
+    stray = await ann.opens(f"{here.url}/oauth/callback/notes?state=nobody&code=c")
 
     assert isinstance(again, Completed)
     assert (here.api.readers, stray.status_code) == (["alice", "alice"], 400)
@@ -163,7 +164,7 @@ async def test_the_button_gives_the_browser_a_cookie_and_sends_it_to_the_service
     target = urlsplit(sent.headers["location"])
     assert f"{target.scheme}://{target.netloc}" == here.api.issuer
     asked = {name: value for name, [value] in parse_qs(target.query).items()}
-    assert (asked["code_challenge_method"], asked["redirect_uri"]) == ("S256", f"{here.url}/oauth/callback")
+    assert (asked["code_challenge_method"], asked["redirect_uri"]) == ("S256", f"{here.url}/oauth/callback/notes")
     assert cookie.partition("=")[2].partition(";")[0] not in sent.headers["location"]
 
 
@@ -171,7 +172,7 @@ async def test_the_button_gives_the_browser_a_cookie_and_sends_it_to_the_service
 async def test_another_browser_cannot_finish_what_this_one_began(here: Program, ann: Person) -> None:
     pending_id, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
-    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+    back = await ann.walks(sent, f"{here.url}/oauth/callback/notes")
 
     async with Person() as stranger:
         without = await stranger.opens(back)
@@ -188,7 +189,7 @@ async def test_another_browser_cannot_finish_what_this_one_began(here: Program, 
 async def test_a_callback_counts_once_and_only_with_its_own_state(here: Program, ann: Person) -> None:
     _, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
-    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+    back = await ann.walks(sent, f"{here.url}/oauth/callback/notes")
 
     wrong = await ann.opens(re.sub(r"state=[^&]+", "state=x", back))
     first, replayed = await ann.opens(back), await ann.opens(back)
@@ -201,7 +202,7 @@ async def test_a_callback_counts_once_and_only_with_its_own_state(here: Program,
 async def test_an_answer_of_another_issuer_is_not_used(here: Program, ann: Person) -> None:
     _, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
-    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+    back = await ann.walks(sent, f"{here.url}/oauth/callback/notes")
 
     mixed_up = await ann.opens(re.sub(r"iss=[^&]+", urlencode({"iss": "https://evil.example"}), back))
 
@@ -228,7 +229,7 @@ async def test_two_tabs_of_one_browser_may_both_be_finished(here: Program, ann: 
     pending_id, link = await here.asks()
     tabs = [await ann.opens(link), await ann.opens(link)]
     sent = [await ann.presses(tab) for tab in tabs]
-    backs = [await ann.walks(one, f"{here.url}/oauth/callback") for one in sent]
+    backs = [await ann.walks(one, f"{here.url}/oauth/callback/notes") for one in sent]
 
     last = [await ann.opens(back) for back in backs]
 
@@ -250,11 +251,13 @@ async def test_what_a_forgotten_person_was_invited_to_or_began_is_over(here: Pro
     _, link = await here.asks()
     _, of_bob = await here.asks(user="acme:bob")
     sent = await ann.presses(await ann.opens(link))
-    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+    back = await ann.walks(sent, f"{here.url}/oauth/callback/notes")
 
     await here.box.accounts.forget(Principal("acme", "ann"))
 
-    assert [(await ann.opens(url)).status_code for url in (link, back, of_bob)] == [410, 400, 200]
+    assert [(await ann.opens(url)).status_code for url in (link, back)] == [410, 400]
+    ann.web.headers["x-user"] = "acme:bob"
+    assert (await ann.opens(of_bob)).status_code == 200
 
 
 @pytest.mark.req("OAUTH-26")
@@ -263,7 +266,7 @@ async def test_who_takes_longer_than_the_operator_allows_is_too_late(
 ) -> None:
     url, listening = place
     source = notes_source(api, tmp_path)
-    async with toolbox(source, url, sign_in_ttl="1ms") as box, served(callback_app(box), listening):
+    async with toolbox(source, url, sign_in_ttl="1ms") as box, served(callback_app(box, identify=logged_in), listening):
         _, link = await Program(box, api, url).asks()
         late = await ann.connects(link)
 
@@ -294,7 +297,7 @@ async def test_nothing_that_a_browser_brings_is_shown_as_it_is(here: Program, an
     nasty = "<script>alert(1)</script>"
     told = {"state": state, "iss": here.api.issuer, "error": "server_error", "error_description": nasty}
 
-    shown = await ann.opens(f"{here.url}/oauth/callback?{urlencode(told)}")
+    shown = await ann.opens(f"{here.url}/oauth/callback/notes?{urlencode(told)}")
 
     assert shown.status_code == 502
     assert nasty not in shown.text
@@ -311,13 +314,13 @@ async def test_nothing_that_a_browser_brings_is_shown_as_it_is(here: Program, an
         ("GET", "/oauth/start/", 404),
         ("HEAD", "/oauth/start", 405),
         ("PUT", "/oauth/start", 405),
-        ("POST", "/oauth/callback", 405),
+        ("POST", "/oauth/callback/notes", 405),
         ("GET", "/oauth/start", 410),
         ("GET", "/oauth/start?ticket=unknown", 410),
         ("GET", "/oauth/start?ticket=a&ticket=b", 400),
         ("GET", "/oauth/start?" + "a=1&" * 99, 400),
-        ("GET", "/oauth/callback", 400),
-        ("GET", "/oauth/callback?" + "x" * 20_000, 400),
+        ("GET", "/oauth/callback/notes", 400),
+        ("GET", "/oauth/callback/notes?" + "x" * 20_000, 400),
         ("POST", "/oauth/start", 415),
     ],
 )
@@ -345,13 +348,13 @@ async def test_neither_ticket_nor_state_nor_code_is_logged(
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     pending_id, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
-    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+    back = await ann.walks(sent, f"{here.url}/oauth/callback/notes")
     await ann.opens(back)
     await outcome_of(here.box, pending_id, by=ANN)
 
     brought = parse_qs(urlsplit(back).query)
     secrets = [link.partition("ticket=")[2], brought["state"][0], brought["code"][0]]
-    assert '"GET /oauth/callback HTTP/1.1" 200' in caplog.text
+    assert '"GET /oauth/callback/notes HTTP/1.1" 200' in caplog.text
     assert [secret for secret in secrets if secret in caplog.text] == []
 
 
@@ -391,7 +394,7 @@ async def test_a_host_that_knows_who_is_logged_in_lets_nobody_else_finish_what_t
     app_of = partial(callback_app, identify=lambda _: logged_in[0])
     async with toolbox(notes_source(api, tmp_path), url) as box, served(app_of(box), listening):
         pending_id, link = await Program(box, api, url).asks()
-        back = await ann.walks(await ann.presses(await ann.opens(link)), f"{url}/oauth/callback")
+        back = await ann.walks(await ann.presses(await ann.opens(link)), f"{url}/oauth/callback/notes")
         refused: list[httpx2.Response] = []
         for logged_in[0] in ("acme:bob", "other:ann", ""):
             refused.append(await ann.opens(back))
@@ -403,25 +406,25 @@ async def test_a_host_that_knows_who_is_logged_in_lets_nobody_else_finish_what_t
     assert (waiting.status, right.status_code) == ("open", 200)
 
 
-async def test_a_link_straight_to_the_service_connects_nobody_who_does_not_say_who_they_are(
+async def test_a_link_straight_to_the_service_connects_only_the_one_it_is_for(
     api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person
 ) -> None:
     url, listening = place
     callback = f"{url}/oauth/callback"
     source = notes_source(api, tmp_path)
-    async with toolbox(source, None, redirect_uri=callback) as box, served(callback_app(box), listening):
+    app_of = partial(callback_app, identify=logged_in)
+    async with toolbox(source, None, redirect_uri=callback) as box, served(app_of(box), listening):
         pending_id, link = await Program(box, api, url).asks()
         assert link.startswith(api.issuer)
         brought = await Browser(callback).visit(link)
-        page = await ann.opens(f"{callback}?{urlencode(brought)}")
+        ann.web.headers["x-user"] = "acme:bob"
+        page = await ann.opens(f"{callback}/notes?{urlencode(brought)}")
         with pytest.raises(ToolAuthError, match="for another user"):
-            await box.accounts.finish(brought, person=Principal("acme", "bob"))
-        with pytest.raises(ToolAuthError, match=r"Write accounts\.public_url"):
-            await box.accounts.finish(brought)
-        await box.accounts.finish(brought, person=Principal("acme", "ann"))
+            await box.accounts.finish(brought, provider="notes", person=Principal("acme", "bob"))
+        await box.accounts.finish(brought, provider="notes", person=Principal("acme", "ann"))
         outcome = await outcome_of(box, pending_id, by=ANN)
 
-    assert (page.status_code, "accounts.public_url" in page.text) == (500, True)
+    assert (page.status_code, "for somebody else" in page.text) == (403, True)
     assert outcome["status"] == "completed"
 
 
@@ -434,7 +437,7 @@ async def test_it_works_wherever_a_host_mounts_it(
     client = notes_source(api, tmp_path, client_id=None, client_secret=None)  # one that registers itself
     async with toolbox(client, f"{url}{mounted.removesuffix('/oauth')}") as box:
         host = FastAPI()
-        host.mount(mounted, callback_app(box))
+        host.mount(mounted, callback_app(box, identify=logged_in))
         async with served(host, listening):
             pending_id, link = await Program(box, api, url).asks()
             page = await ann.opens(link)
@@ -453,7 +456,7 @@ async def test_a_sign_in_may_end_in_another_process_than_the_one_that_asked(
     source, data = notes_source(api, tmp_path), tmp_path / "data"
     async with toolbox(source, url, data) as first:
         pending_id, link = await Program(first, api, url).asks()
-    async with toolbox(source, url, data) as second, served(callback_app(second), listening):
+    async with toolbox(source, url, data) as second, served(callback_app(second, identify=logged_in), listening):
         await ann.connects(link)
         outcome = await outcome_of(second, pending_id, by=ANN)
     async with toolbox(source, url, data) as third:
@@ -468,10 +471,15 @@ async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on
     pending_id, link = await here.asks()
     not_yet = await here.box.answer(early, by=ANN)
     sent = await ann.presses(await ann.opens(link))
-    back = await ann.walks(sent, f"{here.url}/oauth/callback")
+    back = await ann.walks(sent, f"{here.url}/oauth/callback/notes")
 
     brought = dict(parse_qsl(urlsplit(back).query))
-    await here.box.accounts.consents.finish(brought, browser=browser_binding(ann.web.cookies["toolpost"]))
+    await here.box.accounts.consents.finish(
+        brought,
+        provider="notes",
+        person=Principal("acme", "ann"),
+        browser=browser_binding(ann.web.cookies["toolpost"]),
+    )
     outcome = await here.box.answer(pending_id, by=ANN)
 
     assert isinstance(not_yet, Failed)
@@ -482,7 +490,7 @@ async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on
 async def test_over_https_the_cookie_is_for_https_alone(api: NotesApi, tmp_path: Path) -> None:
     async with toolbox(notes_source(api, tmp_path), "https://tools.example") as box:
         _, link = await Program(box, api, "").asks()
-        transport = httpx2.ASGITransport(callback_app(box))
+        transport = httpx2.ASGITransport(callback_app(box, identify=logged_in))
         async with httpx2.AsyncClient(transport=transport) as web:
             page = await web.get(link)
 
@@ -495,7 +503,7 @@ async def test_a_service_that_cannot_be_reached_is_told_without_details(
 ) -> None:
     url, listening = place
     source = notes_source(api, tmp_path, issuer="http://127.0.0.1:9", client_secret=None)
-    async with toolbox(source, url) as box, served(callback_app(box), listening):
+    async with toolbox(source, url) as box, served(callback_app(box, identify=logged_in), listening):
         _, link = await Program(box, api, url).asks()
         failed = await ann.presses(await ann.opens(link))
 
@@ -507,7 +515,7 @@ async def test_without_accounts_there_is_nothing_to_connect(place: tuple[str, so
     url, listening = place
     async with (
         Toolbox() as box,
-        served(callback_app(box), listening),
+        served(callback_app(box, identify=logged_in), listening),
         httpx2.AsyncClient(trust_env=False, timeout=60) as web,
     ):
         answer = await web.get(f"{url}/oauth/start?ticket=x")
@@ -522,7 +530,7 @@ async def test_servers_are_told_that_it_lives_and_sockets_are_closed() -> None:
     async def send(message: Any) -> None:
         told.append(message["type"])
 
-    app = callback_app(Toolbox())
+    app = callback_app(Toolbox(), identify=logged_in)
     for kind in ("lifespan.startup", "lifespan.shutdown"):
         waiting.put_nowait({"type": kind})
     await app({"type": "lifespan"}, waiting.get, send)

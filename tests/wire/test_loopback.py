@@ -22,12 +22,12 @@ async def said(port: int, request: bytes) -> bytes:
 async def test_a_browser_waits_for_its_answer_and_gets_it_even_when_the_place_closes() -> None:
     async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
         async with Loopback() as place:
-            coming = asyncio.create_task(web.get(f"{place.url}?state=s&code=c"))
+            coming = asyncio.create_task(web.get(f"{place.url}/notes?state=s&code=c"))
             visit = await asyncio.wait_for(place.visit(), 60)
             visit.answer(Answer(200, (("X-Said", "yes"),), b"welcome"))
         answer = await coming
 
-    assert visit.query == "state=s&code=c"
+    assert (visit.name, visit.query) == ("notes", "state=s&code=c")
     assert "code=c" not in repr(visit)
     assert (answer.status_code, answer.headers["x-said"], answer.text) == (200, "yes", "welcome")
 
@@ -35,11 +35,12 @@ async def test_a_browser_waits_for_its_answer_and_gets_it_even_when_the_place_cl
 async def test_what_is_no_visit_is_sent_away() -> None:
     async with Loopback() as place:
         elsewhere = await said(place.port, b"GET /other HTTP/1.1\r\n\r\n")
-        posted = await said(place.port, b"POST /callback HTTP/1.1\r\n\r\n")
-        endless = await said(place.port, b"GET /callback?" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n")
+        nameless = await said(place.port, b"GET /callback HTTP/1.1\r\n\r\n")
+        posted = await said(place.port, b"POST /callback/notes HTTP/1.1\r\n\r\n")
+        endless = await said(place.port, b"GET /callback/notes?" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n")
         cut_short = await said(place.port, b"GET /callb")
 
-    assert [one[9:12] for one in (elsewhere, posted, endless)] == [b"404", b"405", b"431"]
+    assert [one[9:12] for one in (elsewhere, nameless, posted, endless)] == [b"404", b"404", b"405", b"431"]
     assert cut_short == b""
 
 

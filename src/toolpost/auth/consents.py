@@ -7,6 +7,7 @@ import json
 import secrets
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from toolpost.auth.bindings import PROGRAM, Binding, program_key
 from toolpost.auth.oauth.authorization import (
@@ -88,8 +89,8 @@ class Ticket:
 class Consents:
     """Begins and finishes sign-ins.
 
-    `redirect_uri` is where issuers send browsers back to. With a `start_url` people are invited there first, where the
-    sign-in is bound to their browser.
+    Issuers send browsers back to `redirect_uri`, with the name of the service behind it. With a `start_url` people are
+    invited there first, where the sign-in is bound to their browser.
     """
 
     def __init__(
@@ -149,14 +150,12 @@ class Consents:
         redirect_uri: str = "",
         browser: str = "",
         ticket: str = "",
-        shown: bool = False,
     ) -> Begun | Connected:
         """Begin a sign-in; where no person is needed it is finished at once.
 
         `browser` is the binding of the browser that begins, and the only one that can finish; that uses up `ticket`.
-        A URL that is `shown` may be passed on, so nobody can finish there without saying who they are.
         """
-        uri = redirect_uri or self.redirect_uri
+        uri = callback_url(redirect_uri or self.redirect_uri, service.provider)
         if not uri and service.attended:
             raise ConfigError(
                 f"people cannot sign in to {service.display_name!r}: nothing says where their browsers come back to; "
@@ -171,19 +170,19 @@ class Consents:
         transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
         await self._purge()
         await self._accounts.bindings.keep_client(step.client)
-        await self._rows.put(_transaction_key(transaction.state), _written(transaction, ticket, shown=shown))
+        await self._rows.put(_transaction_key(transaction.state), _written(transaction, ticket))
         self._accounts.learn(_secrets_of(step.client))
         self._learn({transaction.state, transaction.verifier.reveal()}, until=transaction.expires)
         return Begun(step.url, transaction.state, transaction.scopes)
 
     async def finish(
-        self, parameters: Mapping[str, str], *, browser: str = "", person: Principal | None = None
+        self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str = ""
     ) -> Connected:
         """Take what a browser brought back; a ToolAuthError says what is wrong with it.
 
-        `person` is who is logged in there, where that is known; nobody else's sign-in is then finished. Only a
-        callback that is right in everything uses the sign-in up, so that nobody can spoil another's. It is then
-        carried out whether or not the browser waits for it: a code serves once.
+        `provider` is the service to whose address the browser came back, and `person` who is logged in there: nobody
+        else's sign-in is finished. Only a callback that is right in everything uses the sign-in up, so that nobody can
+        spoil another's. It is then carried out whether or not the browser waits for it: a code serves once.
         """
         key = _transaction_key(parameters.get("state", ""))
         row = await self._rows.get(key)
@@ -192,7 +191,9 @@ class Consents:
         transaction = unpacked(Transaction, json.dumps(row.body["transaction"]).encode())
         caller = transaction.caller
         owner = Principal(caller.tenant, caller.user)
-        _refuse_others(owner, person, shown=bool(row.body.get("shown")))
+        if person != owner:  # who follows somebody else's link would lend them their account
+            raise ToolAuthError("The sign-in is for another user than the one who is logged in.", code="oauth_person")
+        _refuse_mix_up(caller.provider, provider)
         code = read_callback(transaction, parameters, browser=browser, clock=self._accounts.clock)
         if not await self._rows.remove(key, version=row.version):
             raise ToolAuthError(_UNKNOWN_STATE, code="oauth_state")  # somebody else was faster with the same one
@@ -275,16 +276,26 @@ class Consents:
         self._accounts.learn(passing(passed, until=until, now=self._accounts.clock()))
 
 
-def _refuse_others(owner: Principal, person: Principal | None, *, shown: bool) -> None:
-    """Who follows somebody else's link would lend them their account."""
-    if person is None and shown:
-        raise ToolAuthError(
-            "Nobody said who is at this browser, and the link may have been passed on. Write accounts.public_url, "
-            "where sign-ins begin in the browser that ends them, or say which person finishes.",
-            code="oauth_unbound",
-        )
-    if person is not None and person != owner:
-        raise ToolAuthError("The sign-in is for another user than the one who is logged in.", code="oauth_person")
+def callback_url(base: str, provider: str) -> str:
+    """Where one service sends browsers back to; nowhere without a base.
+
+    Each has an address of its own (RFC 9700 section 4.4.2.2), because not all issuers say in the answer who they are:
+    one that sends the person on to another's sign-in would otherwise be handed the code that comes of it.
+    """
+    if not base:
+        return ""
+    parts = urlsplit(base)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{quote(provider, safe='')}"))
+
+
+def _refuse_mix_up(begun_at: str, came_from: str) -> None:
+    if begun_at == came_from:
+        return
+    raise ToolAuthError(
+        f"The answer came back from {came_from!r}, but the sign-in was begun at {begun_at!r}. It is not used: "
+        "another server may have put itself in between.",
+        code="oauth_issuer_mismatch",
+    )
 
 
 def _refuse_strangers(service: Service, other: Service) -> None:
@@ -341,10 +352,10 @@ def _caller(service: Service, wish: Wish, redirect_uri: str, browser: str) -> Ca
     )
 
 
-def _written(transaction: Transaction, ticket: str, *, shown: bool) -> dict[str, Any]:
+def _written(transaction: Transaction, ticket: str) -> dict[str, Any]:
     """A sign-in as it is kept, with the ticket that it uses up."""
     used_up = _digest(ticket) if ticket else ""
-    return {"transaction": json.loads(packed(transaction)), "ticket": used_up, "shown": shown}
+    return {"transaction": json.loads(packed(transaction)), "ticket": used_up}
 
 
 def _ticket(told: Mapping[str, Any], secret: str) -> Ticket:

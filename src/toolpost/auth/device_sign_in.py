@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolpost.auth.bindings import Binding
-from toolpost.auth.consents import NO_DEMAND, Connected, coming_back
+from toolpost.auth.consents import NO_DEMAND, Connected, callback_url, coming_back
 from toolpost.auth.oauth.authorization import select_scopes
 from toolpost.auth.oauth.device import begin_device
 from toolpost.auth.oauth.driver import await_device, run_flow
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 
 async def begin_by_code(service: Service, accounts: Accounts, *, redirect_uri: str = "") -> DeviceGrant:
-    """A code for the person to enter; where we must register first, it is as a client with this redirect URI."""
+    """A code for the person to enter; where we must register first, it is as a client that comes back to here."""
     if not service.attended:
         raise ToolAuthError(f"{service.display_name!r} asks nobody for consent: its tools can be called as they are.")
-    plan = await accounts.bindings.tied(service.provider, coming_back(service.current_plan(), redirect_uri))
+    plan = coming_back(service.current_plan(), callback_url(redirect_uri, service.provider))
+    plan = await accounts.bindings.tied(service.provider, plan)
     known = await accounts.bindings.clients(plan.profile.redirect_uris)
     asking = _asking(service, plan, known, accounts.clock)
     grant = await run_flow(asking, accounts.client_for(service))

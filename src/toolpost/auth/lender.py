@@ -122,7 +122,7 @@ class AccountLender:
             return {**told, "auth_url": await self._consents.invite(service, wish), "scopes": scopes}
         if not self._consents.redirect_uri:  # whoever sits at a terminal can connect it all the same
             return {**told, "scopes": list(wish.demand.scopes or ())}
-        begun = await self._consents.begin(service, wish, shown=True)
+        begun = await self._consents.begin(service, wish)
         if isinstance(begun, Connected):
             raise self._incomplete()
         return {**told, "auth_url": begun.url, "scopes": list(begun.scopes), "state": begun.state}

@@ -147,7 +147,8 @@ class OAuthManager:
     2. It asks `get_auth_request` for the URL that the person must open.
     3. It pauses with that.
     4. The person consents in a browser, which comes back to `redirect_uri` with a code.
-    5. The application hands code and state to `handle_callback`, which keeps the token.
+    5. The application hands code and state to `handle_callback`, which keeps the token; with several providers also
+       the one whose `redirect_uri` it was.
     6. The application resumes what was paused.
     7. The tool runs again, and finds the token.
 
@@ -169,6 +170,7 @@ class OAuthManager:
     ) -> None:
         if not ttl_s > 0:
             raise ValueError(f"ttl_s must be more than 0 seconds, not {ttl_s!r}")
+        _refuse_shared_redirects(providers)
         self.providers = providers
         self.token_store: TokenStore = InMemoryTokenStore(clock=clock) if token_store is None else token_store
         self.counts = AccountCounts()
@@ -225,6 +227,7 @@ class OAuthManager:
         code: str,
         state: str,
         *,
+        provider: str | None = None,
         user_id: str | None = None,
         iss: str | None = None,
         error: str = "",
@@ -234,10 +237,12 @@ class OAuthManager:
 
         OAuthCallbackError, a ValueError, says what is wrong. Give `user_id`, who is signed in to the application in
         that browser, so that nobody's account is connected by a link that somebody else made; and `iss`, `error` and
-        `error_description` where the callback has them.
+        `error_description` where the callback has them. Where there are several providers, `provider` is the one to
+        whose `redirect_uri` the browser came back: one that sends the person on to another's sign-in would otherwise
+        be handed the code that comes of it.
         """
         sign_in = await self._claimed(state)
-        answer = _Answer(user_id, iss, error, error_description)
+        answer = _Answer(provider, user_id, iss, error, error_description)
         try:
             tokens = await self._redeemed(sign_in, code, answer)
         except BaseException as failed:
@@ -268,7 +273,7 @@ class OAuthManager:
 
     async def _redeemed(self, sign_in: PendingSignIn, code: str, answer: _Answer) -> TokenSet:
         config = self._provider(sign_in.provider)
-        _check(answer, sign_in, config)
+        _check(answer, sign_in, config, alone=len(self.providers) == 1)
         if not code:
             raise OAuthCallbackError("The browser came back without a code", cause="provider", again=True)
         flow = _exchange(config, sign_in, code, clock=self._clock)
@@ -301,21 +306,40 @@ class OAuthManager:
 
 
 class _Answer(NamedTuple):
-    """What came with a code, or in place of one."""
+    """What came with a code, or in place of one, and where."""
 
+    provider: str | None
     user_id: str | None
     iss: str | None
     error: str
     description: str
 
 
-def _check(answer: _Answer, sign_in: PendingSignIn, config: OAuthProviderConfig) -> None:
+def _refuse_shared_redirects(providers: Mapping[str, OAuthProviderConfig]) -> None:
+    """RFC 9700 section 4.4.2.2: by its address it is known from whom an answer comes."""
+    known: dict[str, str] = {}
+    for name, config in sorted(providers.items()):
+        other = known.setdefault(config.redirect_uri, name)
+        if other != name:
+            raise ConfigError(
+                f"OAuth providers {other!r} and {name!r} have the same redirect_uri; give each one of its own"
+            )
+
+
+def _check(answer: _Answer, sign_in: PendingSignIn, config: OAuthProviderConfig, *, alone: bool) -> None:
     """Refuse what another person or another server brought; the right one may still come."""
     if answer.user_id is not None and answer.user_id != sign_in.user_id:
         said = "The sign-in was begun by another user. Ask for the tool again, and open your own link."
         raise OAuthCallbackError(said, cause="other_user", again=True)
-    if config.issuer is not None and answer.iss is not None and answer.iss != config.issuer:  # RFC 9207 section 2.4
-        said = f"The answer does not come from {config.issuer!r}, where the sign-in was begun. It is not used."
+    names_issuer = config.issuer is not None and answer.iss is not None  # RFC 9207 section 2.4
+    if answer.provider is None and not alone and not names_issuer:
+        said = (
+            "There are several OAuth providers: say which one's redirect_uri the browser came back to (provider=...)."
+        )
+        raise OAuthCallbackError(said, cause="other_issuer", again=True)
+    if answer.provider not in {None, sign_in.provider} or (names_issuer and answer.iss != config.issuer):
+        where = config.issuer or sign_in.provider
+        said = f"The answer does not come from {where!r}, where the sign-in was begun. It is not used."
         raise OAuthCallbackError(said, cause="other_issuer", again=True)
     if answer.error:
         cause: CallbackCause = "denied" if answer.error == "access_denied" else "provider"

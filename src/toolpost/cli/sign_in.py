@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.consents import Connected
+from toolpost.auth.consents import Connected, callback_url
 from toolpost.auth.device_sign_in import begin_by_code, finish_by_code
 from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.cli.opening import personal_sources, provider_of
@@ -76,7 +76,8 @@ async def _by_browser(box: Toolbox, service: Service, person: Principal, way: Si
         except TimeoutError:
             raise ToolTimeoutError(
                 f"no browser came back within {way.timeout_s:g} s, and nothing was connected; if the service refused "
-                f"the address {place.url}, allow it there for this program, or choose its port with --port"
+                f"the address {callback_url(place.url, service.provider)}, allow it there for this program, or choose "
+                "its port with --port"
             ) from None
 
 
@@ -90,7 +91,7 @@ async def _come_back(box: Toolbox, place: Loopback, service: Service, person: Pr
         async with asyncio.timeout_at(deadline):
             visit = await place.visit()
         try:
-            await box.accounts.finish(_brought(visit), person=person)
+            await box.accounts.finish(_brought(visit), provider=visit.name, person=person)
         except ToolError as error:
             _answer(visit, failure_page(error))
             if error.error_code not in _STRAY:

@@ -57,11 +57,7 @@ class AccountDesk:
             start_url=f"{base}/oauth/start" if base else "",
             ttl_s=settings.sign_in_ttl,
         )
-        self._profile = ClientProfile(
-            redirect_uris=(self.consents.redirect_uri,) if self.consents.redirect_uri else (),
-            document_url=settings.document_url,
-            device=True,
-        )
+        self._profile = ClientProfile(document_url=settings.document_url, device=True)
         self._network = network
         self._router = router
         self._store: Store = router.store
@@ -92,14 +88,16 @@ class AccountDesk:
         )
 
     async def finish(
-        self, parameters: Mapping[str, str], *, browser: str = "", person: Principal | None = None
+        self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str = ""
     ) -> Connected:
         """Take what a browser brought back, and let the calls that waited for it go on.
 
-        `person` is who is logged in there, where that is known: nobody else's sign-in is finished. This goes on when
-        the browser leaves: the code serves once, and what it was redeemed for would be lost.
+        `provider` is the service to whose address the browser came back, the last part of it. `person` is who is
+        logged in there: nobody else's sign-in is finished. This goes on when the browser leaves: the code serves once,
+        and what it was redeemed for would be lost.
         """
-        return await asyncio.shield(self._router.background.start(self._finish(parameters, browser, person)))
+        finishing = self._finish(parameters, provider=provider, person=person, browser=browser)
+        return await asyncio.shield(self._router.background.start(finishing))
 
     async def welcome(self, connected: Connected) -> None:
         """Tell of a connected account, list what it opens, and let waiting calls go on."""
@@ -130,9 +128,11 @@ class AccountDesk:
         """Wait for renewals and close every connection."""
         await self.accounts.close()
 
-    async def _finish(self, parameters: Mapping[str, str], browser: str, person: Principal | None) -> Connected:
+    async def _finish(
+        self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str
+    ) -> Connected:
         try:
-            connected = await self.consents.finish(parameters, browser=browser, person=person)
+            connected = await self.consents.finish(parameters, provider=provider, person=person, browser=browser)
         except ToolError as error:
             error.conceal(self._router.teller.redactor.message)  # an issuer may repeat what it was sent
             self.counts.callback(error.error_code)

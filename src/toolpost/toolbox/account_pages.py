@@ -152,7 +152,6 @@ _FAILURES = {
     "oauth_expired": (410, "This is too old", ""),
     "oauth_browser": (403, "Another browser began this", "Nothing was connected."),
     "oauth_person": (403, "This is for somebody else", "Nothing was connected. Sign in as that user, then come back."),
-    "oauth_unbound": _NOT_SET_UP,
     "oauth_form": (403, "Please begin again", f"Nothing was connected. Cookies must be allowed here; {_AGAIN}"),
     "oauth_state": (400, "This sign-in is not under way", f"It may have been finished before. If it was not: {_AGAIN}"),
     "oauth_callback": (400, "This cannot be read", f"Nothing was connected; {_AGAIN}"),

@@ -39,6 +39,7 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Identify: TypeAlias = Callable[[Scope], str | Awaitable[str | None] | None]
 
+_START, _CALLBACK = "/oauth/start", "/oauth/callback"
 _MOST_BYTES = 16 * 1024
 _FORM_S = 30.0
 _HELD = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -46,10 +47,10 @@ _FORM = "application/x-www-form-urlencoded"
 _IN_A_URL = "%/:=&?~#+!$,;'@()*[]"
 
 
-def callback_app(box: Toolbox, *, identify: Identify | None = None) -> CallbackApp:
-    """The app for an open Toolbox: `/oauth/start` and `/oauth/callback`, below whatever it is mounted at.
+def callback_app(box: Toolbox, *, identify: Identify) -> CallbackApp:
+    """The app for an open Toolbox: `/oauth/start` and `/oauth/callback/...`, below whatever it is mounted at.
 
-    `identify` says who is logged in at the host, as `tenant:user`; only the user whom a link is for may then use it.
+    `identify` says who is logged in at the host, as `tenant:user`; only the user whom a link is for may use it.
     """
     return CallbackApp(box, identify)
 
@@ -61,6 +62,7 @@ class _Visit:
     scope: Scope
     fields: Mapping[str, str] = field(repr=False)
     held: str = field(repr=False)
+    provider: str = ""
 
 
 class CallbackApp:
@@ -69,12 +71,12 @@ class CallbackApp:
     What a browser brings in its query is taken out of the scope, because servers and hosts log from there.
     """
 
-    def __init__(self, box: Toolbox, identify: Identify | None = None) -> None:
+    def __init__(self, box: Toolbox, identify: Identify) -> None:
         self._box = box
         self._identify = identify
         self._routes: dict[str, dict[str, Callable[[_Visit], Awaitable[Page]]]] = {
-            "/oauth/start": {"GET": self._invite, "POST": self._begin},
-            "/oauth/callback": {"GET": self._finish},
+            _START: {"GET": self._invite, "POST": self._begin},
+            _CALLBACK: {"GET": self._finish},
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +89,8 @@ class CallbackApp:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Page:
         query, scope["query_string"] = scope.get("query_string", b""), b""
-        methods = next((self._routes[end] for end in self._routes if _whole_path(scope).endswith(end)), None)
+        route, provider = _route(scope)
+        methods = self._routes.get(route)
         if methods is None:
             return notice_page(404, "There is nothing here", "Accounts are connected by links that tools ask for.")
         handle = methods.get(scope["method"])
@@ -98,7 +101,7 @@ class CallbackApp:
         if isinstance(given, Page):
             return given
         try:
-            return await handle(_Visit(scope=scope, fields=_fields(given), held=self._held(scope)))
+            return await handle(_Visit(scope=scope, fields=_fields(given), held=self._held(scope), provider=provider))
         except ToolError as error:
             error.conceal(self._box.router.teller.redactor.message)  # an issuer may repeat what it was sent
             return failure_page(error)
@@ -126,7 +129,9 @@ class CallbackApp:
         if told and visit.held and _fits(visit, told):
             return self._connected(told)
         person = await self._person(visit)
-        connected = await self._desk.finish(visit.fields, browser=browser_binding(visit.held), person=person)
+        connected = await self._desk.finish(
+            visit.fields, provider=visit.provider, person=person, browser=browser_binding(visit.held)
+        )
         if not visit.held:
             return self._connected(connected.provider)
         query = {"connected": connected.provider, "check": _check(visit.held, connected.provider)}
@@ -145,14 +150,12 @@ class CallbackApp:
 
     async def _ticket(self, visit: _Visit) -> Ticket:
         ticket = await self._desk.consents.ticket(visit.fields.get("ticket", ""))
-        if await self._person(visit) not in {None, ticket.person}:
+        if await self._person(visit) != ticket.person:
             raise ToolAuthError("The link is for another user than the one who is logged in.", code="oauth_person")
         return ticket
 
-    async def _person(self, visit: _Visit) -> Principal | None:
-        """Who is logged in at a host that can tell; None where it cannot."""
-        if self._identify is None:
-            return None
+    async def _person(self, visit: _Visit) -> Principal:
+        """Who is logged in at the host."""
         found = self._identify(visit.scope)
         who = await found if inspect.isawaitable(found) else found
         try:
@@ -192,9 +195,16 @@ class CallbackApp:
         return "toolpost", start if start == back and start else "/", ""
 
 
-def _whole_path(scope: Scope) -> str:
-    """A path of which the end counts: servers, hosts and proxies differ in what of it they call its root."""
-    return f"{str(scope.get('root_path', '')).rstrip('/')}{scope['path']}"
+def _route(scope: Scope) -> tuple[str, str]:
+    """Which address was asked for, and of which service.
+
+    Of a path the end counts: servers, hosts and proxies differ in what of it they call its root.
+    """
+    path = f"{str(scope.get('root_path', '')).rstrip('/')}{scope['path']}"
+    if path.endswith(_START):
+        return _START, ""
+    _, found, provider = path.rpartition(f"{_CALLBACK}/")
+    return (_CALLBACK, provider) if found and provider else ("", "")
 
 
 def _check(held: str, shown: str) -> str:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, Self
+from urllib.parse import unquote
 
 from toolpost.contracts.errors import ToolError
 
@@ -39,8 +40,9 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A browser that came back; it waits until it is told something."""
+    """A browser that came back; it waits until it is told something. `name` is the last part of where it came to."""
 
+    name: str
     query: str = field(repr=False)
     answered: asyncio.Future[Answer]
 
@@ -85,11 +87,11 @@ class Loopback:
 
     @property
     def url(self) -> str:
-        """Where browsers are to be sent."""
+        """What the addresses begin with to which browsers are to be sent; a name follows."""
         return loopback_url(self.port)
 
     async def visit(self) -> Visit:
-        """The next browser that comes to the path."""
+        """The next browser that comes to a name below the path."""
         return await self._visits.get()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,15 +120,16 @@ class Loopback:
         method, _, rest = head.decode("latin-1").partition(" ")
         target = rest.partition(" ")[0]
         path, _, query = target.partition("?")
-        if path != PATH:
+        if not path.startswith(f"{PATH}/"):
             return Answer(404, ())
         if method != "GET":
             return Answer(405, (("Allow", "GET"),))
-        visit = Visit(query=query, answered=asyncio.get_running_loop().create_future())
+        name = unquote(path.removeprefix(f"{PATH}/"))
+        visit = Visit(name=name, query=query, answered=asyncio.get_running_loop().create_future())
         self._visits.put_nowait(visit)
         return await visit.answered
 
 
 def loopback_url(port: int) -> str:
-    """The address of such a place."""
+    """The address of such a place, to which a name is added."""
     return f"http://{HOST}:{port}{PATH}"
