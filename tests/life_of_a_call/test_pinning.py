@@ -14,6 +14,7 @@ from toolpost import (
     Completed,
     ConfigError,
     ExternalToolConfig,
+    Failed,
     MCPManager,
     Paused,
     Settings,
@@ -221,6 +222,10 @@ async def test_a_node_and_a_manager_set_changed_tools_aside_too(place: Place) ->
         with pytest.raises(ToolPermissionError, match="set aside: its description changed"):
             await node.call("look", {})
         assert await node.call("send", {"to": "ann", "how": "fast"}) == "ran send"
+        async with Toolbox(tools=node.get_tools(), settings=Settings(data_dir=None, policy="exploratory")) as box:
+            refused = await box.call("srv.look")
+    assert isinstance(refused, Failed)
+    assert refused.error.error_code == "definition_changed"
     manager = MCPManager(lock=place.lock)
     await manager.connect_all([place.source])
     result = await manager.call_tool("srv", "look")

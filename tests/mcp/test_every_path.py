@@ -1,5 +1,6 @@
 """A server's words are marked and a credential is taken out, however its tools came into the Toolbox."""
 
+import base64
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -12,7 +13,17 @@ import pytest
 from tests.agents.scripted import Scripted, calls
 from tests.mcp.programs import mirror
 from tests.mcp.rogues import Rogue, answering, text, tool, until
-from toolpost import ExternalToolConfig, Failed, MCPManager, ReactPlanner, Settings, Toolbox, ToolNode, ToolRegistry
+from toolpost import (
+    Completed,
+    ExternalToolConfig,
+    Failed,
+    MCPManager,
+    ReactPlanner,
+    Settings,
+    Toolbox,
+    ToolNode,
+    ToolRegistry,
+)
 
 TOKEN = "tok-1234567890-abcdefghij"
 KNOWN: dict[str, Any] = {"auth_type": "bearer", "auth_config": {"token": TOKEN}}
@@ -54,6 +65,71 @@ async def test_a_token_that_a_server_repeats_reaches_neither_model_nor_record(
 
     assert "authorization" in model.results[0]
     assert TOKEN not in f"{model.told} {json.dumps(events)} {outcome!r} {caplog.text}"
+
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "a header of any name": {"headers": {"X-Custom": TOKEN}},
+    "a header and a short word": {"headers": {"X-Custom": "hunter22"}},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("given", GIVEN)
+async def test_a_header_that_a_server_repeats_reaches_neither_model_nor_record(path: str, given: str) -> None:
+    secret = GIVEN[given]["headers"]["X-Custom"]
+    with mirror() as url:
+        config = ExternalToolConfig(name="web", transport="mcp", connection=url, **GIVEN[given])
+        async with box_by(path, config) as box:
+            model = Scripted(calls(("web.headers", {})), "done")
+            await ReactPlanner(catalog=box, llm=model).run("What was sent?")
+            events = [dict(event.payload) for event in await box.store.events.read()]
+
+    assert "x-custom" in model.results[0]
+    assert secret not in f"{model.told} {json.dumps(events)}"
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_variable_that_a_server_repeats_reaches_neither_model_nor_record(tmp_path: Path, path: str) -> None:
+    hidden = "\u200b".join(TOKEN)
+    said = text(f"it is {TOKEN}, as you know: {hidden}")
+    blob = {"uri": "x:y", "mimeType": "text/x-odd", "blob": base64.b64encode(TOKEN.encode()).decode()}
+    kept = {"content": [{"type": "resource", "resource": blob}]}
+    rogue = Rogue(tmp_path, answering("say", said, safe=True), answering("keep", kept, safe=True))
+    async with box_by(path, rogue.config(env={"API_TOKEN": TOKEN})) as box:
+        model = Scripted(calls(("srv.say", {}), ("srv.keep", {})), "done")
+        await ReactPlanner(catalog=box, llm=model).run("Ask it.")
+        events = [dict(event.payload) for event in await box.store.events.read()]
+
+    assert "it is [redacted], as you know: [redacted]" in model.results[0]
+    assert TOKEN not in f"{model.told} {json.dumps(events)}"
+    assert base64.b64encode(TOKEN.encode()).decode() not in f"{model.told} {json.dumps(events)}"
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_short_password_that_a_server_repeats_is_not_in_the_record(tmp_path: Path, path: str) -> None:
+    rogue = Rogue(tmp_path, answering("say", text("the magic word"), safe=True))
+    async with box_by(path, rogue.config(env={"API_TOKEN": "magic"})) as box:
+        outcome = await box.call("srv.say")
+        events = [dict(event.payload) for event in await box.store.events.read()]
+
+    assert isinstance(outcome, Completed)
+    assert "the [redacted] word" in json.dumps(events)
+    assert "magic" not in json.dumps(events)
+
+
+async def test_tools_of_a_node_in_the_registry_of_a_toolbox_travel_with_its_credential() -> None:
+    with mirror() as url:
+        config = ExternalToolConfig(name="web", transport="mcp", connection=url, **KNOWN)
+        async with (
+            Toolbox(settings=Settings(data_dir=None, policy="exploratory")) as box,
+            ToolNode(config, box.registry),
+        ):
+            outcome = await box.call("web.headers", {})
+            events = [dict(event.payload) for event in await box.store.events.read()]
+
+    assert isinstance(outcome, Completed)
+    assert outcome.content["authorization"] == "Bearer [redacted]"
+    assert TOKEN not in json.dumps(events)
 
 
 @pytest.mark.req("NINJ-01", "NINJ-02")

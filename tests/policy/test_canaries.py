@@ -12,7 +12,7 @@ ALL = [canary(kind, number) for role, kinds in KINDS.items() for kind in kinds f
 TOLD = {
     "people": {"errors", "events", "previews", "results"},
     "keys": {"errors", "events", "previews", "results"},
-    "passwords": {"errors", "events"},
+    "passwords": {"errors", "events", "prompts"},
     "clients": {"errors"},
 }
 

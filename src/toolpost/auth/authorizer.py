@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import CredentialProvider
 
+_NOTHING: frozenset[str] = frozenset()
+
 
 class Authorizer:
     """Knows, by source, the credential that all share, or who provides one for each person.
@@ -24,6 +26,7 @@ class Authorizer:
 
     def __init__(self, providers: Mapping[str, CredentialProvider] | None = None) -> None:
         self._shared: dict[str, Credential] = {}
+        self._secrets: dict[str, frozenset[str]] = {}
         self._providers = dict(providers or {})
 
     def provide(self, source: str, provider: CredentialProvider) -> None:
@@ -37,6 +40,14 @@ class Authorizer:
     def share(self, source: str, credential: Credential) -> None:
         """Let every call of a source travel with this credential."""
         self._shared[source] = credential
+
+    def entrust(self, source: str, secrets: frozenset[str]) -> None:
+        """Remember what else a source was given that its other side must not repeat."""
+        self._secrets[source] = secrets
+
+    def entrusted(self, source: str) -> frozenset[str]:
+        """What a source was given beside credentials."""
+        return self._secrets.get(source, _NOTHING)
 
     async def authorize(self, call: PermittedCall) -> Credential | Question:
         """The credential of a call, or the question that gets one."""

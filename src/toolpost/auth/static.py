@@ -110,24 +110,33 @@ def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
 
 
 def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]:
-    """What must not be told of a source: keys and tokens, wherever in its configuration they stand."""
-    handed_on = {name: os.environ[name] for name in config.cli.pass_env if name in os.environ}
-    given = {**handed_on, **config.env, **config.headers}
-    named = {value for name, value in given.items() if is_secret_name(name)}
-    named |= {value for name, value in config.headers.items() if is_secret_header(name, value)}
-    named |= set(_auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER))
-    named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
-    if config.webhook.signature is not None:
-        named.add(config.webhook.signature.secret)
+    """What must not be told of a source: keys and tokens, and whatever else it signs in with."""
+    given = _auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER)
     sent = {
         part
         for credential in (static_credential(config), *credentials)
         for value in credential.headers.values()
         for part in (value, value.rpartition(" ")[2])
     }
+    return {secret for secret in (*named_secrets(config), *given, *sent) if secret}
+
+
+def named_secrets(config: ExternalToolConfig) -> frozenset[str]:
+    """The keys and tokens of a source, wherever in its configuration they stand; nothing that is theirs by chance.
+
+    A name to sign in with is none of them: it may be in an answer for reasons of its own.
+    """
+    handed_on = {name: os.environ[name] for name in config.cli.pass_env if name in os.environ}
+    given = {**handed_on, **config.env, **config.headers}
+    named = {value for name, value in given.items() if is_secret_name(name)}
+    named |= {value for name, value in config.headers.items() if is_secret_header(name, value)}
+    named |= set(_auth_secrets(config.auth_config, all_of_it=False))
+    named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
+    if config.webhook.signature is not None:
+        named.add(config.webhook.signature.secret)
     texts = [config.connection, *_urls(config), *given.values()]
     inside = {found["secret"] for text in texts for found in _INSIDE.finditer(text) if _tells(found)}
-    return {secret for secret in named | sent | inside if secret}
+    return frozenset(secret for secret in named | inside if secret)
 
 
 def _urls(config: ExternalToolConfig) -> list[str]:

@@ -152,10 +152,12 @@ class Entry:
 
     @property
     def output_check(self) -> OutputCheck:
-        """What becomes of a result that breaks its schema; without a configuration it is our own tool's fault."""
+        """What becomes of a result that breaks its schema; a tool from nowhere else is our own, and so is its fault."""
         if self.overlay is not None and self.overlay.outputs is not None:
             return self.overlay.outputs
-        return "strict" if self.config is None else self.config.output_check
+        if self.config is None:
+            return "report" if self.origin else "strict"
+        return self.config.output_check
 
     @property
     def shown_schema(self) -> JsonSchema:

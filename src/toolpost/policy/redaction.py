@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from toolpost.contracts.events import JsonText
 from toolpost.policy.lookout import Lookout
@@ -34,7 +34,7 @@ class Redactor:
     """Knows the secrets of one Toolbox and takes them out of whatever is to be told."""
 
     def __init__(self, secrets: Iterable[str] = (), *, beside: tuple[Lookout, ...] = ()) -> None:
-        self._own = Lookout()  # with others beside it, it is never without a secret
+        self._own = Lookout()
         self._lookouts = (*beside, self._own)
         self.learn(secrets)
 
@@ -45,6 +45,15 @@ class Redactor:
             if "\n" in secret:  # it may be told line by line
                 self._own.learn_lines(secret)
 
+    def join(self, other: Redactor) -> None:
+        """Take out what another knows as well, whenever it learned that."""
+        more = [lookout for lookout in other._lookouts if lookout not in self._lookouts]
+        self._lookouts = (*more, *self._lookouts)
+
+    @property
+    def _knows_nothing(self) -> bool:
+        return self._own.knows_nothing and len(self._lookouts) == 1
+
     def knowing(self, secrets: Iterable[str]) -> Redactor:
         """A redactor that knows more secrets, such as those in the arguments of one call."""
         other = Redactor(secrets, beside=self._lookouts)
@@ -52,7 +61,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text without the known secrets."""
-        if self._own.knows_nothing:
+        if self._knows_nothing:
             return text
         for lookout in self._lookouts:
             text = lookout.without(text, MASK)
@@ -118,7 +127,7 @@ class Redactor:
 
     def _number(self, value: float) -> Any:
         """A number that is no secret; a passcode may come as one."""
-        if self._own.knows_nothing or not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
+        if self._knows_nothing or not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
             return value
         return MASK if any(str(value) in lookout.numbers for lookout in self._lookouts) else value
 
@@ -148,11 +157,21 @@ class Redactor:
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, fact: Any, secret: SecretPaths) -> Any:
-        if not secret and self._own.knows_nothing and _is_harmless(fact):
+        if not secret and self._knows_nothing and _is_harmless(fact):
             return fact
         if () in secret:  # the whole of it is one
             return MASK
         return self.value(fact, secret=secret)
+
+
+@runtime_checkable
+class RedactingTool(Protocol):
+    """A tool that has secrets of its own, such as the credential of a server behind it, and knows them."""
+
+    @property
+    def redactor(self) -> Redactor:
+        """What knows them."""
+        ...
 
 
 def secret_values(arguments: Any, marked: SecretPaths, path: tuple[str, ...] = ()) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ToolError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
@@ -74,11 +74,15 @@ class Invoker:
                 error.conceal(self._teller.redactor_for(attempt.request, lane).message)
             else:
                 upstream.succeeded()
-                return await self._echoes.without(output, call.credential) if _has_lent(output, call) else output
+                return output if isinstance(output, Question) else await self._without_echoes(output, call)
             finally:
                 if lane.limiters:
                     lane.release(attempt.request.held)
             await self._before_next(attempt, lane, upstream, error, tries, took_s=_now() - began)
+
+    async def _without_echoes(self, output: ToolOutput, call: AuthorizedCall) -> ToolOutput:
+        credential, secrets = call.credential, self._authorizer.entrusted(call.tool.spec.source)
+        return await self._echoes.without(output, credential, secrets) if credential.headers or secrets else output
 
     def _start(self, attempt: Attempt, call: AuthorizedCall) -> None:
         """Tell that the tool begins, once however often the call is resumed."""
@@ -110,10 +114,6 @@ class Invoker:
             raise error
         self._teller.tell(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **why(error)})
         await asyncio.sleep(wait)
-
-
-def _has_lent(output: ToolOutput | Question, call: AuthorizedCall) -> TypeGuard[ToolOutput]:
-    return bool(call.credential.headers) and not isinstance(output, Question)
 
 
 def _least_s(error: ToolError, took_s: float) -> float:

@@ -10,6 +10,7 @@ from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
+from toolpost.policy.redaction import RedactingTool
 from toolpost.runtime.breaker import CircuitBreaker
 from toolpost.runtime.lane import Lane
 from toolpost.runtime.limits import Limiter
@@ -103,7 +104,9 @@ class Lanes:
         return verdict if entry.hold is None else verdict.instead(entry.hold.question())
 
     def _make(self, entry: Entry) -> Lane:
-        spec, config = entry.spec, entry.config
+        spec, config, redactor = entry.spec, entry.config, self._teller.redactor
+        if isinstance(entry.tool, RedactingTool):
+            redactor.join(entry.tool.redactor)
         group = spec.source or spec.name
         arguments, results = entry.secret_paths
         return Lane(
@@ -115,7 +118,7 @@ class Lanes:
             limiters=self._limits(entry),
             retry_policy=config.retry_policy if config else RetryPolicy(),
             timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
-            redact=self._teller.redactor.for_tool(arguments=arguments, results=results),
+            redact=redactor.for_tool(arguments=arguments, results=results),
             secret_paths=arguments,
         )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.tool import Tool
+    from toolpost.policy.redaction import Redactor
 
 _log = logging.getLogger("toolpost.toolbox")
 
@@ -36,12 +37,13 @@ class ConnectReport:
 class ManagedTool:
     """A server's tool for an agent's registry: its description says whose it is, and failures are results."""
 
-    __slots__ = ("_manager", "_server", "_tool", "spec")
+    __slots__ = ("_manager", "_server", "_tool", "redactor", "spec")
 
-    def __init__(self, manager: MCPManager, server: str, tool: Tool) -> None:
+    def __init__(self, manager: MCPManager, server: str, tool: Tool, redactor: Redactor) -> None:
         self._manager = manager
         self._server = server
         self._tool = tool
+        self.redactor = redactor
         self.spec: ToolSpec = replace(tool.spec, description=f"[{server}] {tool.spec.description}", source="")
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -111,7 +113,10 @@ class MCPManager:
         """Put every server's tools into each of the registries; returns how many there are."""
         opened = self._opened()
         servers = [state.name for state in opened.sources.states if state.ok]
-        tools = [ManagedTool(self, server, tool) for server in servers for tool in opened.sources.tools(server)]
+        redactor = opened.router.teller.redactor
+        tools = [
+            ManagedTool(self, server, tool, redactor) for server in servers for tool in opened.sources.tools(server)
+        ]
         for registry in registries:
             registry.register_many(tools)
         return len(tools)

@@ -3,55 +3,78 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.managed import AuthManager
-from toolpost.contracts.calls import ToolOutput
+from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.config import AuthType
-from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolError, ToolNodeError
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolNodeError
+from toolpost.contracts.outcomes import now_ms
 from toolpost.policy.redaction import Redactor
-from toolpost.runtime.echoes import Echoes
 from toolpost.toolbox.personal import People, own_context
 from toolpost.toolbox.presets import with_token_variable
-from toolpost.toolbox.standalone import Standalone, without_questions
+from toolpost.toolbox.standalone import Standalone, result_of, without_questions
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from toolpost.auth.account_counts import AccountCounts
-    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Completed, ToolResult
     from toolpost.contracts.sources import CredentialProvider, SourceHealth
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.tool import Tool
+
+    Run = Callable[[str, Any, ToolContext | None], Awaitable[Completed]]
 
 
 class NodeTool:
-    """A tool of a node for registries of others: wherever it runs, no credential of the node comes back from it."""
+    """A tool of a node for registries of others: wherever it runs, it goes down the node's own line.
 
-    __slots__ = ("_credential", "_echoes", "_redactor", "_tool", "spec")
+    So it travels with the node's credential, or with that of the user of its context; what is set aside is refused,
+    and no secret of the node comes back. `redactor` knows these, for whoever tells of its calls.
+    """
 
-    def __init__(self, tool: Tool, credential: Credential, redactor: Redactor) -> None:
-        self.spec = tool.spec
-        self._tool = tool
-        self._credential = credential
-        self._redactor = redactor
-        self._echoes = Echoes()
+    __slots__ = ("_run", "redactor", "spec")
+
+    def __init__(self, spec: ToolSpec, run: Run, redactor: Redactor) -> None:
+        self.spec = spec
+        self.redactor = redactor
+        self._run = run
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it with the node's own credential; what fails is raised."""
-        try:
-            result = await self._tool.execute(params, context)
-        except ToolError as error:
-            error.conceal(self._redactor.message)
-            raise
-        output = await self._echoes.without(ToolOutput(result.result, result.content_text), self._credential)
-        return replace(result, result=output.content, content_text=output.text)
+        """Run it for the user of the context, who may be asked to sign in first; what fails is raised."""
+        started = now_ms()
+        return result_of(await self._run(self.spec.name, params, context), started_at=started)
+
+
+class _Mirror:
+    """Shows the tools of a node's private catalog in a shared one."""
+
+    def __init__(self, private: ToolRegistry, shared: ToolRegistry, run: Run, redactor: Redactor) -> None:
+        self._private = private
+        self._shared = shared
+        self._run = run
+        self._redactor = redactor
+        self.shown: dict[str, Tool] = {}
+        private.subscribe(self._follow)
+
+    def _follow(self, change: CatalogChange) -> None:
+        name = change.tool_name
+        if change.kind == "removed":
+            if self.shown.pop(name, None) is not None:
+                self._shared.unregister(name)
+            return
+        tool = NodeTool(self._private.find(name).spec, self._run, self._redactor)
+        self._shared.register(tool, replace=name in self.shown)
+        self.shown[name] = tool
 
 
 @dataclass(slots=True)
@@ -74,6 +97,7 @@ class ToolNode:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _redactor: Redactor = field(default_factory=Redactor, init=False, repr=False)
     _people: People | None = field(default=None, init=False, repr=False)
+    _shown: _Mirror | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.config = with_token_variable(self.config)
@@ -101,11 +125,12 @@ class ToolNode:
 
     async def _opened(self, config: ExternalToolConfig) -> Standalone:
         name, people = config.name, self._people
-        registry = self.registry if people is None else people.catalog(self.registry, self._completed)
+        private = ToolRegistry()
+        self._shown = _Mirror(private, self.registry, self._completed, self._redactor)
         given = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
         provider = given if people is None else people.provider
         opened = Standalone(
-            registry,
+            private,
             servers={name: self.server} if self.server is not None else None,
             credentials=None if provider is None else {name: provider},
             redactor=self._redactor,
@@ -148,13 +173,9 @@ class ToolNode:
 
     def get_tools(self) -> list[Tool]:
         """The tools that this node brought into the registry."""
-        if self._open is None:
+        if self._open is None or self._shown is None:
             raise ToolNodeError(f"ToolNode '{self.config.name}' not connected")
-        if self._people is not None:
-            return self._people.tools
-        sources, name = self._open.sources, self.config.name
-        credential = sources.credential(name)
-        return [NodeTool(tool, credential, self._redactor) for tool in sources.tools(name)]
+        return [tool for tool in self._shown.shown.values() if not tool.spec.is_helper]
 
     async def call(self, tool_name: str, args: Any, ctx: ToolContext | None = None) -> Any:
         """Call a tool by its full or its bare name; returns its content, and raises what went wrong."""

@@ -1,4 +1,4 @@
-"""Tools that act for one person at a time: whoever runs one, it travels with that person's own token."""
+"""The users of a node whose calls act for one person at a time: each travels with that person's own token."""
 
 from __future__ import annotations
 
@@ -8,64 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.auth.account_counts import AccountCounts
 from toolpost.auth.managed import AuthManager, ManagedCredentials
-from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolAuthError
-from toolpost.contracts.outcomes import now_ms
 from toolpost.contracts.principal import LOCAL_TENANT
-from toolpost.toolbox.standalone import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping
 
-    from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.calls import Credential, PermittedCall
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.outcomes import Completed, ToolResult
+    from toolpost.contracts.outcomes import Completed
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import CredentialProvider
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tool import Tool
     from toolpost.policy.redaction import Redactor
 
     Run = Callable[[str, Any, ToolContext | None], Awaitable[Completed]]
-
-
-class PersonalTool:
-    """A tool that finds out whose token to use when it runs; the source behind it never does."""
-
-    __slots__ = ("_run", "spec")
-
-    def __init__(self, spec: ToolSpec, run: Run) -> None:
-        self.spec = spec
-        self._run = run
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it for the user of the context, who may be asked to sign in first."""
-        started = now_ms()
-        return result_of(await self._run(self.spec.name, params, context), started_at=started)
-
-
-class PersonalTools:
-    """Shows the tools of a private catalog in a shared one, as tools that act for whoever runs them."""
-
-    def __init__(self, private: ToolRegistry, shared: ToolRegistry, run: Run) -> None:
-        self._private = private
-        self._shared = shared
-        self._run = run
-        self.shown: dict[str, Tool] = {}
-        private.subscribe(self._follow)
-
-    def _follow(self, change: CatalogChange) -> None:
-        name = change.tool_name
-        if change.kind == "removed":
-            if self.shown.pop(name, None) is not None:
-                self._shared.unregister(name)
-            return
-        tool = PersonalTool(self._private.find(name).spec, self._run)
-        self._shared.register(tool, replace=name in self.shown)
-        self.shown[name] = tool
 
 
 class HandedCredentials:
@@ -143,7 +101,7 @@ class Listing(NamedTuple):
 
 
 class People:
-    """The users of a node, each with an account of their own, and the tools as they see them.
+    """The users of a node, each with an account of their own.
 
     `provider` lends their credentials to calls: those that calls were handed, or whatever an application's own
     provider has.
@@ -154,7 +112,6 @@ class People:
     ) -> None:
         self._config = config
         self._consent: Consent | None = None
-        self._shown: PersonalTools | None = None
         self._manager = manager
         self.handed = HandedCredentials()
         self.counts = AccountCounts()
@@ -164,19 +121,6 @@ class People:
             self._consent = Consent(managed)
         elif manager is not None:
             self.provider = manager
-
-    @property
-    def tools(self) -> list[Tool]:
-        """The tools that are shown, without helpers for what the source has beside them."""
-        if self._shown is None:
-            return []
-        return [tool for tool in self._shown.shown.values() if not tool.spec.is_helper]
-
-    def catalog(self, shared: ToolRegistry, run: Run) -> ToolRegistry:
-        """A catalog whose tools are shown in the shared one."""
-        private = ToolRegistry()
-        self._shown = PersonalTools(private, shared, run)
-        return private
 
     async def listing(self, ctx: ToolContext | None) -> Listing:
         """How to list the tools: with the operator's token for that, with that of the user, or as a stranger."""

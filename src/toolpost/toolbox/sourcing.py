@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from toolpost.auth.env_file import read_env_file
 from toolpost.auth.static import (
     discovery_credential,
+    named_secrets,
     secrets_of,
     static_credential,
     substituted,
@@ -246,10 +247,6 @@ class Sources:
         member = self._members.get(name)
         return None if member is None else member.source
 
-    def credential(self, name: str) -> Credential:
-        """What a source's own calls travel with."""
-        return static_credential(self._members[name].config)
-
     def tools(self, name: str) -> list[Tool]:
         """The tools of one source that are in the catalog, without helpers for what it has beside them."""
         member = self._members.get(name)
@@ -336,6 +333,7 @@ class Sources:
         member.config = config
         filled_in = substituted(given, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
+        self._authorizer.entrust(config.name, named_secrets(config))
         if self._lock is not None:
             member.shelf.pinning = Pinning(self._lock, config, self._secrets | filled_in)
         credential = _credential(config, self._authorizer, self._lend)
@@ -362,9 +360,16 @@ class Sources:
             await member.turn.come()
             if answered:
                 member.came_up()
-            self._redactor.learn(getattr(member.source, "secrets", ()))
+            self._learn_manual(member)
             self._put(member, found, getattr(member.source, "problems", ()))
         member.turn.end()
+
+    def _learn_manual(self, member: _Member) -> None:
+        """Learn the secrets that a source found in what describes its tools."""
+        secrets: set[str] = getattr(member.source, "secrets", set[str]())
+        self._redactor.learn(secrets)
+        name = member.config.name
+        self._authorizer.entrust(name, self._authorizer.entrusted(name) | secrets)
 
     def _put(self, member: _Member, found: Sequence[Tool], problems: Sequence[str]) -> None:
         self.joining = not member.filled.is_set()
