@@ -208,3 +208,17 @@ async def test_nothing_of_it_is_left_in_the_file(tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "key"]
     assert not [path for path in files if b"forgettable.example" in path.read_bytes()]
     assert [path.name for path in files] == ["toolpost.db"]
+
+
+async def test_nothing_of_them_stays_in_the_write_ahead_log_while_others_have_the_store_open(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as other, open_store(tmp_path) as store:
+        await tell(store, "run_ann", ANN, note="canary-of-ann")
+        await other.events.read()
+        await store.events.read()
+        before = (tmp_path / "toolpost.db-wal").read_bytes()
+
+        await store.forget(ANN)
+
+        after = [path for path in tmp_path.rglob("*") if path.is_file() and b"canary-of-ann" in path.read_bytes()]
+    assert b"canary-of-ann" in before
+    assert after == []

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,6 +68,20 @@ def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> No
         )
     for file in files[version:]:
         _apply(db, file)
+
+
+def empty_wal(path: Path, *, busy_s: float) -> None:
+    """Move the write-ahead log into the database and cut it off: it holds pages as they were before later changes.
+
+    StoreError when somebody reads for so long that it cannot be done.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=busy_s, isolation_level=None)) as db:
+            is_busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error as exc:
+        raise store_error(exc, path) from exc
+    if is_busy:
+        raise StoreError(f"the write-ahead log of {str(path)!r} could not be emptied: another program reads; try again")
 
 
 def store_error(exc: BaseException, path: Path) -> StoreError:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 
@@ -56,8 +57,17 @@ _FORGET_EVENT = "UPDATE events SET user = ?, payload = ?, forgotten = ? WHERE id
 class Forgetter:
     """Removes what is kept of a person; what a living process is doing for them is counted and left to end."""
 
-    def __init__(self, writer: Writer, *, appender: EventAppender, pruner: Pruner, liveness: Liveness) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        appender: EventAppender,
+        pruner: Pruner,
+        liveness: Liveness,
+        empty_wal: Callable[[], None],
+    ) -> None:
         self._writer = writer
+        self._empty_wal = empty_wal
         self._appender = appender
         self._pruner = pruner
         self._liveness = liveness
@@ -71,6 +81,7 @@ class Forgetter:
         while step := await self._writer.submit(partial(self._forget_events, principal=principal, after=after)):
             events, after = events + step[0], step[1]
         runs = await self._writer.submit(partial(self._forget_names, principal=principal))
+        await asyncio.to_thread(self._empty_wal)  # other processes may keep it for as long as they live
         return {**counts, "files": files, "events": events, "runs": runs}
 
     def _forget(self, db: sqlite3.Connection, *, principal: Principal) -> tuple[dict[str, int], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +28,7 @@ from toolpost.stores.artifacts import SQLiteArtifactStore
 from toolpost.stores.cancels import SQLiteCancelStore
 from toolpost.stores.chain import LogKey
 from toolpost.stores.contents import ContentFiles
-from toolpost.stores.database import in_transaction, open_writable, store_error
+from toolpost.stores.database import empty_wal, in_transaction, open_writable, store_error
 from toolpost.stores.events import SQLiteEventLog
 from toolpost.stores.forgetting import Forgetter
 from toolpost.stores.journal import SQLiteJournal
@@ -79,7 +80,8 @@ def open_sqlite_store(
     reader = Reader(path, busy_s=busy_s)
     files = ContentFiles(data_dir / ARTIFACTS, sealer)
     pruner = Pruner(writer, reader, appender=appender, files=files)
-    forgetter = Forgetter(writer, appender=appender, pruner=pruner, liveness=liveness)
+    emptying = partial(empty_wal, path, busy_s=busy_s)
+    forgetter = Forgetter(writer, appender=appender, pruner=pruner, liveness=liveness, empty_wal=emptying)
     log = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
     return SQLiteStore(
         writer,
