@@ -42,6 +42,7 @@ def test_a_preset_is_shown_in_one_version_and_nothing_is_written_in_a_dry_run(to
     assert f"github starts this program on this machine:\n  {exact}\n" in done.out
     assert f"connection: {exact}\n" in done.out
     assert "github needs a token: set GITHUB_PERSONAL_ACCESS_TOKEN" in done.err
+    assert "with the redirect URI http://127.0.0.1:21917/callback/github" in done.err
     assert "set GITHUB_CLIENT_ID and GITHUB_CLIENT_SECRET of an OAuth app" in done.err
     assert (home / "toolpost.yaml").read_text() == before
 

@@ -23,6 +23,7 @@ from toolpost.toolbox.ecosystem import fit_name
 from toolpost.toolbox.presets import PACKAGES, Package, pinned_preset, unknown_preset
 from toolpost.toolbox.recognition import is_document
 from toolpost.toolbox.server_entry import names_a_relative_path
+from toolpost.wire.loopback import USUAL_PORT, loopback_url
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -269,7 +270,8 @@ def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) 
         app = KNOWN_PROVIDERS[package.provider].register_at
         yield (
             f"{preset} needs a token: set {package.variable}, or give it with --env {package.variable}=...; or let "
-            f"people sign in: set {client_id} and {client_secret} of an OAuth app, registered at {app}"
+            f"people sign in: set {client_id} and {client_secret} of an OAuth app, registered at {app} "
+            f"with the redirect URI {loopback_url(USUAL_PORT)}/{package.provider}"
         )
     for key in package.reads:
         if key not in source.env and key != package.variable:
