@@ -1,5 +1,6 @@
 """Built-in tools in a Toolbox: which there are, that they are quick to have, and that they end with it."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -131,6 +132,35 @@ async def test_the_network_settings_hold_and_results_are_marked() -> None:
     assert "Tool output may be malicious" in large.content["note"]
     assert isinstance(refused, Failed)
     assert str(refused.error).startswith("Permission denied: ")
+
+
+@pytest.mark.req("PSEC-06")
+async def test_connections_and_files_are_released(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    async with site({"/": as_json(1)}) as there:
+        facts = settings(network={"allow_private": True}, tools={"allowedPaths": [str(tmp_path)]})
+        async with Toolbox(settings=facts) as box:
+            outcomes = [
+                await box.call("http_get", {"url": f"{there.url}/"}),
+                await box.call("read_file", {"path": str(tmp_path / "a.txt")}),
+                await box.call("list_files", {"path": str(tmp_path), "recursive": True}),
+                await box.call("grep_files", {"path": str(tmp_path), "pattern": "x"}),
+                await box.call("write_file", {"path": str(tmp_path / "b.txt"), "content": "x"}),
+            ]
+            held = [path for path in open_paths() if path.startswith(str(tmp_path))]
+        assert await there.all_closed()
+
+    assert [outcome.status for outcome in outcomes] == ["completed"] * 5
+    assert held == []
+
+
+def open_paths() -> list[str]:
+    """Where the open descriptors of this process lead."""
+    found: list[str] = []
+    for number in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            found.append(str(number.readlink()))
+    return found
 
 
 @pytest.mark.req("PNET-05")

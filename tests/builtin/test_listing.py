@@ -55,11 +55,12 @@ async def test_a_folder_is_listed_with_its_folders(tree: Path) -> None:
     assert (found["total"], found["truncated"]) == (5, False)
 
 
-@pytest.mark.req("PFILE-03")
+@pytest.mark.req("PFILE-03", "PSEC-06", "MISC-20")
 async def test_the_folders_below_are_listed_when_that_is_said(tree: Path) -> None:
-    found = await names("list_files", tree, recursive=True, includeDirs=False)
+    found = await CALLER.do("list_files", path=str(tree), recursive=True, includeDirs=False)
 
-    assert sorted(found) == sorted(FILES)
+    assert sorted(below(tree, found)) == sorted(FILES)
+    assert sorted(file["name"] for file in found["files"]) == sorted(Path(name).name for name in FILES)
 
 
 @pytest.mark.req("DEF-12")

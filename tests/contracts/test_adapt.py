@@ -198,7 +198,6 @@ def test_a_wish_to_stop_is_never_tried_again() -> None:
         adapt_exception(asyncio.CancelledError(), "mcp")
 
 
-@pytest.mark.req("RES-05")
 @pytest.mark.parametrize(("transport", "label"), [("mcp", "MCP"), ("utcp", "UTCP"), ("http", "UTCP")])
 def test_an_error_says_over_which_kind_of_transport_it_came(transport: str, label: str) -> None:
     assert str(adapt_exception(ValueError("odd"), transport)).startswith(f"{label} error")

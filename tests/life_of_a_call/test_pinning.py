@@ -20,6 +20,7 @@ from toolpost import (
     Settings,
     Toolbox,
     ToolConflictError,
+    ToolContext,
     ToolNode,
     ToolPermissionError,
     ToolRegistry,
@@ -221,6 +222,9 @@ async def test_a_node_and_a_manager_set_changed_tools_aside_too(place: Place) ->
     async with ToolNode(place.source, ToolRegistry(), lock=place.lock) as node:
         with pytest.raises(ToolPermissionError, match="set aside: its description changed"):
             await node.call("look", {})
+        with pytest.raises(ToolPermissionError, match="set aside: its description changed"):
+            await node.get_tools()[0].execute({}, ToolContext())
+        shown = node.get_tools()[0].spec.description
         assert await node.call("send", {"to": "ann", "how": "fast"}) == "ran send"
         async with Toolbox(tools=node.get_tools(), settings=Settings(data_dir=None, policy="exploratory")) as box:
             refused = await box.call("srv.look")
@@ -228,7 +232,10 @@ async def test_a_node_and_a_manager_set_changed_tools_aside_too(place: Place) ->
     assert refused.error.error_code == "definition_changed"
     manager = MCPManager(lock=place.lock)
     await manager.connect_all([place.source])
-    result = await manager.call_tool("srv", "look")
+    manager.load_tools(registry := ToolRegistry())
+    look, lent = manager.list_tools("srv")[0], registry.list()[0]
+    results = [await manager.call_tool("srv", "look"), *[await one.execute({}, ToolContext()) for one in (look, lent)]]
     await manager.disconnect_all()
-    assert not result.success
-    assert "description changed" in str(result.error)
+    assert [result.success for result in results] == [False] * 3
+    assert all("description changed" in str(result.error) for result in results)
+    assert POISON not in f"{shown} {look.spec.description} {lent.spec.description}"

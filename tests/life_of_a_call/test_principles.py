@@ -51,17 +51,19 @@ async def test_what_an_agent_wants_done_is_done_by_a_tool_or_not_at_all(tmp_path
 
 @pytest.mark.req("GEN-19")
 async def test_a_tool_that_blocks_its_thread_holds_up_nobody_and_its_end_is_told() -> None:
-    gate, heard = threading.Event(), asyncio.Event()
+    gate, begun, heard, loop = threading.Event(), asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     bus = EventBus()
     bus.subscribe(None, lambda event: heard.set() if event.code.name == "TOOL_CALL_COMPLETED" else None)
 
     @tool(side_effects="read")
     def wait() -> str:
+        loop.call_soon_threadsafe(begun.set)
         gate.wait(60)
         return "waited"
 
     async with open_box(add, wait, sinks=[bus]) as box:
         slow = asyncio.create_task(box.call("wait"))
+        await begun.wait()
         quick = await box.call("add", {"a": 1, "b": 2})
         assert not slow.done()
         heard.clear()

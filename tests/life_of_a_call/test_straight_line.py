@@ -40,7 +40,6 @@ async def codes(box: Any, run_id: str) -> list[EventCode]:
     return [event.code for event in await box.events(user=ANN, run_id=run_id)]
 
 
-@pytest.mark.req("PEXE-02", "CONC-04")
 async def test_a_function_is_called_and_its_result_comes_back(make_box: MakeBox) -> None:
     async with make_box(add) as box:
         outcome = await box.call("add", {"a": 2, "b": 3}, user=ANN)
@@ -71,6 +70,23 @@ async def test_each_call_tells_requested_started_and_completed(make_box: MakeBox
     assert completed.payload["duration_ms"] >= 0
     assert {e.payload["correlation_id"] for e in (requested, started, completed)} == {outcome.call_id}
     assert {e.payload["tool_name"] for e in (requested, started, completed)} == {"add"}
+
+
+@pytest.mark.req("NRT-02", "NEVT-03", "NEVT-05", "PEXE-10")
+async def test_a_call_that_fails_tells_requested_started_and_failed(make_box: MakeBox) -> None:
+    @tool(side_effects="write")
+    async def broken() -> None:
+        raise ValueError("a bug")
+
+    async with make_box(broken) as box:
+        outcome = await box.call("broken", user=ANN)
+        requested, started, failed = await box.events(user=ANN, run_id=outcome.run_id)
+    assert [e.code.value for e in (requested, started, failed)] == [400, 405, 420]
+    assert {e.payload["correlation_id"] for e in (requested, started, failed)} == {outcome.call_id}
+    assert failed.payload["tool_name"] == "broken"
+    assert failed.payload["error_code"] == "tool_raised"
+    assert "a bug" in failed.payload["error_message"]
+    assert failed.payload["duration_ms"] >= 0
 
 
 @pytest.mark.req("ERR-14", "PEXE-10", "NEVT-03", "ERR-19")
@@ -218,6 +234,22 @@ async def test_a_large_result_becomes_an_artifact_with_a_preview_and_nothing_is_
     assert len(found.content["matches"]) == 1
     assert other.error.error_code == "artifact_not_found"
     assert json.loads(whole) == rows
+
+
+@pytest.mark.req("NEVT-02", "NEVT-04")
+async def test_of_a_long_result_that_is_handed_on_whole_only_its_shape_is_told(make_box: MakeBox) -> None:
+    rows = [{"n": n, "word": "übung"} for n in range(300)]
+
+    @tool(side_effects="read")
+    async def some() -> list[dict[str, Any]]:
+        return rows
+
+    async with make_box(some) as box:
+        outcome = await box.call("some", user=ANN)
+        told = (await box.events(user=ANN, run_id=outcome.run_id))[-1].payload
+    assert (outcome.content, outcome.artifacts) == (rows, ())
+    assert told["summary"].startswith("list of 300 items, ")
+    assert "übung" not in str(told)
 
 
 async def test_fifty_megabytes_arrive_as_an_artifact(make_box: MakeBox) -> None:

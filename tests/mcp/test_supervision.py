@@ -344,6 +344,17 @@ async def test_a_node_raises_what_went_wrong_and_cancellation_as_it_is(tmp_path:
     assert rogue.runs("pay") == 1
 
 
+@pytest.mark.req("RES-05")
+async def test_an_error_of_a_server_says_that_it_came_over_mcp(tmp_path: Path) -> None:
+    reported = answering("bad", {**text("no such branch"), "isError": True})
+    refused = tool("refuse", do={"error": {"code": -32602, "message": "no"}})
+    rogue = Rogue(tmp_path, reported, refused, tool("die", do={"exit": 1}))
+    async with ToolNode(config=rogue.config(), registry=ToolRegistry()) as node:
+        for name in ("bad", "refuse", "die"):
+            with pytest.raises(ToolNodeError, match=r"^MCP (tool error|connection failed): "):
+                await node.call(name, {})
+
+
 @pytest.mark.req("PMCP-01", "PMCP-02", "PMCP-03", "PMCP-04", "PMCP-10")
 async def test_a_manager_connects_whom_it_can_and_lets_all_of_them_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -369,7 +380,7 @@ async def test_a_manager_connects_whom_it_can_and_lets_all_of_them_go(
     assert not is_alive(local.pids[0])
 
 
-@pytest.mark.req("PMCP-06", "PMCP-08", "PMCP-10", "DEF-07")
+@pytest.mark.req("PMCP-06", "PMCP-08", "PMCP-10", "DEF-07", "RES-06")
 async def test_a_managers_tools_say_whose_they_are_and_fail_as_results(tmp_path: Path) -> None:
     bad = answering("bad", {**text("no such branch"), "isError": True})
     rogue = Rogue(tmp_path, tool("echo", description="Echo."), bad, tool("die", do={"exit": 1}))

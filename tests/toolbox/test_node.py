@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastmcp import FastMCP
+from mcp import MCPError
 from pydantic import BaseModel
 
 from tests import warm
@@ -26,6 +27,7 @@ from toolpost import (
     ToolContext,
     ToolNode,
     ToolNodeError,
+    ToolRateLimitError,
     ToolRegistry,
     ToolTimeoutError,
     ToolValidationError,
@@ -33,6 +35,14 @@ from toolpost import (
 )
 
 SLOW = "import time; time.sleep(60)"
+LIMITED = """
+from toolpost import ToolRateLimitError, tool
+@tool(side_effects="write")
+async def limited():
+    error = ToolRateLimitError("slow down")
+    error.retry_after_s = 7
+    raise error
+"""
 DOCUMENTS: dict[str, Any] = {
     "http": {
         "openapi": "3.1.0",
@@ -103,7 +113,7 @@ async def test_a_node_has_a_configuration_a_shared_registry_and_hides_the_rest()
     assert re.findall(r"\b_\w+", shown) == []
 
 
-@pytest.mark.req("NODE-08", "TEST-01")
+@pytest.mark.req("NODE-08", "CONC-03", "TEST-01")
 async def test_a_call_by_either_name_waits_its_turn() -> None:
     gauge: FastMCP[Any] = FastMCP("gauge")
     running = most = 0
@@ -119,7 +129,9 @@ async def test_a_call_by_either_name_waits_its_turn() -> None:
 
     config = ExternalToolConfig(name="g", transport="mcp", connection="memory:x", max_concurrency=2)
     async with ToolNode(config=config, registry=ToolRegistry(), server=gauge) as made:
-        await asyncio.gather(*(made.call(name, {}) for name in ("measure", "g.measure") * 4))
+        [shared] = made.registry.list()
+        by_name = [made.call(name, {}) for name in ("measure", "g.measure") * 4]
+        await asyncio.gather(*by_name, *(shared.execute({}, ToolContext()) for _ in range(4)))
     assert most == 2
 
 
@@ -138,7 +150,7 @@ async def test_a_call_that_may_be_repeated_is_tried_again(tmp_path: Path) -> Non
             assert await made.call("get", {}) == "hi"
 
 
-@pytest.mark.req("NODE-04")
+@pytest.mark.req("NODE-04", "GEN-09")
 @pytest.mark.parametrize("transport", ["mcp", "http", "utcp", "cli"])
 async def test_the_transport_decides_who_is_spoken_to(transport: str, tmp_path: Path) -> None:
     async with AsyncExitStack() as open_until_end:
@@ -255,6 +267,27 @@ async def test_a_connection_that_cannot_be_made_is_raised_with_what_the_server_w
     made = command("import sys; sys.exit('no licence')")
     with pytest.raises(ToolConnectionError, match="no licence"):
         await made.connect()
+
+
+@pytest.mark.req("RES-04")
+async def test_what_a_client_raised_stands_behind_the_error() -> None:
+    config = ExternalToolConfig(name="far", transport="mcp", connection="http://127.0.0.1:9/mcp")
+    with pytest.raises(ToolConnectionError) as raised:
+        await ToolNode(config=config, registry=ToolRegistry()).connect()
+    behind: list[BaseException] = [raised.value]
+    while behind[-1].__cause__ is not None:
+        behind.append(behind[-1].__cause__)
+    assert isinstance(behind[-1], MCPError)
+
+
+@pytest.mark.req("RES-04")
+async def test_an_error_of_the_tree_is_raised_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "limited.py").write_text(LIMITED)
+    config = ExternalToolConfig(name="own", transport="python", connection=str(tmp_path / "limited.py"))
+    async with ToolNode(config=config, registry=ToolRegistry()) as made:
+        with pytest.raises(ToolRateLimitError, match="slow down") as raised:
+            await made.call("limited", {})
+    assert raised.value.retry_after_seconds == 7
 
 
 @pytest.mark.req("NODE-05", "RES-03")

@@ -117,7 +117,7 @@ async def test_a_call_without_a_token_pauses_with_what_its_user_needs(context: T
     assert made.counts.snapshot()["pauses"] == {"github": 1}
 
 
-@pytest.mark.req("OAUTH-18", "OAUTH-29", "NODE-08")
+@pytest.mark.req("OAUTH-18", "OAUTH-29", "NODE-08", "TEST-02")
 async def test_after_the_pause_the_token_is_read_again() -> None:
     ledger = PlainLedger()
     signs_in = PatientContext("ann", lambda: ledger.tokens.update({("ann", "github"): "token-of-ann"}))

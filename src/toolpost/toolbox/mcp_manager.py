@@ -35,24 +35,23 @@ class ConnectReport:
 
 
 class ManagedTool:
-    """A server's tool for an agent's registry: its description says whose it is, and failures are results."""
+    """A server's tool for an agent's registry: each call is one of the manager's own, and failures are results."""
 
-    __slots__ = ("_manager", "_server", "_tool", "redactor", "spec")
+    __slots__ = ("_manager", "_server", "redactor", "spec")
 
-    def __init__(self, manager: MCPManager, server: str, tool: Tool, redactor: Redactor) -> None:
+    def __init__(self, manager: MCPManager, server: str, spec: ToolSpec, redactor: Redactor) -> None:
         self._manager = manager
         self._server = server
-        self._tool = tool
         self.redactor = redactor
-        self.spec: ToolSpec = replace(tool.spec, description=f"[{server}] {tool.spec.description}", source="")
+        self.spec = spec
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it on its server."""
-        return await self._manager.call_tool(self._server, self._tool.spec.name, params, context=context)
+        return await self._manager.call_tool(self._server, self.spec.name, params, context=context)
 
 
 def _listed_plainly(config: ExternalToolConfig) -> ExternalToolConfig:
-    """The source with its server's own descriptions; a ManagedTool says whose it is by itself."""
+    """The source with its server's own descriptions; `load_tools` says whose they are."""
     return config.model_copy(update={"mcp": config.mcp.model_copy(update={"name_in_descriptions": False})})
 
 
@@ -91,12 +90,16 @@ class MCPManager:
         return report
 
     def list_tools(self, server: str) -> list[Tool]:
-        """The tools of one server."""
+        """The tools of one server, described in its own words."""
         opened = self._opened()
         if opened.sources.source(server) is None:
             known = ", ".join(state.name for state in opened.sources.states) or "none"
             raise ToolNodeError(f"no MCP server {server!r} is connected; there are: {known}")
-        return opened.sources.tools(server)
+        return [ManagedTool(self, server, spec, opened.router.teller.redactor) for spec in self._specs(server)]
+
+    def _specs(self, server: str) -> list[ToolSpec]:
+        """What is shown of the tools of one server, without helpers for what it has beside them."""
+        return [spec for spec in self.registry.specs() if spec.source == server and not spec.is_helper]
 
     async def call_tool(
         self, server: str, tool: str, args: dict[str, Any] | None = None, *, context: ToolContext | None = None
@@ -110,12 +113,14 @@ class MCPManager:
             return ToolResult.failed(error, started_at=started)
 
     def load_tools(self, *registries: ToolRegistry) -> int:
-        """Put every server's tools into each of the registries; returns how many there are."""
+        """Put every server's tools into each of the registries, described as `[server] ...`; returns how many."""
         opened = self._opened()
         servers = [state.name for state in opened.sources.states if state.ok]
         redactor = opened.router.teller.redactor
         tools = [
-            ManagedTool(self, server, tool, redactor) for server in servers for tool in opened.sources.tools(server)
+            ManagedTool(self, server, replace(spec, description=f"[{server}] {spec.description}", source=""), redactor)
+            for server in servers
+            for spec in self._specs(server)
         ]
         for registry in registries:
             registry.register_many(tools)

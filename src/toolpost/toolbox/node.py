@@ -142,8 +142,8 @@ class ToolNode:
             self._refuse_collisions(opened)
         except BaseException as error:
             await _taken_down(opened)
-            if isinstance(error, ConfigError) and error.__cause__ is not None:
-                raise error.__cause__ from None
+            if isinstance(error, ConfigError) and (fault := error.__cause__) is not None:
+                raise fault from fault.__cause__
             raise
         return opened
 

@@ -38,6 +38,10 @@ class EchoProtocol(CommunicationProtocol):  # type: ignore[misc]
         pass
 
     async def call_tool(self, caller: Any, tool_name: str, tool_args: Any, tool_call_template: Any) -> Any:
+        if "name" in tool_args:
+            return tool_name
+        if "odd" in tool_args:
+            raise RuntimeError("odd")
         if "fail" in tool_args:
             raise ConnectionError("connection lost")
         return {"prefix": tool_call_template.prefix, **tool_args}
@@ -53,10 +57,14 @@ async def main(connection: str, bridge: bool) -> dict[str, Any]:
         tools = [spec.name for spec in box.registry.specs() if spec.source == "m"]
         answers: list[Any] = [await box.call(name, {"a": 1}) for name in tools]
         failed: list[Any] = [await box.call(name, {"fail": True}) for name in tools]
+        names: list[Any] = [await box.call(name, {"name": True}) for name in tools]
+        odd: list[Any] = [await box.call(name, {"odd": True}) for name in tools]
         return {
             "tools": tools,
             "contents": [outcome.content for outcome in answers],
             "errors": [outcome.error.error_code for outcome in failed],
+            "names": [outcome.content for outcome in names],
+            "odd": [outcome.error.message for outcome in odd],
             "report": [state.error for state in box.report],
         }
 

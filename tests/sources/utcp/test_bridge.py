@@ -45,13 +45,15 @@ def bridged(connection: Path, bridge: str = "bridge") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.req("GEN-09")
+@pytest.mark.req("GEN-09", "RES-04", "RES-05", "RES-06")
 def test_a_tool_of_a_community_protocol_is_called(tmp_path: Path) -> None:
     found = bridged(in_file(tmp_path, manual(tool("t", ECHO))))
 
     assert found["tools"] == ["m.t"]
     assert found["contents"] == [{"prefix": "hello", "a": 1}]
     assert found["errors"] == ["connection_failed"]
+    assert found["names"] == ["m.t"]
+    assert found["odd"] == ["UTCP error: odd"]
 
 
 def test_a_manual_of_a_community_protocol_is_found(tmp_path: Path) -> None:

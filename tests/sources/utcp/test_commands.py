@@ -186,7 +186,7 @@ async def test_what_a_command_does_is_unknown_so_a_person_is_asked() -> None:
     assert (spec.side_effects, spec.safety.network) == ("external", False)
 
 
-@pytest.mark.req("MISC-04", "UTCP-03")
+@pytest.mark.req("MISC-04", "UTCP-03", "GEN-06")
 async def test_a_command_is_a_tool_with_an_argument_for_each_place() -> None:
     command = "printf '%s-%s' UTCP_ARG_a_UTCP_END UTCP_ARG_b_UTCP_END"
     async with toolbox(source(command, utcp_mode="base_url")) as box:

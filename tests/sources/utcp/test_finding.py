@@ -84,7 +84,7 @@ async def test_a_manual_is_read_from_a_file_or_a_text(app: App, tmp_path: Path, 
         assert outcome.content["query"] == {"a": ["1"]}
 
 
-@pytest.mark.req("CONV-05", "RES-06")
+@pytest.mark.req("CONV-05")
 async def test_a_tool_goes_by_the_last_part_of_its_name_and_keeps_the_whole(app: App) -> None:
     tools = [
         tool("shop.items.get", app.http("/echo")),
@@ -97,6 +97,7 @@ async def test_a_tool_goes_by_the_last_part_of_its_name_and_keeps_the_whole(app:
     assert specs == {"m.get": "m.shop.items.get", "m.put": "m.put"}
 
 
+@pytest.mark.req("CONV-10")
 async def test_what_a_manual_says_of_a_tool_is_kept(app: App) -> None:
     inputs = {"properties": {"a": {"type": "integer", "title": None, "enum": [1, None]}}, "required": None, "$id": None}
     one = tool("t", app.http("/echo"), inputs=inputs, outputs={"type": "object", "const": None}, tags=["x", "y"])
