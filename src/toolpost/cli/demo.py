@@ -179,7 +179,7 @@ async def _approval(stage: Stage) -> AsyncIterator[Step]:
 async def _denial(stage: Stage) -> AsyncIterator[Step]:
     arguments = {"order_id": 3, "text": "You won!"}
     paused = await stage.call("shop.email_customer", arguments)
-    yield _outcome("A call of unknown effect waits too", arguments, paused, "paused", "nobody has said")
+    yield _outcome("A mail cannot be taken back, and waits too", arguments, paused, "paused", "marked destructive")
     denied = await stage.box.deny(_pending_id(paused), by=PERSON, reason="we do not send that")
     step = _outcome("A person denies it, with a reason", arguments, denied, "failed", "we do not send that")
     yield _proving(step, fine=stage.noted("mailed 'You won!'") == 0)
