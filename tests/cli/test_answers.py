@@ -5,15 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import CONFIG
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
-from toolpost.cli.answers import answer_of
+from toolpost.cli.answers import answer_of, field_value
 
 LATER = "answer later: "
 ASK = ("tools", "call", "local.ask")
+ORDER = ("tools", "call", "old.order")
+WIPE = ("tools", "call", "local.wipe", "name=disk")
 ONE_FIELD = {"type": "object", "properties": {"value": {"type": "string"}}, "required": ["value"]}
 SERVER = """
+from typing import Literal
+
 from fastmcp import Context, FastMCP
+from pydantic import BaseModel, Field
 
 server = FastMCP("asking")
 
@@ -23,6 +29,19 @@ async def register(ctx: Context) -> str:
     name = await ctx.elicit("Your name?", response_type=str)
     age = await ctx.elicit("Your age?", response_type=int)
     return f"{name.data} is {age.data}"
+
+
+class Order(BaseModel):
+    item: str = Field(description="What you want")
+    count: int = Field(ge=1)
+    size: Literal["small", "large"] = "small"
+    gift: bool = False
+
+
+@server.tool
+async def order(ctx: Context) -> str:
+    told = await ctx.elicit("Your order?", response_type=Order)
+    return str(told.data)
 
 
 server.run(show_banner=False)
@@ -44,19 +63,77 @@ def test_who_says_nothing_can_answer_later(home: Path, typed: bytes, code: int, 
     assert (done.code, told in done.out) == (code, True)
 
 
-def test_an_older_server_gets_all_its_answers_in_the_one_call(home: Path) -> None:
+@pytest.fixture
+def older_server(home: Path) -> Path:
     (home / "server.py").write_text(SERVER)
     (home / "toolpost.yaml").write_text(
         "policy: exploratory\n"
         f"sources: [{{name: old, transport: mcp, connection: {sys.executable} server.py, cwd: .,\n"
         "  mcp: {protocol: legacy}}]\n"
     )
-    typed = {f"name?\r\n  value: string, required, Value\r\nYour answer, JSON or text; nothing to {LATER}": b"42\n"}
-    typed |= {"Your age?": b"old\n", "That does not fit": b"41\n"}
+    return home
 
-    done = at_a_terminal(home, typed, "tools", "call", "old.register")
+
+def test_an_older_server_gets_all_its_answers_in_the_one_call(older_server: Path) -> None:
+    typed = {"value (string, required, Value): ": b"42\n"}
+    typed |= {"value (integer, required, Value): ": b"old\n", "That does not fit: ": b"41\n"}
+
+    done = at_a_terminal(older_server, typed, "tools", "call", "old.register")
 
     assert (done.code, "42 is 41" in done.out) == (0, True), done.out
+
+
+def test_a_form_is_asked_for_field_by_field(older_server: Path) -> None:
+    typed = {"item (string, required, What you want): ": b"\n", "That does not fit: it is required": b"tea\n"}
+    typed |= {"count (integer, required, Count): ": b"0\n", "expected at least 1": b"2\n"}
+    typed |= {"size ('small' or 'large', Size) [small]: ": b"\n", "gift (boolean, Gift) [false]: ": b"yes\n"}
+
+    done = at_a_terminal(older_server, typed, *ORDER)
+
+    assert "item='tea' count=2 size='small' gift=True" in done.out
+    assert done.code == 0
+
+
+def test_a_form_can_be_left_and_it_is_told_that_the_server_does_not_wait(older_server: Path) -> None:
+    done = at_a_terminal(older_server, {"item (string": b"tea\n", "count (integer": b"\x04"}, *ORDER)
+
+    assert (done.code, "only while this command runs" in done.out) == (3, True), done.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "told"),
+    [
+        (b"y\n", 0, "wiped disk"),
+        (b"perhaps\nno\n", 1, "refused local.wipe"),
+        (b"\n", 3, "toolpost pending approve ask_"),
+    ],
+)
+def test_a_call_that_needs_a_yes_is_decided_at_the_terminal(home: Path, typed: bytes, code: int, told: str) -> None:
+    done = at_a_terminal(home, {"decide later: ": typed}, *WIPE)
+
+    assert 'arguments: {"name": "disk"}' in done.out.partition("decide later: ")[0]
+    assert (done.code, told in done.out) == (code, True), done.out
+    assert (home / "wiped.txt").exists() == (code == 0)
+
+
+def test_whoever_may_not_approve_is_not_asked(home: Path) -> None:
+    (home / "toolpost.yaml").write_text(f"{CONFIG}approvals: {{four_eyes: true}}\n")
+
+    done = at_a_terminal(home, {}, *WIPE)
+
+    assert (done.code, "decide later" in done.out) == (3, False), done.out
+
+
+def test_an_answer_needs_a_value_or_a_terminal_to_ask_at(child: Run, home: Path) -> None:
+    asked = child(*ASK, "--json").json["pending"]["id"]
+
+    refused = child("pending", "answer", asked)
+    left = at_a_terminal(home, {LATER: b"\n"}, "pending", "answer", asked)
+    given = at_a_terminal(home, {LATER: b"red\n"}, "pending", "answer", asked)
+
+    assert (refused.code, "give the answer; null, too, is written out" in refused.err) == (2, True)
+    assert (left.code, "stays open" in left.out) == (1, True)
+    assert (given.code, "painted red" in given.out) == (0, True)
 
 
 def test_without_a_terminal_nobody_is_asked(child: Run) -> None:
@@ -79,3 +156,23 @@ def test_without_a_terminal_nobody_is_asked(child: Run) -> None:
 )
 def test_what_is_written_is_read_as_the_question_wants_it(written: str, form: dict[str, object], value: object) -> None:
     assert answer_of(written, form) == value
+
+
+@pytest.mark.parametrize(
+    ("written", "field", "value"),
+    [
+        ("42", {"type": "string"}, "42"),
+        ("42", {"type": "integer"}, 42),
+        ("Yes", {"type": "boolean"}, True),
+        ("Red", {"enum": ["red", "green"]}, "red"),
+        ("Rot", {"enum": ["red", "green"], "enumNames": ["rot", "grün"]}, "red"),
+        ("two", {"oneOf": [{"const": 1, "title": "one"}, {"const": 2, "title": "Two"}]}, 2),
+        ("a, b", {"type": "array", "items": {"type": "string"}}, ["a", "b"]),
+        ("[1, 2]", {"type": "array"}, [1, 2]),
+        ("odd", {"type": "integer"}, "odd"),
+    ],
+)
+def test_what_is_written_for_a_field_is_read_as_its_schema_wants_it(
+    written: str, field: dict[str, object], value: object
+) -> None:
+    assert field_value(written, field) == value

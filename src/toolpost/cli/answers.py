@@ -1,34 +1,45 @@
-"""Answers to what a tool asks: the form in words, what a person wrote as a value, and asking at the terminal."""
+"""What is asked in words: the call, the form; and what a person wrote as a value."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolpost.cli.confirmation import at_a_terminal
 from toolpost.cli.options import read_json_or_text
-from toolpost.contracts.errors import ToolValidationError
-from toolpost.contracts.outcomes import Outcome, Paused
-from toolpost.schema.jsontypes import is_object
+from toolpost.cli.output import one_line
+from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from toolpost.cli.output import Output
-    from toolpost.toolbox.box import Toolbox
+    from toolpost.contracts.questions import Question
 
 Form = Mapping[str, Any] | None
+
+_YES_OR_NO = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+
+
+def call_lines(question: Question) -> list[str]:
+    """Which call a question is about: its arguments, where it goes, and what it would change."""
+    facts = {"arguments": question.arguments and one_line(dict(question.arguments)), "target": target_of(question)}
+    preview = str(question.payload.get("preview") or "")
+    return [f"  {name}: {text}" for name, text in facts.items() if text] + [
+        f"  | {line}" for line in preview.splitlines()
+    ]
+
+
+def target_of(question: Question) -> str:
+    """Where the call of a question goes, in a line."""
+    return question.target.get("summary", "")
 
 
 def form_lines(form: Form) -> list[str]:
     """The fields of a form, one a line."""
     required = (form or {}).get("required", ())
-    return [f"  {name}: {_field(field, required=name in required)}" for name, field in _fields(form).items()]
+    return [f"  {name}: {field_text(field, required=name in required)}" for name, field in fields_of(form).items()]
 
 
 def answer_of(written: str, form: Form) -> Any:
     """What was written, as JSON if it is that; text where text is wanted, and the value alone of a form's one field."""
-    fields = _fields(form)
+    fields = fields_of(form)
     only = next(iter(fields)) if len(fields) == 1 else None
     value = read_json_or_text(written)
     if is_object(value):
@@ -38,42 +49,51 @@ def answer_of(written: str, form: Form) -> Any:
     return fit if only is None else {only: fit}
 
 
-async def ask_here(outcome: Outcome, box: Toolbox, output: Output, *, user: str) -> Outcome:
-    """Ask the person at the terminal while the call is still open: older servers wait for no other process."""
-    while isinstance(outcome, Paused) and outcome.question.kind == "input":
-        if output.as_json or not at_a_terminal():
-            break
-        form = outcome.question.answer_schema
-        output.note("\n".join([outcome.question.prompt, *form_lines(form)]))
-        written = await _line("Your answer, JSON or text; nothing to answer later: ")
-        if not written:
-            break
-        try:
-            outcome = await box.answer(outcome.pending_id, answer_of(written, form), by=user)
-        except ToolValidationError as error:
-            output.note(f"That does not fit: {error}")
-    return outcome
+def field_value(written: str, field: Mapping[str, Any]) -> Any:
+    """What was written for one field, as its schema wants it: a choice by its value or title, a list by its commas."""
+    plain = written.strip().casefold()
+    for value, title in choices(field):
+        if plain in (str(value).casefold(), title.casefold()):
+            return value
+    if field.get("type") == "boolean" and plain in _YES_OR_NO:
+        return _YES_OR_NO[plain]
+    value, items = answer_of(written, field), field.get("items")
+    if field.get("type") == "array" and isinstance(value, str):
+        return [field_value(part.strip(), items if is_object(items) else {}) for part in value.split(",")]
+    return value
 
 
-def _fields(form: Form) -> dict[str, dict[str, Any]]:
+def choices(field: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """The values to choose from, each with its title or an empty text."""
+    values, titles = field.get("enum"), field.get("enumNames")
+    if is_array(values):
+        names = (
+            [str(title) for title in titles] if is_array(titles) and len(titles) == len(values) else [""] * len(values)
+        )
+        return list(zip(values, names, strict=True))
+    named = field.get("oneOf") or field.get("anyOf")
+    options = [one for one in named if is_object(one)] if is_array(named) else []
+    if not options or any("const" not in one for one in options):
+        return []
+    return [(one["const"], str(one.get("title") or "")) for one in options]
+
+
+def fields_of(form: Form) -> dict[str, dict[str, Any]]:
+    """The fields of a form by name; none where anything else is asked for."""
     found: Any = (form or {}).get("properties")
     return {name: field for name, field in found.items() if is_object(field)} if is_object(found) else {}
 
 
-def _field(field: Mapping[str, Any], *, required: bool) -> str:
-    kind = " or ".join(map(repr, field["enum"])) if field.get("enum") else str(field.get("type", "any"))
-    words = [kind, "required" if required else "", str(field.get("description") or field.get("title") or "")]
+def field_text(field: Mapping[str, Any], *, required: bool) -> str:
+    """A field in a line: what it takes, whether it must be there, and what it is."""
+    words = [_kind(field), "required" if required else "", str(field.get("description") or field.get("title") or "")]
     return ", ".join(filter(None, words))
 
 
-async def _line(question: str) -> str:
-    """A line from the terminal; meanwhile the loop goes on, and Ctrl-C ends the waiting."""
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    loop.add_reader(sys.stdin.fileno(), ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(sys.stdin.fileno())
-    return sys.stdin.readline().strip()
+def _kind(field: Mapping[str, Any]) -> str:
+    if options := choices(field):
+        return " or ".join(f"{value!r} ({title})" if title else repr(value) for value, title in options)
+    kind, items = str(field.get("type", "any")), field.get("items")
+    if kind == "array" and is_object(items):
+        return f"list of {_kind(items)}"
+    return f"{kind} ({field['format']})" if field.get("format") else kind

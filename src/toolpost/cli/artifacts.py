@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli import completion
 from toolpost.cli.commands import Commands
+from toolpost.cli.ids import whole_id
 from toolpost.cli.opening import no_source
 from toolpost.cli.options import Config, Json, User, whom
 from toolpost.cli.output import Output, moment
@@ -21,7 +23,18 @@ if TYPE_CHECKING:
 
 app = Commands(help="Get at large and binary results.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The artifact's id, as a call or `artifacts list` tells it.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The artifact's id, or how it begins, as a call or `artifacts list` tells it.",
+        autocompletion=completion.artifact_ids,
+    ),
+]
+Run = Annotated[
+    str | None,
+    typer.Option("--run", metavar="ID", help="Only those of this run.", autocompletion=completion.run_ids),
+]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to make of it, or - for stdout.")]
 _STDOUT = Path("-")
 
@@ -33,7 +46,7 @@ def _group() -> None:
 
 @app.command("list")
 def list_artifacts(
-    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Only those of this run.")] = None,
+    run: Run = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")] = 50,
     config: Config = None,
     user: User = "",
@@ -42,7 +55,8 @@ def list_artifacts(
     """List the large and binary results of your tenant."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        found = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run, limit=limit)
+        run_id = None if run is None else whole_id(box, "run", run, user=user)
+        found = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id, limit=limit)
         _show_list(found, user, output)
         return 0
 
@@ -56,11 +70,11 @@ def save(artifact_id: Id, file: File, config: Config = None, user: User = "", js
         raise typer.BadParameter("stdout is for the JSON then; name a file", param_hint="FILE")
 
     async def work(box: Toolbox, output: Output) -> int:
-        tenant = Principal.parse(user).tenant
-        artifact = await box.store.artifacts.info(artifact_id, tenant=tenant)
+        tenant, whole = Principal.parse(user).tenant, whole_id(box, "artifact", artifact_id, user=user)
+        artifact = await box.store.artifacts.info(whole, tenant=tenant)
         if artifact is None:
             raise _not_found(artifact_id, user=user, output=output)
-        data = await box.store.artifacts.read(artifact_id, tenant=tenant)
+        data = await box.store.artifacts.read(whole, tenant=tenant)
         if file == _STDOUT:
             output.bytes(data)
             return 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from toolpost.cli.ids import Kind, ids_from
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.jsontypes import is_array, is_object
 
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 NAMES_FILE = "tool_names.json"
 _FILE_NAME = "toolpost.yaml"  # `toolbox.loading` says so too, and takes longer to import than a shell should wait
 _BUILT_IN = ""  # stands for the source of tools that have none
-_MOST_IDS = 50
-_BUSY_S = 0.2
-_OPEN_QUESTIONS = (
-    "SELECT id FROM pending WHERE status = 'open' AND tenant = ? AND id LIKE ? ORDER BY created_at DESC LIMIT ?"
-)
-_RUNS = "SELECT run_id FROM runs WHERE tenant = ? AND run_id LIKE ? ORDER BY started_at DESC LIMIT ?"
 
 
 def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -48,12 +42,17 @@ def preset_names(incomplete: str) -> list[str]:
 
 def open_questions(ctx: typer.Context, incomplete: str) -> list[str]:
     """The questions of the tenant that wait for an answer, the newest first."""
-    return _ids(ctx, _OPEN_QUESTIONS, incomplete)
+    return _ids(ctx, "open question", incomplete)
 
 
 def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """The runs of the tenant, the newest first."""
-    return _ids(ctx, _RUNS, incomplete)
+    return _ids(ctx, "run", incomplete)
+
+
+def artifact_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The artifacts of the tenant, the newest first."""
+    return _ids(ctx, "artifact", incomplete)
 
 
 def remember_names(box: Toolbox) -> None:
@@ -82,19 +81,8 @@ def _kept(folder: Path) -> dict[str, list[str]]:
     return {name: [str(one) for one in names] for name, names in found.items() if is_array(names)}
 
 
-def _ids(ctx: typer.Context, query: str, incomplete: str) -> list[str]:
-    from toolpost.stores.database import open_readable
-    from toolpost.stores.sqlite import DATABASE
-
-    path = _data_dir(ctx) / DATABASE
-    if not path.exists():
-        return []
-    try:
-        with closing(open_readable(path, busy_s=_BUSY_S)) as db:
-            rows = db.execute(query, (_tenant(ctx), f"{incomplete}%", _MOST_IDS)).fetchall()
-    except sqlite3.Error:  # a shell has no place for an error
-        return []
-    return [row[0] for row in rows]
+def _ids(ctx: typer.Context, kind: Kind, incomplete: str) -> list[str]:
+    return ids_from(_data_dir(ctx), kind, incomplete, tenant=_tenant(ctx))
 
 
 def _tenant(ctx: typer.Context) -> str:

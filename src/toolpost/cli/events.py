@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from toolpost.cli import completion
+from toolpost.cli.ids import whole_id
 from toolpost.cli.opening import no_source, store_alone
 from toolpost.cli.options import Config, Json, User, whom
 from toolpost.cli.output import Output, moment, one_line
@@ -66,7 +67,12 @@ Follow = Annotated[
 ]
 Run = Annotated[
     str | None,
-    typer.Option("--run", metavar="ID", help="Only the events of this run.", autocompletion=completion.run_ids),
+    typer.Option(
+        "--run",
+        metavar="ID",
+        help="Only the events of this run; how its id begins will do.",
+        autocompletion=completion.run_ids,
+    ),
 ]
 After = Annotated[int | None, typer.Option("--after", metavar="ID", min=0, help="All events with a higher id.")]
 Limit = Annotated[
@@ -127,12 +133,12 @@ def events(
     """
     codes = frozenset(_code(each) for each in _types(type_ or []))
     only = EventFilter(tool=tool, codes=codes, since=_since(since))
-    wanted = _Wanted(user, run, after, limit, only, follow)
 
     async def work(box: Toolbox, output: Output) -> int:
-        if run is not None and not follow and await box.run(run, user=user) is None:
-            raise no_such_run(run, user=user, output=output)
-        shown = 0
+        run_id = None if run is None else whole_id(box, "run", run, user=user)
+        if run_id is not None and not follow and await box.run(run_id, user=user) is None:
+            raise no_such_run(run_id, user=user, output=output)
+        wanted, shown = _Wanted(user, run_id, after, limit, only, follow), 0
         try:
             async for event in _stored(box, wanted):
                 shown += 1

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.answers import answer_of, ask_here
+from toolpost.cli.answers import answer_of
+from toolpost.cli.asking import LATER, ask_here, asked_value
 from toolpost.cli.commands import Commands
+from toolpost.cli.confirmation import at_a_terminal
+from toolpost.cli.ids import whole_id
 from toolpost.cli.opening import asked_source, no_source, told_sources
 from toolpost.cli.options import Config, Json, User, read_json, repeated, whom
 from toolpost.cli.outcome import next_step, show_outcome
 from toolpost.cli.output import Output, moment, pretty
 from toolpost.cli.session import FAILED, run_with_box
-from toolpost.contracts.errors import PendingNotFoundError, ToolValidationError
+from toolpost.contracts.errors import PendingNotFoundError, ToolError, ToolValidationError
 from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Decision, PendingAction, PendingStatus
@@ -30,7 +33,7 @@ Id = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The question's id, as `pending list` shows it.",
+        help="The question's id, or how it begins, as `pending list` shows it.",
         autocompletion=completion.open_questions,
     ),
 ]
@@ -43,7 +46,9 @@ Args = Annotated[
     str | None, typer.Option("--args", metavar="JSON", help="Run it with these arguments instead: JSON, @FILE or -.")
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Why not; the caller is told.")]
-Value = Annotated[str | None, typer.Argument(metavar="[VALUE]", help="The answer: JSON, or plain text.")]
+Value = Annotated[
+    str | None, typer.Argument(metavar="[VALUE]", help="The answer: JSON, or plain text; asked for at a terminal.")
+]
 AnswerDecision = Annotated[
     Literal["answer", "happened", "not_happened", "rerun"],
     typer.Option("--decision", help="For a call with an unknown end: what is true, or to run it again."),
@@ -98,7 +103,7 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
             raise ToolValidationError("the arguments must be an object, such as {}")
         if await question.refuses("approve", box, output):
             return FAILED
-        outcome = await box.approve(pending_id, by=user, arguments=arguments)
+        outcome = await box.approve((await question.find(box)).id, by=user, arguments=arguments)
         return show_outcome(await ask_here(outcome, box, output, user=user), output)
 
     run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
@@ -115,7 +120,7 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
     async def work(box: Toolbox, output: Output) -> int:
         if await question.refuses("deny", box, output):
             return FAILED
-        outcome = await box.deny(pending_id, by=user, reason=reason)
+        outcome = await box.deny((await question.find(box)).id, by=user, reason=reason)
         if output.as_json or not isinstance(outcome, Failed):
             show_outcome(outcome, output)
         else:
@@ -136,23 +141,36 @@ def answer(
 ) -> None:
     """Answer what is not a yes or no.
 
-    The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again.
+    The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again. Without VALUE
+    it is asked for at the terminal.
     """
     question = _Question(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if await question.refuses(decision, box, output):
             return FAILED
-        form = (await question.find(box)).question.answer_schema
-        given = None if value is None else answer_of(value, form)
+        action = await question.find(box)
+        given = None if value is None else answer_of(value, action.question.answer_schema)
+        if value is None and action.question.kind == "input":
+            given = await _asked(action, output)
         try:
-            outcome = await box.answer(pending_id, given, by=user, decision=decision)
+            outcome = await box.answer(action.id, given, by=user, decision=decision)
         except ToolValidationError as error:
-            output.failure(error, advice=f"`toolpost pending show {pending_id}{output.again}` shows what is asked.")
+            output.failure(error, advice=f"`toolpost pending show {action.id}{output.again}` shows what is asked.")
             return FAILED
         return show_outcome(await ask_here(outcome, box, output, user=user), output)
 
     run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
+
+
+async def _asked(action: PendingAction, output: Output) -> Any:
+    """The answer that was not given with the command."""
+    if output.as_json or not at_a_terminal():
+        raise typer.BadParameter("give the answer; null, too, is written out", param_hint="VALUE")
+    value = await asked_value(action.question, output)
+    if value is LATER:
+        raise ToolError(f"{action.id!r} was not answered, and stays open", code="not_answered")
+    return value
 
 
 class _Question(NamedTuple):
@@ -165,7 +183,7 @@ class _Question(NamedTuple):
     async def find(self, box: Toolbox) -> PendingAction:
         """The question itself; where there is none, it is said for whom it was looked for."""
         try:
-            return await box.desk.get(self.id, by=self.user)
+            return await box.desk.get(whole_id(box, "question", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
             again = repeated(self.config, self.user)
             error.message = (

@@ -9,6 +9,7 @@ import typer
 from toolpost.cli import completion
 from toolpost.cli.commands import Commands
 from toolpost.cli.events import event_text, no_such_run
+from toolpost.cli.ids import whole_id
 from toolpost.cli.opening import no_source
 from toolpost.cli.options import Config, Json, User, whom
 from toolpost.cli.output import Output, moment
@@ -25,7 +26,11 @@ app = Commands(help="See, cancel and verify runs.", no_args_is_help=True)
 
 Id = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The run's id, as `runs list` shows it.", autocompletion=completion.run_ids),
+    typer.Argument(
+        metavar="ID",
+        help="The run's id, or how it begins, as `runs list` shows it.",
+        autocompletion=completion.run_ids,
+    ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
 
@@ -46,11 +51,11 @@ def show_run(run_id: Id, config: Config = None, user: User = "", json: Json = Fa
     """Show one run with its events and artifacts."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        run = await box.run(run_id, user=user)
+        run = await box.run(whole_id(box, "run", run_id, user=user), user=user)
         if run is None:
             raise no_such_run(run_id, user=user, output=output)
-        events = await box.events(user=user, run_id=run_id)
-        artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id)
+        events = await box.events(user=user, run_id=run.run_id)
+        artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run.run_id)
         _show_run(run, events, artifacts, output)
         return 0
 
@@ -61,7 +66,11 @@ def show_run(run_id: Id, config: Config = None, user: User = "", json: Json = Fa
 def cancel_run(
     run_id: Annotated[
         str,
-        typer.Argument(metavar="ID", help="The id of a run or of one of its calls.", autocompletion=completion.run_ids),
+        typer.Argument(
+            metavar="ID",
+            help="The id of a run or of one of its calls, or how it begins.",
+            autocompletion=completion.run_ids,
+        ),
     ],
     config: Config = None,
     user: User = "",
@@ -73,12 +82,13 @@ def cancel_run(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        if not await box.cancel(run_id, by=user):
-            raise await _not_cancelled(box, run_id, user=user, output=output)
+        whole = whole_id(box, "run or call", run_id, user=user)
+        if not await box.cancel(whole, by=user):
+            raise await _not_cancelled(box, whole, user=user, output=output)
         if output.as_json:
-            output.document({"status": "cancelling", "id": run_id, "error": None})
+            output.document({"status": "cancelling", "id": whole, "error": None})
         else:
-            output.text(f"cancelling: {run_id}. `toolpost runs show {run_id}{output.again}` shows how it ends.")
+            output.text(f"cancelling: {whole}. `toolpost runs show {whole}{output.again}` shows how it ends.")
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
@@ -86,7 +96,10 @@ def cancel_run(
 
 @app.command("verify")
 def verify_runs(
-    run_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One run; else the whole data folder.")] = None,
+    run_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="One run; else the whole data folder.", autocompletion=completion.run_ids),
+    ] = None,
     config: Config = None,
     user: User = "",
     json: Json = False,
@@ -98,7 +111,8 @@ def verify_runs(
 
     async def work(box: Toolbox, output: Output) -> int:
         tenant = None if run_id is None else Principal.parse(user).tenant
-        problems = await box.store.events.verify(run_id, tenant=tenant)
+        whole = None if run_id is None else whole_id(box, "run", run_id, user=user)
+        problems = await box.store.events.verify(whole, tenant=tenant)
         if output.as_json:
             output.document({"status": "changed" if problems else "verified", "problems": problems})
         for problem in () if output.as_json else problems:

@@ -94,6 +94,8 @@ def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Outpu
         return TERMINATED
     except BrokenPipeError:
         return FAILED
+    except typer.BadParameter:  # what is wrong with the command line may be known only now
+        raise
     except Exception as error:  # noqa: BLE001 - tools of others run in here; nobody wants their traceback
         output.failure(ToolError(f"{type(error).__name__}: {error}", code="internal_error", cause=error))
         if os.environ.get(TRACEBACK_VARIABLE):

@@ -8,7 +8,7 @@ import typer
 
 from toolpost.catalog.clean_spec import HIDDEN
 from toolpost.cli import completion
-from toolpost.cli.answers import ask_here
+from toolpost.cli.asking import ask_here
 from toolpost.cli.check import check_tool
 from toolpost.cli.commands import Commands
 from toolpost.cli.connect import connect, list_presets

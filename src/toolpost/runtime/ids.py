@@ -17,7 +17,10 @@ def writable(given: str) -> str:
 
 
 class IdMaker:
-    """Counts up from a random start per process; an id is an address, never a right."""
+    """The time, a random mark of the maker and its count; an id is an address, never a right.
+
+    The time stands first, so that people who type an id need only its beginning.
+    """
 
     def __init__(self) -> None:
         self.renew()
@@ -25,7 +28,7 @@ class IdMaker:
 
     def renew(self) -> None:
         """Begin anew, from another start."""
-        self._start = f"{int(time.time() * 1000):011x}{secrets.token_hex(4)}"
+        self._mark = secrets.token_hex(4)
         self._count = itertools.count()
 
     def make(self, prefix: str) -> str:
@@ -34,7 +37,7 @@ class IdMaker:
 
     def tick(self) -> str:
         """The part of an id behind its prefix; a call and the run that it opens share one."""
-        return f"{self._start}{next(self._count):06x}"
+        return f"{int(time.time() * 1000):011x}{self._mark}{next(self._count):06x}"
 
 
 _MAKERS: WeakSet[IdMaker] = WeakSet()

@@ -60,8 +60,9 @@ def question_of(
     *,
     number: int,
     deliver_denial: bool = True,
+    held: bool = False,
 ) -> Question:
-    """Ask a person what a server wants to know; `state` comes back with the answer."""
+    """Ask a person what a server wants to know; `state` comes back with the answer. `held`: only while this lives."""
     forms = {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in people.items()}
     for form in forms.values():
         _check_address(form, source)
@@ -71,7 +72,7 @@ def question_of(
         kind="input",
         prompt=f"{source} asks: {prompt}",
         reason="input_required",
-        payload={"source": source, "requests": shown},
+        payload={"source": source, "requests": shown} | ({"held": True} if held else {}),
         key=f"{_KEY}{number}",
         answer_schema=_usable(_schema(forms), source),
         state=dict(state),

@@ -127,7 +127,7 @@ class Calls:
         people = {"": {"method": ELICIT, "params": asked}}
         number = next_number(call.request.answers)
         try:
-            return question_of(self._source, people, {"params": asked}, number=number)
+            return question_of(self._source, people, {"params": asked}, number=number, held=True)
         except ToolClientError:
             turn.stop()
             raise
