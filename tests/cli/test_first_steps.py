@@ -72,6 +72,17 @@ def test_looking_around_in_a_folder_leaves_nothing_in_it(
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words", [["tools", "list"], ["tools", "list", "--source", "local"], ["tools", "show", "local.add"], ["doctor"]]
+)
+def test_looking_at_the_tools_of_others_makes_no_data_folder(toolpost: Run, home: Path, words: list[str]) -> None:
+    before = sorted(home.iterdir())
+
+    done = toolpost(*words)
+
+    assert (done.code, sorted(home.iterdir())) == (0, before)
+
+
 def test_the_check_of_a_configuration_starts_nothing_unless_it_is_asked_to(toolpost: Run, home: Path) -> None:
     (home / "tools.py").write_text(STARTED + (home / "tools.py").read_text())
 

@@ -71,6 +71,7 @@ def test_another_tenant_finds_nothing_to_answer(toolpost: Run, paused: str, home
     assert as_mallory("list").json == []
     for done in (as_mallory("show", paused), as_mallory("approve", paused), as_mallory("deny", paused)):
         assert (done.code, done.json["error"]["error_code"]) == (1, "pending_not_found")
+        assert (done.json["meta"], done.json["duration_ms"]) == ({}, 0.0)
     assert not (home / "wiped.txt").exists()
 
 

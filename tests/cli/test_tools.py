@@ -74,7 +74,8 @@ def test_the_tools_of_a_collection_are_listed(toolpost: Run, home: Path) -> None
 
 @pytest.mark.parametrize("columns", [40, 80])
 def test_at_a_narrow_terminal_ids_and_words_stay_whole(home: Path, columns: int) -> None:
-    asked = at_a_terminal(home, {}, "tools", "call", "local.wipe", "--args", '{"name": "disk"}', columns=columns)
+    later = {"decide later: ": b"\n"}
+    asked = at_a_terminal(home, later, "tools", "call", "local.wipe", "--args", '{"name": "disk"}', columns=columns)
     shown = at_a_terminal(home, {}, "pending", "list", columns=columns).out.replace("\r\n", "\n")
 
     name = asked.out.partition("pending approve ")[2].partition("`")[0]

@@ -42,7 +42,7 @@ def in_memory(loaded: LoadedSettings) -> LoadedSettings:
 
 def no_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
     """For what the store alone answers; one that is not there yet is not made for it."""
-    return _opened(_looking(loaded, ()), (), sinks)
+    return _opened(_looking(loaded), (), sinks)
 
 
 def store_alone(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
@@ -51,13 +51,13 @@ def store_alone(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> A
 
 
 def one_source(name: str | None) -> Opening:
-    """With the source of this name, which must be there; without a name, with all."""
+    """To look at the source of this name, which must be there; without a name, at all."""
 
     def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         if name is None:
-            return every_source(_looking(loaded, _enabled(loaded.settings)), sinks)
+            return every_source(_looking(loaded), sinks)
         _check_source(name, loaded.settings)
-        return _opened(loaded, {name}, sinks)
+        return _opened(_looking(loaded), {name}, sinks)
 
     return opened
 
@@ -82,7 +82,7 @@ def tool_source(name: str, *, called: bool) -> Opening:
     async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
         needed = _namespaces({name}, loaded.settings)
         if not called:
-            loaded = _looking(loaded, _enabled(loaded.settings))
+            loaded = _looking(loaded)
         async with _opened(loaded, needed, sinks) as box:
             if needed == _enabled(loaded.settings) or not _needs_more(box, name, needed, called=called):
                 yield box
@@ -166,10 +166,10 @@ def at_once(loaded: LoadedSettings) -> LoadedSettings:
     return replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))
 
 
-def _looking(loaded: LoadedSettings, sources: Collection[str]) -> LoadedSettings:
-    """For a command that only looks: without sources, whose listings are worth keeping, no data folder is made."""
+def _looking(loaded: LoadedSettings) -> LoadedSettings:
+    """For a command that only looks, perhaps in a folder of others: no data folder is made for it."""
     folder = loaded.settings.data_dir
-    if sources or folder is None or folder.exists():
+    if folder is None or folder.exists():
         return loaded
     return in_memory(loaded) if folder.parent.is_dir() else loaded  # where it can never be made, that is told
 

@@ -154,6 +154,8 @@ def failure_document(error: ToolError) -> dict[str, Any]:
         "error": error.to_dict(),
         "pending": None,
         "artifacts": [],
+        "meta": {},
+        "duration_ms": 0.0,
     }
 
 
