@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from tests import warm
 from tests.docs.blocks import Block, Command, commands
@@ -28,7 +27,7 @@ class PageError(AssertionError):
 
 
 class Reader:
-    """Follows one page; its programs know what those above them defined.
+    """Follows one page, in a folder with the files that it says to make; each program stands alone.
 
     Ids differ each time, so an id shown is bound to the real one at its place.
     """
@@ -36,7 +35,6 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ids: dict[str, str] = {}
-        self._names: dict[str, Any] = {"__name__": "__main__"}
         self._printed: str | None = None
 
     def follow(self, block: Block) -> None:
@@ -64,7 +62,7 @@ class Reader:
         printed = io.StringIO()
         code = compile("\n" * block.line + block.text, block.page, "exec")
         with contextlib.redirect_stdout(printed):
-            exec(code, self._names)
+            exec(code, {"__name__": "__main__"})
         return printed.getvalue()
 
     def _type(self, block: Block) -> None:

@@ -314,6 +314,11 @@ class Store(Protocol):
         """The tokens of connected accounts."""
         ...
 
+    @property
+    def state(self) -> StateStore:
+        """What planners remember of their runs."""
+        ...
+
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         """Remove whole finished runs, settled questions and artifacts past the limits; says how many of each."""
         ...
