@@ -1,6 +1,7 @@
 """`toolpost tools`: list, show and call."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -262,3 +263,21 @@ def test_what_is_said_beside_an_empty_result_is_shown(toolpost: Run, home: Path)
 
     assert (done.code, done.out.strip()) == (0, "null")
     assert "Taken, but it may not be done yet." in done.err
+
+
+def test_helpers_for_resources_are_listed_and_not_counted_as_tools(toolpost: Run, home: Path) -> None:
+    (home / "server.py").write_text(
+        "from fastmcp import FastMCP\n"
+        "server = FastMCP('res')\n"
+        "server.tool(lambda: 1, name='one')\n"
+        "server.resource('data://x')(lambda: 'x')\n"
+        "server.run(show_banner=False)\n"
+    )
+    (home / "toolpost.yaml").write_text(
+        f"sources: [{{name: res, transport: mcp, connection: {sys.executable} server.py, cwd: .}}]\n"
+    )
+
+    done = toolpost("tools", "list", "--source", "res")
+
+    assert "res.resources_read" in done.out
+    assert "1 tool, and 2 for resources and prompts." in done.err

@@ -115,6 +115,7 @@ async def test_an_older_server_whose_tool_repeats_safely_is_asked_again_and_give
     source = inquirer(protocol="legacy", env={"SAFE": "1"}).model_copy(update={"trust": True})
     async with toolbox(source, folder=tmp_path / "data") as box:
         asked = await box.call("srv.book", {}, user=ME)
+    assert asked.question.payload["held"] is True
     async with toolbox(source, folder=tmp_path / "data") as box:
         second = await box.answer(asked.pending_id, {"name": "Bo"}, by=ME)
         done = await box.answer(second.pending_id, {"seat": "aisle"}, by=ME)

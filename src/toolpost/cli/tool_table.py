@@ -20,7 +20,9 @@ def show_tools(specs: list[ToolSpec], output: Output) -> None:
         return
     rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
     output.table(["Tool", "Effects", "Source", "Description"], rows)
-    output.note(f"{counted(len(specs))}. `toolpost tools show NAME{output.again}` tells all about one.")
+    helpers = sum(spec.is_helper for spec in specs)
+    more = f", and {helpers} for resources and prompts" if helpers else ""
+    output.note(f"{counted(len(specs) - helpers)}{more}. `toolpost tools show NAME{output.again}` tells all about one.")
 
 
 def counted(tools: int) -> str:
