@@ -18,12 +18,15 @@ _YES_OR_NO = {"y": True, "yes": True, "true": True, "n": False, "no": False, "fa
 
 
 def call_lines(question: Question) -> list[str]:
-    """Which call a question is about: its arguments, where it goes, and what it would change."""
+    """Which call a question is about: its arguments, where it goes, and what would change by it or has changed."""
     facts = {"arguments": question.arguments and one_line(dict(question.arguments)), "target": target_of(question)}
-    preview = str(question.payload.get("preview") or "")
-    return [f"  {name}: {text}" for name, text in facts.items() if text] + [
-        f"  | {line}" for line in preview.splitlines()
-    ]
+    lines = [f"  {name}: {text}" for name, text in facts.items() if text]
+    lines += [f"  | {line}" for line in str(question.payload.get("preview") or "").splitlines()]
+    for change in question.payload.get("changes") or ():
+        lines.append(f"  changed {change['part']}:")
+        lines += [f"  - {line}" for line in change["before"].splitlines()]
+        lines += [f"  + {line}" for line in change["after"].splitlines()]
+    return lines
 
 
 def target_of(question: Question) -> str:
