@@ -194,6 +194,22 @@ async def test_an_interrupted_call_is_not_run_again_by_other_code_than_was_asked
             await box.answer(action.id, by=ANN, decision="rerun")
 
 
+async def test_an_interrupted_call_is_known_where_its_tool_is_not(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "pay", '{"amount": 5}', "")
+    settings = Settings(data_dir=tmp_path / "data")
+    async with Toolbox(settings=settings) as box:
+        (action,) = await box.desk.list(by=ANN)
+
+    @tool(name="pay", side_effects="write")
+    async def other(amount: int) -> str:
+        return f"paid {amount} a hundred times"
+
+    assert (action.question.arguments, action.question.target["kind"]) == ({"amount": 5}, "python")
+    async with Toolbox(tools=[other], settings=settings) as box:
+        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+            await box.answer(action.id, by=ANN, decision="rerun")
+
+
 async def test_a_repeatable_call_interrupted_is_closed_as_failed_and_its_key_is_free(tmp_path: Path) -> None:
     kill_inside(tmp_path, "put", '{"n": 1}', "k1")
     async with reopened(tmp_path) as box:

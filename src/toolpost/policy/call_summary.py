@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from toolpost.policy.rules import tool_hash
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.secrets import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.redaction import Redactor
@@ -22,6 +25,28 @@ def target_summary(spec: ToolSpec, mask: Callable[[str], str]) -> dict[str, str]
     """Where the calls of a tool go: the kind of target, and one line about it."""
     target = spec.target
     return {} if target is None else {"kind": target.kind, "summary": mask(target.summary)}
+
+
+class CalledTool(NamedTuple):
+    """What has to be known of a tool to ask about a call of it where the tool itself is not: kept with an intent.
+
+    `digest` is the tool's hash, `secret` lists the secret paths of its arguments. `target` is as the source gave it,
+    and may hold what only its configuration does.
+    """
+
+    digest: str = ""
+    target: Mapping[str, str] = MappingProxyType({})
+    secret: Sequence[Sequence[str]] | None = None
+
+    @classmethod
+    def of(cls, spec: ToolSpec, secret: SecretPaths) -> CalledTool:
+        """What is known of a tool now."""
+        return cls(tool_hash(spec), target_summary(spec, str), sorted(secret))
+
+    @property
+    def secret_paths(self) -> SecretPaths:
+        """Where the arguments hold secrets; everywhere, if nothing is known of them."""
+        return frozenset({(ANY,)} if self.secret is None else map(tuple, self.secret))
 
 
 def arguments_summary(arguments: Mapping[str, Any], redactor: Redactor, secret: SecretPaths) -> dict[str, Any]:

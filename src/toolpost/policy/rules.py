@@ -152,8 +152,17 @@ class Policy:
 
 
 def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """What a grant is bound to: the tool as it was described, where its calls go, and the exact arguments."""
+    """What a grant is bound to: the tool, and the exact arguments."""
+    return _digest([tool_hash(spec), arguments])
+
+
+def tool_hash(spec: ToolSpec) -> str:
+    """A tool as it is described, and where its calls go."""
     effects = [spec.side_effects, spec.replay, *spec.safety]
     target = None if spec.target is None else spec.target.digest
     described = [spec.name, spec.version, spec.description, spec.input_schema, spec.output_schema, effects]
-    return hashlib.sha256(json.dumps([*described, target, arguments], sort_keys=True, default=str).encode()).hexdigest()
+    return _digest([*described, target])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

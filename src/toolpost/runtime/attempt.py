@@ -215,6 +215,7 @@ class Attempt:
             "idempotency_key": request.idempotency_key,
             "context": keep_context(request.context),
             "replay": self.lane.spec.replay if self.lane else "unsafe",
+            "tool": self.lane.called if self.lane else (),
         }
 
     def journal_entry(self, step: str) -> JournalEntry:

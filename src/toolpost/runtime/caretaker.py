@@ -166,7 +166,7 @@ class Caretaker:
 
     async def _make_unknown(self, entry: JournalEntry) -> None:
         now = time.time()
-        question, bound = await self._router.unknown_question(entry.tool_name, entry.call["arguments"])
+        question, bound = await self._router.unknown_question(entry.tool_name, entry.call)
         question = _naming(question, [inner for inner in await self._store.journal.inner(entry.call_id) if inner.done])
         action = PendingAction(
             id=self._router.new_id("ask"),

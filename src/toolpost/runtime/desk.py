@@ -25,7 +25,7 @@ from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.contracts.sources import HoldingSource
 from toolpost.policy.approvals import answer_refusal
 from toolpost.policy.call_summary import target_summary
-from toolpost.policy.rules import call_hash
+from toolpost.policy.rules import call_hash, tool_hash
 from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
 from toolpost.runtime.recorder import PATIENCE_S
@@ -98,7 +98,7 @@ class PendingDesk:
         answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)
         if decision == "approve" and action.question.key == DEFINITION:
             self._agree(action)
-        elif decision in _RUNS_AGAIN and action.arguments_hash:
+        elif decision in _RUNS_AGAIN:
             self._refuse_changed(action)
         if decision == "approve":
             answer = replace(answer, value=self._grant(action, arguments))
@@ -232,7 +232,9 @@ class PendingDesk:
         """Refuse to run a tool that is no longer what the question was about, or whose calls go elsewhere now."""
         entry = self._registry.find(action.tool_name)
         try:
-            now = call_hash(entry.spec, entry.fit(dict(action.arguments)))
+            arguments = entry.fit(dict(action.arguments))
+            # Of an interrupted call the intent was kept, which has the arguments as they were given.
+            now = tool_hash(entry.spec) if action.question.kind == "unknown" else call_hash(entry.spec, arguments)
         except ToolValidationError:
             now = ""
         if now != action.arguments_hash:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ValidatedCall
 from toolpost.contracts.makers import maker
+from toolpost.policy.call_summary import CalledTool
 from toolpost.runtime.json_arguments import UnreadableArguments
 from toolpost.web.untrusted import UNTRUSTED
 
@@ -28,6 +29,7 @@ class Lane:
     """One tool's way through the pipeline: validator, verdict, limits, breaker and deadline."""
 
     __slots__ = (
+        "_called",
         "_fits",
         "cache_ttl_s",
         "entry",
@@ -80,6 +82,7 @@ class Lane:
         self.timeout_s = timeout_s
         self.redact = redact
         self.secret_paths = secret_paths
+        self._called: CalledTool | None = None
         self.journaled = entry.spec.has_effects
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
@@ -88,6 +91,13 @@ class Lane:
         self.output_check = entry.output_check
         output = None if self.output_check == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid
+
+    @property
+    def called(self) -> CalledTool:
+        """What is kept of the tool with its calls; worked out with the first one that is kept."""
+        if self._called is None:
+            self._called = CalledTool.of(self.spec, self.secret_paths)
+        return self._called
 
     def validate(self, request: RequestedCall) -> ValidatedCall:
         """Check the arguments against the schema, and fill in what an operator fixed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import PendingAction
-from toolpost.policy.call_summary import arguments_summary, target_summary
+from toolpost.policy.call_summary import arguments_summary
 from toolpost.policy.redaction import LONGEST_MESSAGE
 from toolpost.policy.rules import call_hash
 from toolpost.runtime.contexts import keep_context
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.storage import Store
     from toolpost.policy.approvals import Approvals
+    from toolpost.policy.call_summary import CalledTool
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.attempt import Attempt
     from toolpost.runtime.background import Background
@@ -32,16 +33,15 @@ _LONGEST_PREVIEW = 8000
 _DECIDED = frozenset({"approval", "unknown"})  # the others ask for what only the caller has to give
 
 
-def about_call(question: Question, lane: Lane, arguments: Mapping[str, Any], redactor: Redactor) -> Question:
-    """The question with what is shown of its call, and with who may answer it."""
-    shown = replace(
+def about_call(question: Question, tool: CalledTool, arguments: Mapping[str, Any], redactor: Redactor) -> Question:
+    """The question with what is shown of its call."""
+    return replace(
         question,
         prompt=redactor.excerpt(question.prompt, LONGEST_MESSAGE),
         payload=_shown_payload(question, redactor),
-        arguments=arguments_summary(arguments, redactor, lane.secret_paths),
-        target=target_summary(lane.spec, redactor.told),
+        arguments=arguments_summary(arguments, redactor, tool.secret_paths),
+        target={name: redactor.told(text) for name, text in tool.target.items()},
     )
-    return with_answerers(shown, lane.verdict.approvals)
 
 
 def _shown_payload(question: Question, redactor: Redactor) -> Mapping[str, Any]:
@@ -75,9 +75,8 @@ class Pausing:
 
     async def pause(self, attempt: Attempt, lane: Lane, question: Question) -> Paused:
         """Keep the call and tell that it waits; the intent of a tool that asked by itself is taken back."""
-        question = about_call(question, lane, attempt.asked, self._teller.redactor_for(attempt.request, lane))
-        if attempt.verdict is not None:
-            question = with_answerers(question, attempt.verdict.approvals)
+        question = about_call(question, lane.called, attempt.asked, self._teller.redactor_for(attempt.request, lane))
+        question = with_answerers(question, (attempt.verdict or lane.verdict).approvals)
         request, action = attempt.request, self._action(attempt, lane, question)
         keeping = self._background.start(self._keep(action, journaled=attempt.journaled))
         try:

@@ -23,8 +23,8 @@ from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
+from toolpost.policy.call_summary import CalledTool
 from toolpost.policy.redaction import MASK, secret_values
-from toolpost.policy.rules import call_hash
 from toolpost.runtime.announcement import announcement
 from toolpost.runtime.arrivals import NoArrivals
 from toolpost.runtime.attempt import Attempt, ContextDefaults
@@ -330,23 +330,21 @@ class ToolRouter:
         error.conceal(self.teller.redactor_for(request, attempt.lane).message)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
 
-    async def unknown_question(self, tool_name: str, arguments: Mapping[str, Any]) -> tuple[Question, str]:
-        """The question what became of a call that lost its process, and the hash of what running it again would do.
+    async def unknown_question(self, tool_name: str, call: Mapping[str, Any]) -> tuple[Question, str]:
+        """The question what became of a call, as the journal has it, and the hash of what running it again would run.
 
-        Of a tool that is not here nothing is shown, because nobody knows which of its arguments are secret.
+        That is the tool as it is here; where it is not, the one that was called.
         """
         prompt = f"{tool_name} was interrupted; it may or may not have happened. What is the case?"
         asked = Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown")
+        arguments = call["arguments"]
         try:
-            lane = await self._lanes.prepared(tool_name)
+            tool = (await self._lanes.prepared(tool_name)).called
         except (ToolNotFoundError, ToolSchemaError):
-            return with_answerers(asked, self._lanes.approvals(tool_name)), ""
-        redactor = self.teller.redactor.knowing(secret_values(arguments, lane.secret_paths))
-        try:
-            bound = call_hash(lane.spec, lane.entry.fit(dict(arguments)))
-        except ToolValidationError:
-            bound = ""
-        return about_call(asked, lane, arguments, redactor), bound
+            tool = CalledTool(*call.get("tool", ()))
+        redactor = self.teller.redactor.knowing(secret_values(arguments, tool.secret_paths))
+        shown = about_call(asked, tool, arguments, redactor)
+        return with_answerers(shown, self._lanes.approvals(tool_name)), tool.digest
 
     def new_id(self, prefix: str) -> str:
         """An id that nobody else has."""
