@@ -94,6 +94,42 @@ def test_open_questions_are_listed_and_shown_with_what_they_would_run(toolpost: 
     assert f"toolpost pending approve {paused}" in told.err
 
 
+def test_two_waiting_calls_of_one_tool_are_told_apart_by_what_they_would_do(toolpost: Run) -> None:
+    first, second = (toolpost("tools", "call", "local.wipe", f"name={name}").out for name in ("disk", "tape"))
+    listed = toolpost("pending", "list").out
+
+    assert '  arguments: {"name": "disk"}\n  target: Python function wipe in ' in first
+    assert '  arguments: {"name": "tape"}\n' in second
+    assert '{"name": "disk"}' in listed
+    assert '{"name": "tape"}' in listed
+    assert listed.count("Python function wipe in ") == 2
+
+
+def test_the_hint_names_nobody_where_an_agent_asked(toolpost: Run, home: Path) -> None:
+    asked = toolpost("tools", "call", "local.wipe", "name=disk", "--user", "acme:agent").out
+    pending_id = asked.partition("pending approve ")[2].partition(" ")[0]
+    with (home / "toolpost.yaml").open("a") as file:
+        file.write("approvals: {four_eyes: true, answerers: ['local:*', 'acme:*']}\n")
+    by_two = toolpost("tools", "call", "local.wipe", "name=disk").out
+
+    assert "--user acme:agent" not in asked
+    assert f"`toolpost pending deny {pending_id} --user acme:NAME` does not." in asked
+    for looking, named in (("acme:ann", "acme:ann"), ("acme:agent", "acme:NAME")):
+        shown = toolpost("pending", "show", pending_id, "--user", looking).err
+        assert f"pending approve {pending_id} --user {named}`" in shown
+    assert "--user local:NAME` runs it" in by_two
+    assert "Only local:* or acme:* may answer. Whoever asked may not approve (four_eyes)." in by_two
+
+
+def test_what_a_file_would_lose_is_shown_at_the_terminal(toolpost: Run, home: Path) -> None:
+    (home / "data").mkdir()
+    (home / "data" / "a.txt").write_text("old\n")
+
+    asked = toolpost("tools", "call", "write_file", "path=data/a.txt", "content=new").out
+
+    assert "  | -old\n  | +new\n" in asked
+
+
 def test_a_password_is_not_shown_to_the_one_who_approves_and_is_used_all_the_same(toolpost: Run) -> None:
     args = '{"user": "ann", "password": "open-sesame"}'
     pending_id = toolpost("tools", "call", "local.sign_in", "--args", args, "--json").json["pending"]["id"]
@@ -180,14 +216,16 @@ def test_who_answers_in_the_wrong_way_is_told_the_right_one(toolpost: Run, home:
 def test_a_command_that_people_are_told_to_run_works_as_it_is_printed(toolpost: Run, home: Path) -> None:
     (home / "toolpost.yaml").rename(home / "my own.yaml")
     said = ("--user", "acme:ann", "--config", "my own.yaml")
-    paused = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', *said)
+    by_agent = ("--user", "acme:agent", "--config", "my own.yaml")
+    paused = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', *by_agent)
     [asked] = [question["id"] for question in toolpost("pending", "list", "--json", *said).json]
 
     shown = toolpost("pending", "show", asked, *said)
     approve, deny = (shlex.split(words) for words in re.findall(r"`toolpost (.*?)`", shown.err))
 
     assert approve == ["pending", "approve", asked, "--config", "my own.yaml", "--user", "acme:ann"]
-    assert [approve, deny] == [shlex.split(words) for words in re.findall(r"`toolpost (.*?)`", paused.out)]
+    named = [shlex.split(words.replace("NAME", "ann")) for words in re.findall(r"`toolpost (.*?)`", paused.out)]
+    assert [approve, deny] == named
     assert toolpost(*approve).out == "wiped disk\n"
     assert "pending list --config 'my own.yaml' --user acme:ann`" in toolpost(*approve).err
 

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
@@ -36,12 +36,24 @@ def default_user() -> str:
     return f"{LOCAL_TENANT}:{login_name()}"
 
 
-def repeated(config: Path | None, user: str) -> str:
-    """The options that a command shown to people must carry to mean the same as this one."""
-    words = [] if config is None else ["--config", str(config)]
-    if user not in ("", default_user()):
-        words += ["--user", user]
-    return "".join(f" {shlex.quote(word)}" for word in words)
+class Repeated(NamedTuple):
+    """The options that a command shown to people must carry to mean the same as this one; as text, they follow it."""
+
+    config: Path | None = None
+    user: str = ""
+
+    def __str__(self) -> str:
+        words = [] if self.config is None else ["--config", str(self.config)]
+        if self.user not in ("", default_user()):
+            words += ["--user", self.user]
+        return "".join(f" {shlex.quote(word)}" for word in words)
+
+    def by_another(self) -> Repeated:
+        """The same for somebody else of the tenant, whose name is left open."""
+        return self._replace(user=f"{Principal.parse(self.user or default_user()).tenant}:NAME")
+
+
+NO_OPTIONS = Repeated()
 
 
 def whom(user: str) -> str:

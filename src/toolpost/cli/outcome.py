@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import assert_never
 
-from toolpost.cli.answers import form_lines
+from toolpost.cli.answers import call_lines, form_lines
+from toolpost.cli.options import Repeated, default_user
 from toolpost.cli.output import Output, pretty
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
-from toolpost.contracts.questions import QuestionKind
+from toolpost.contracts.questions import Question, QuestionKind
 
 EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
 
@@ -29,11 +29,27 @@ def show_outcome(outcome: Outcome, output: Output) -> int:
     return EXIT_CODES[outcome.status]
 
 
-def next_step(kind: QuestionKind, pending_id: str, payload: Mapping[str, Any], *, again: str) -> str:
-    """How a question of this kind is answered, by commands with the options `again`."""
-    step = _NEXT[kind].format(id=pending_id, service=payload.get("provider", "SERVICE"), again=again)
-    link = payload.get("auth_url") if kind == "consent" else None
-    return f"{step}\nOr open {link}" if link else step
+def next_step(question: Question, pending_id: str, again: Repeated, *, by_asker: bool) -> str:
+    """How a question is answered, by commands with the options `again`.
+
+    What is for a person to decide is not for whoever asked, so that the command names nobody in place of `by_asker`:
+    only one who gave no name is the person at this machine.
+    """
+    is_decided = question.kind in ("approval", "unknown")
+    if is_decided and by_asker and (question.four_eyes or question.answerers or again.user not in ("", default_user())):
+        again = again.by_another()
+    service = question.payload.get("provider", "SERVICE")
+    step = _NEXT[question.kind].format(id=pending_id, service=service, again=again)
+    who = _who_may(question) if is_decided else ""
+    link = question.payload.get("auth_url") if question.kind == "consent" else None
+    return "\n".join(filter(None, [step, who, f"Or open {link}" if link else ""]))
+
+
+def _who_may(question: Question) -> str:
+    """Who may answer, where not everybody of the tenant may."""
+    only = f"Only {' or '.join(question.answerers)} may answer." if question.answerers else ""
+    other = "Whoever asked may not approve (four_eyes)." if question.four_eyes else ""
+    return f"{only} {other}".strip()
 
 
 def _tell(outcome: Outcome, output: Output) -> None:
@@ -49,8 +65,8 @@ def _tell(outcome: Outcome, output: Output) -> None:
         case Failed(error=error):
             output.explain(error)
         case Paused(question=question):
-            step = next_step(question.kind, outcome.pending_id, question.payload, again=output.again)
-            fields = form_lines(question.answer_schema)
-            output.text("\n".join([f"paused: {question.prompt}", *fields, step]))
+            step = next_step(question, outcome.pending_id, output.again, by_asker=True)
+            told = [*call_lines(question), *form_lines(question.answer_schema)]
+            output.text("\n".join([f"paused: {question.prompt}", *told, step]))
         case _:
             assert_never(outcome)

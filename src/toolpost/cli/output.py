@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from toolpost.cli.options import NO_OPTIONS, Repeated
 from toolpost.cli.printable import printable
 from toolpost.cli.status_line import StatusLine
 
@@ -36,7 +37,7 @@ class Output:
     `reader_gone` tells that nobody reads `stream` any more, as after `head`: what is still said is dropped.
     """
 
-    def __init__(self, stream: TextIO, *, as_json: bool, again: str = "") -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool, again: Repeated = NO_OPTIONS) -> None:
         self.as_json = as_json
         self.again = again
         self.status = StatusLine()

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.answers import answer_of
+from toolpost.cli.answers import answer_of, target_of
 from toolpost.cli.asking import LATER, ask_here, asked_value
 from toolpost.cli.commands import Commands
 from toolpost.cli.confirmation import at_a_terminal
 from toolpost.cli.ids import whole_id
 from toolpost.cli.opening import asked_source, no_source, told_sources
-from toolpost.cli.options import Config, Json, User, read_json, repeated, whom
+from toolpost.cli.options import Config, Json, Repeated, User, read_json, whom
 from toolpost.cli.outcome import next_step, show_outcome
-from toolpost.cli.output import Output, moment, pretty
+from toolpost.cli.output import Output, moment, one_line, pretty
 from toolpost.cli.session import FAILED, run_with_box
 from toolpost.contracts.errors import PendingNotFoundError, ToolError, ToolValidationError
 from toolpost.contracts.outcomes import Failed
@@ -66,11 +66,14 @@ def list_pending(
         return await box.desk.list(by=user, status=wanted, limit=limit)
 
     async def work(box: Toolbox, output: Output) -> int:
-        questions = [_told(action, box) for action in await find(box)]
-        _show_list(questions, output, nothing=_nothing(user, wanted))
+        found = await find(box)
+        if json:
+            output.document([_told(action, box) for action in found])
+        else:
+            _show_list(found, output, nothing=_nothing(user, wanted))
         return 0
 
-    opening = told_sources(find) if json else no_source  # the table has no arguments
+    opening = told_sources(find) if json else no_source  # the table has the arguments as they were when it was asked
     run_with_box(work, config=config, user=user, as_json=json, opening=opening)
 
 
@@ -83,7 +86,8 @@ def show_pending(pending_id: Id, config: Config = None, user: User = "", json: J
         return [await question.find(box)]
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_one(_told(await question.find(box), box), output)
+        action = await question.find(box)
+        _show_one(action, _told(action, box), output, user=user)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=told_sources(find))
@@ -185,7 +189,7 @@ class _Question(NamedTuple):
         try:
             return await box.desk.get(whole_id(box, "question", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
-            again = repeated(self.config, self.user)
+            again = Repeated(self.config, self.user)
             error.message = (
                 f"Pending action {self.id!r} not found for {whom(self.user)}. "
                 f"`toolpost pending list{again}` shows the open ones."
@@ -195,11 +199,11 @@ class _Question(NamedTuple):
     async def refuses(self, decision: Decision, box: Toolbox, output: Output) -> bool:
         """Whether a question of this kind takes no such decision; then it is told which command answers it."""
         action = await self.find(box)
-        kind, payload = action.question.kind, action.question.payload
+        kind = action.question.kind
         if decision in DECISIONS[kind]:
             return False
         told = f"a question of kind {kind} takes {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
-        advice = next_step(kind, self.id, payload, again=output.again)
+        advice = next_step(action.question, self.id, output.again, by_asker=self.user == str(action.asked_by))
         output.failure(ToolValidationError(told, tool_name=action.tool_name), advice=advice)
         return True
 
@@ -230,6 +234,9 @@ def _told(action: PendingAction, box: Toolbox) -> dict[str, Any]:
         "reason": action.question.reason,
         "tool_name": name,
         **open_text,
+        "target": dict(action.question.target),
+        "answerers": None if action.answerers is None else list(action.answerers),
+        "four_eyes": action.question.four_eyes,
         "call_id": action.call_id,
         "run_id": action.run_id,
         "asked_by": str(action.asked_by),
@@ -240,25 +247,31 @@ def _told(action: PendingAction, box: Toolbox) -> dict[str, Any]:
     }
 
 
-def _show_list(questions: list[dict[str, Any]], output: Output, *, nothing: str) -> None:
-    if output.as_json:
-        output.document(questions)
-        return
-    if not questions:
+def _show_list(found: list[PendingAction], output: Output, *, nothing: str) -> None:
+    if not found:
         output.text(nothing)
         return
-    keys = ("id", "status", "tool_name", "asked_by", "prompt")
-    rows = [(*(question[key] for key in keys), moment(question["created_at"])) for question in questions]
-    output.table(["Id", "Status", "Tool", "Asked by", "Question", "Since"], rows)
-    output.note(f"`toolpost pending show ID{output.again}` shows the arguments of one.")
+    columns = ["Id", "Status", "Tool", "Asked by", "Question", "Arguments", "Target", "Since"]
+    output.table(columns, [_row(action) for action in found])
+    output.note(f"`toolpost pending show ID{output.again}` shows all of one.")
 
 
-def _show_one(question: dict[str, Any], output: Output) -> None:
+def _row(action: PendingAction) -> tuple[str, ...]:
+    question = action.question
+    call = (one_line(dict(question.arguments)), target_of(question))
+    asked = (action.tool_name, str(action.asked_by), question.prompt)
+    return action.id, action.status, *asked, *call, moment(action.created_at)
+
+
+def _show_one(action: PendingAction, told: dict[str, Any], output: Output, *, user: str) -> None:
     if output.as_json:
-        output.document(question)
+        output.document(told)
         return
-    times = {key: moment(question[key]) for key in ("created_at", "expires_at", "answered_at")}
-    rows = [(key, pretty(value)) for key, value in {**question, **times}.items() if value not in (None, "", {})]
-    output.table(["", question["prompt"]], rows)
-    if question["status"] == "open":
-        output.note(next_step(question["kind"], question["id"], question["payload"], again=output.again))
+    times = {key: moment(told[key]) for key in ("created_at", "expires_at", "answered_at")}
+    payload = dict(told["payload"])
+    lines = {"preview": payload.pop("preview", None), "target": target_of(action.question)}
+    plain = {**told, **times, "payload": payload, **lines}
+    rows = [(key, pretty(value)) for key, value in plain.items() if value and value != told["prompt"]]
+    output.table(["", told["prompt"]], rows)
+    if action.status == "open":
+        output.note(next_step(action.question, action.id, output.again, by_asker=user == str(action.asked_by)))

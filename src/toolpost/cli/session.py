@@ -17,7 +17,7 @@ import typer
 from toolpost.cli.answer_stream import answer_stream
 from toolpost.cli.completion import remember_names
 from toolpost.cli.opening import Opening, every_source, in_memory, no_source
-from toolpost.cli.options import repeated
+from toolpost.cli.options import NO_OPTIONS, Repeated
 from toolpost.cli.output import Output
 from toolpost.cli.source_trouble import trouble
 from toolpost.cli.status_line import ProgressSink
@@ -50,7 +50,7 @@ def run_with_box(
             remember_names(box)
             return await work(box, output)
 
-    run_command(with_box, as_json=as_json, again=repeated(config, user))
+    run_command(with_box, as_json=as_json, again=Repeated(config, user))
 
 
 def rehearsal(loaded: LoadedSettings, output: Output, *, connect: bool = True) -> AbstractAsyncContextManager[Toolbox]:
@@ -69,7 +69,9 @@ def left_out(box: Toolbox) -> bool:
     return any(not state.ok for state in box.report)
 
 
-def run_command(work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: str = "") -> NoReturn:
+def run_command(
+    work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: Repeated = NO_OPTIONS
+) -> NoReturn:
     """Do the work and leave with its code; every error is told in words, or as JSON where that was asked for."""
     if os.environ.get(TRACEBACK_VARIABLE):
         logging.basicConfig()  # what libraries have to say is shown then, too
