@@ -1,5 +1,6 @@
 """An agent cannot loosen its own rules: configuration, data folder and code are out of reach of every file tool."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ sources:
   - {name: server, transport: mcp, connection: "python servers/notes.py --db notes.db", enabled: false}
   - {name: words, transport: cli, connection: ./bin/count, enabled: false, cli: {tools: {all: {args: [./bin/all.sh]}}}}
   - {name: manual, transport: utcp, connection: ./manual.json, enabled: false}
+  - {name: module, transport: mcp, connection: "python3.11 -u -m served --db notes.db", enabled: false}
+  - {name: package, transport: mcp, connection: "uv run python -m pack.server", enabled: false}
+  - {name: start, transport: mcp, connection: "bash start notes.db", enabled: false}
 """
 FILES = {
     "rules.yaml": CONFIG,
@@ -38,11 +42,15 @@ FILES = {
     "bin/count": "#!/bin/sh\nwc\n",
     "bin/all.sh": "#!/bin/sh\nwc *\n",
     "manual.json": "{}",
+    "served.py": "print('served')\n",
+    "pack/server.py": "print('pack')\n",
+    "start": "exec served\n",
     "notes.db": "data",
     "readme.txt": "policy: exploratory",
 }
 PROTECTED = [
     *("rules.yaml", "tools.py", "helpers.py", "api.yaml", "servers/notes.py", "bin/count", "bin/all.sh", "manual.json"),
+    *("served.py", "pack/server.py", "start"),
     *("toolpost.yaml", "toolpost.lock", ".env", ".toolpost/key", ".toolpost/toolpost.db", ".toolpost/new/file"),
 ]
 
@@ -159,6 +167,53 @@ async def test_nothing_is_put_beside_a_script_that_has_a_folder_of_its_own(proje
     assert is_refused(beside)
     assert isinstance(read, Completed)
     assert isinstance(elsewhere, Completed)
+
+
+@pytest.mark.parametrize(
+    "path", [f"__pycache__/helpers.{sys.implementation.cache_tag}.pyc", "helpers/__init__.py", "served.abi3.so"]
+)
+async def test_nothing_is_written_that_python_would_load_in_place_of_a_module(project: Path, path: str) -> None:
+    async with Toolbox.open("rules.yaml") as box:
+        assert is_refused(await box.call("write_file", {"path": path, "content": "x"}))
+        moved = await box.call("move_file", {"from": "readme.txt", "to": path})
+
+    assert is_refused(moved)
+
+
+async def test_the_parts_of_a_document_are_protected_like_its_first_file(project: Path) -> None:
+    get = "{operationId: get_it, responses: {'200': {description: fine}}}"
+    (project / "parts").mkdir()
+    (project / "parts" / "it.yaml").write_text(f"get: {get}\n")
+    (project / "api.yaml").write_text(
+        "openapi: 3.1.0\ninfo: {title: it, version: '1'}\nservers: [{url: http://127.0.0.1:9}]\n"
+        "paths: {/it: {$ref: parts/it.yaml}}\n"
+    )
+    manual = {"call_template_type": "file", "name": "inner", "file_path": "inner.json"}
+    loader = {"variable_loader_type": "dotenv", "env_file_path": "vars"}
+    (project / "manual.json").write_text(
+        json.dumps({"manual_call_templates": [manual], "load_variables_from": [loader]})
+    )
+    (project / "vars").write_text("A=1\n")
+    text = {"call_template_type": "text", "content": "hello"}
+    tool = {"name": "hello", "description": "Say it", "tool_call_template": text}
+    (project / "inner.json").write_text(json.dumps({"utcp_version": "1.0.0", "tools": [tool]}))
+    sources = [
+        {"name": "api", "transport": "http", "connection": "./api.yaml", "required": True},
+        {"name": "manual", "transport": "utcp", "connection": "./manual.json", "required": True},
+    ]
+    settings = Settings.model_validate(
+        {"policy": "exploratory", "tools": {"allowed_paths": ["."]}, "sources": sources, "builtins": ["file_tools"]}
+    )
+    async with Toolbox(settings=settings) as box:
+        outcomes = [
+            await box.call(name, arguments)
+            for path in ("parts/it.yaml", "inner.json", "vars")
+            for name, arguments in tries(path)
+        ]
+        found = box.registry.has("api.get_it")
+
+    assert found
+    assert [outcome for outcome in outcomes if not is_refused(outcome)] == []
 
 
 async def test_lists_and_searches_leave_it_out(project: Path) -> None:

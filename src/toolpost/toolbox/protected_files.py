@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
 import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from toolpost.contracts.context import ProtectedPath
 from toolpost.toolbox.loading import FILE_NAME, is_local_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.tool import Tool
@@ -36,26 +38,42 @@ _SCRIPTS = frozenset(
         *(".rb", ".pl", ".php", ".lua", ".r", ".jl", ".jar", ".wasm", ".so", ".dll", ".exe"),
     }
 )
+_INTERPRETERS = re.compile(
+    r"(python|pypy|node|deno|bun|ruby|perl|php|lua|uv|npx|uvx|(ba|da|z|fi|k)?sh)[\d.]*", re.IGNORECASE
+)
+_SUBCOMMANDS = frozenset({"run", "x", "exec", "python", "python3"})  # of those that start an interpreter for a command
 _FROM_FILE = "file:"
+_RUNNING = "code that this program runs"
 
 
 class ProtectedFiles:
-    """Keeps the list for one Toolbox; the modules that Python sources import are added as they come."""
+    """Keeps the list for one Toolbox; what sources read, and the modules that they import, are added as they come.
+
+    `read` says which files sources have read, and the name of each source.
+    """
 
     def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
         from_sources = [path for source in settings.all_sources() for path in _of_source(source)]
-        code = [*_configuration(settings, config), *from_sources, *_tool_code(tools), *_environment()]
-        self._fixed = tuple(dict.fromkeys([*code, *_folders(from_sources, settings, config)]))
+        code = [*_configuration(settings, config), *from_sources, *_tool_code(tools)]
+        allowed = settings.tools.allowed_paths or []
+        workplaces = [
+            folder.absolute() for folder in (Path.cwd(), *allowed, *([] if config is None else [config.parent]))
+        ]
+        self._fixed = [*code, *_installed(), *_searched(workplaces), *_folders(from_sources, workplaces)]
         self._python = [one for one in settings.all_sources() if one.transport is TransportType.PYTHON]
-        self._seen = -1
-        self._all = self._fixed
+        self._seen: tuple[int, frozenset[tuple[str, str]]] | None = None
+        self._all: tuple[ProtectedPath, ...] = ()
+        self.read: Callable[[], frozenset[tuple[str, str]]] = frozenset
 
     def paths(self) -> tuple[ProtectedPath, ...]:
         """What is protected now."""
-        if self._python and len(sys.modules) != self._seen:
-            self._seen = len(sys.modules)
-            loaded = (path for source in self._python for path in _imported(source))
-            self._all = tuple(dict.fromkeys([*self._fixed, *loaded]))
+        seen = (len(sys.modules) if self._python else 0, self.read())
+        if seen != self._seen:
+            self._seen = seen
+            loaded = [path for source in self._python for path in _imported(source)]
+            read = [_protected(file, f"what source {name!r} loads") for file, name in sorted(seen[1])]
+            known = [*self._fixed, *loaded, *read]
+            self._all = tuple(dict.fromkeys([*known, *(path for file in known for path in _compiled(file))]))
         return self._all
 
 
@@ -73,21 +91,30 @@ def _configuration(settings: Settings, config: Path | None) -> Iterator[Protecte
         yield from (_protected(folder / name, reason) for name, reason in _BESIDE.items())
 
 
-def _folders(files: Sequence[ProtectedPath], settings: Settings, config: Path | None) -> Iterator[ProtectedPath]:
+def _folders(files: Sequence[ProtectedPath], workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
     """The folders of scripts: what is put beside one may be loaded in place of what it means to load.
 
     A folder that others work in, too, such as the project's own, is left open but for the script itself.
     """
-    open_to_others = [Path.cwd(), *(settings.tools.allowed_paths or []), *([] if config is None else [config.parent])]
-    shared = {above for folder in open_to_others for above in _and_above(folder.absolute())}
     for file in files:
         folder = Path(file.path).parent
-        if Path(file.path).suffix.lower() in _SCRIPTS and folder not in shared:
+        if Path(file.path).suffix.lower() in _SCRIPTS and not _holds(folder, workplaces):
             yield ProtectedPath(str(folder), f"the folder of {file.path!r}, {file.reason}", readable=True)
 
 
-def _and_above(folder: Path) -> list[Path]:
-    return [folder, *folder.parents]
+def _holds(folder: Path, workplaces: Sequence[Path]) -> bool:
+    """Whether somebody works in a folder, or below it."""
+    return any(place.is_relative_to(folder) for place in workplaces)
+
+
+def _compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
+    """What Python would load in place of a module: its compiled form, or a package or an extension of its name."""
+    path = Path(file.path)
+    if path.suffix != ".py" or file.readable:
+        return
+    names = [path.stem, *(f"{path.stem}{suffix}" for suffix in EXTENSION_SUFFIXES)]
+    yield ProtectedPath(str(path.parent / "__pycache__"), f"where {file.reason} is kept compiled", readable=True)
+    yield from (ProtectedPath(str(path.with_name(name)), f"loaded in place of {file.reason}") for name in names)
 
 
 def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
@@ -117,6 +144,21 @@ def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
         path = folder / Path(word.rpartition("=")[2])
         if path.suffix.lower() in _SCRIPTS or (os.sep in word and _is_program(path)):
             yield path
+    if _INTERPRETERS.fullmatch(Path(program).stem):
+        yield from _interpreted(words, folder)
+
+
+def _interpreted(words: list[str], folder: Path) -> Iterator[Path]:
+    """What an interpreter runs by a name without an ending: a script, a folder, or a module after `-m`."""
+    named = [word for word in words if word not in _SUBCOMMANDS]
+    for option, word in zip(["", *named], named, strict=False):
+        if option == "-m":
+            module = folder / word.replace(".", os.sep)
+            yield from (folder / word.partition(".")[0], module.with_name(f"{module.name}.py"))
+            return
+        if not word.startswith("-"):
+            yield folder / word
+            return
 
 
 def _words(command: str) -> list[str]:
@@ -142,14 +184,25 @@ def _tool_code(tools: Sequence[Tool]) -> Iterator[ProtectedPath]:
             yield _protected(file, f"the code of tool {tool.spec.name!r}")
 
 
-def _environment() -> Iterator[ProtectedPath]:
+def _installed() -> Iterator[ProtectedPath]:
     """The packages that this program runs: a tool that writes there writes code that runs at the next start."""
-    packages = sysconfig.get_paths()
-    folders = [str(Path(__file__).parent.parent), packages["purelib"], packages["platlib"]]
+    known = sysconfig.get_paths()
+    folders = [
+        str(Path(__file__).parent.parent),
+        *(known[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")),
+    ]
     if sys.prefix != sys.base_prefix:
         folders.append(sys.prefix)
     for folder in dict.fromkeys(folders):
-        yield ProtectedPath(folder, "code that this program runs", readable=True)
+        yield ProtectedPath(folder, _RUNNING, readable=True)
+
+
+def _searched(workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
+    """Where else this program looks for modules, but for where somebody works."""
+    for folder in (Path(entry) for entry in sys.path if entry):
+        works_there = _holds(folder, workplaces) or any(folder.is_relative_to(place) for place in workplaces)
+        if folder.is_absolute() and not works_there:
+            yield ProtectedPath(str(folder), _RUNNING, readable=True)
 
 
 def _imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
@@ -161,7 +214,7 @@ def _imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     yield _protected(own, reason)
     package = "" if source.connection.endswith(".py") else source.connection
     folder = Path(own).absolute().parents[package.count(".")]
-    environment = [path.path + os.sep for path in _environment()]
+    environment = [path.path + os.sep for path in _installed()]
     for module in list(sys.modules.values()):
         file = _file_of(module)
         if file is not None and Path(file).is_relative_to(folder) and not file.startswith(tuple(environment)):

@@ -207,6 +207,7 @@ class Sources:
         self._members: dict[str, _Member] = {}
         self._connecting: set[str] = set()
         self._started = False
+        self.files: frozenset[tuple[str, str]] = frozenset()  # what sources read to find their tools, and which did
         self.joining = False  # while the tools of a source come in for the first time, which is no change of them
 
     @property
@@ -361,6 +362,7 @@ class Sources:
             if answered:
                 member.came_up()
             self._learn_manual(member)
+            self.files = self.files.union((file, member.config.name) for file in getattr(member.source, "files", ()))
             self._put(member, found, getattr(member.source, "problems", ()))
         member.turn.end()
 

@@ -91,12 +91,14 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     closing.push_async_callback(store.close)
     plugins = load_plugins()
     authorizer = Authorizer(given.credentials)
-    router = _make_router(given, store, authorizer)
+    protected = ProtectedFiles(settings, config=given.config, tools=given.tools)
+    router = _make_router(given, store, authorizer, protected)
     closing.enter_context(redacted_logs(router.teller.redactor))
     network = _network(settings)
     accounts = _make_accounts(settings, router, network, closing)
     sources = _make_sources(given, plugins, authorizer, accounts, router, network)
     closing.push_async_callback(sources.close)
+    protected.read = lambda: sources.files
     desk = PendingDesk(router, registry)
     if accounts is not None:
         accounts.join(desk, sources.source)
@@ -193,7 +195,7 @@ def _open_lock(settings: Settings) -> Lock | None:
     return lock
 
 
-def _make_router(given: Given, store: Store, authorizer: Authorizer) -> ToolRouter:
+def _make_router(given: Given, store: Store, authorizer: Authorizer, protected: ProtectedFiles) -> ToolRouter:
     """A router by the settings."""
     settings = given.settings
     return ToolRouter(
@@ -204,7 +206,7 @@ def _make_router(given: Given, store: Store, authorizer: Authorizer) -> ToolRout
         redactor=Redactor({*given.secrets, *literal_secrets(settings)}),
         sinks=given.sinks,
         on_pending=given.on_pending,
-        context_defaults=_context_defaults(given),
+        context_defaults=_context_defaults(settings, protected),
         timeout_s=settings.tools.timeout_s,
         inline_bytes=settings.limits.inline_bytes,
         pending_ttl_s=settings.limits.pending_ttl,
@@ -241,12 +243,10 @@ def _policy(settings: Settings) -> Policy:
     return Policy("standard", [rule.to_rule() for rule in settings.policy], approvals=approvals)
 
 
-def _context_defaults(given: Given) -> ContextDefaults:
-    settings = given.settings
+def _context_defaults(settings: Settings, protected: ProtectedFiles) -> ContextDefaults:
     paths = settings.tools.allowed_paths
     # A program may change its working folder later; what it may reach does not move with it.
     allowed = None if paths is None else tuple(map(os.path.abspath, paths))
-    protected = ProtectedFiles(settings, config=given.config, tools=given.tools)
     return ContextDefaults(allowed, settings.data_dir, protected.paths)
 
 

@@ -160,6 +160,7 @@ def _unpacked(data: dict[str, Any]) -> Kept:
             operations=operations,
             schemes=schemes,
             problems=tuple(api.get("problems", ())),
+            files=tuple(api.get("files", ())),
         ),
         data["others"],
     )

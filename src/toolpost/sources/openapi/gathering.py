@@ -57,7 +57,7 @@ async def read_address(address: str, fetch: Fetch, *, limit: int = MAX_BYTES) ->
     """The bytes of a document, from the web or from a file."""
     if is_remote(address):
         return await fetch(address)
-    path = _path_of(address)
+    path = path_of(address)
     if path is None:
         raise ConfigError(f"{shown_address(address)!r} is neither http nor https nor a file; nothing else is read")
     return await asyncio.to_thread(_read, path, limit)
@@ -157,7 +157,7 @@ class _Loader:
         self._gathered.problems.append(f"a document that is referred to is left out: {error}")
 
     async def _bytes(self, address: str) -> bytes:
-        path = _path_of(address)
+        path = path_of(address)
         if path is not None and (self._folder is None or not path.resolve().is_relative_to(self._folder)):
             raise ConfigError(f"{path.name!r} lies outside of the folder of the first document; move it there")
         return await read_address(address, self._fetch, limit=max(self._left, 0))
@@ -201,7 +201,8 @@ def _size(limit: int) -> str:
     return f"{limit / (1024 * 1024):,.0f} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
 
 
-def _path_of(address: str) -> Path | None:
+def path_of(address: str) -> Path | None:
+    """The file that an address is of; None for what lies elsewhere."""
     parts = urlsplit(address)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or "\0" in unquote(parts.path):
         return None
@@ -209,5 +210,5 @@ def _path_of(address: str) -> Path | None:
 
 
 def _folder_of(address: str) -> Path | None:
-    path = _path_of(address)
+    path = path_of(address)
     return None if path is None else path.parent.resolve()

@@ -124,10 +124,14 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """A whole document, read: its operations, its schemes, and what was wrong with it."""
+    """A whole document, read: its operations, its schemes, and what was wrong with it.
+
+    `files` are the files beside the first one that parts of it were in.
+    """
 
     title: str
     version: str
     operations: tuple[Operation, ...]
     schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
     problems: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()

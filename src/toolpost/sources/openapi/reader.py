@@ -18,7 +18,7 @@ from toolpost.sources.openapi.cache import digest
 from toolpost.sources.openapi.definitions import Definitions
 from toolpost.sources.openapi.directions import Direction
 from toolpost.sources.openapi.documents import shown_address
-from toolpost.sources.openapi.gathering import address_of, gather, is_remote, read_address
+from toolpost.sources.openapi.gathering import address_of, gather, is_remote, path_of, read_address
 from toolpost.sources.openapi.naming import DefinitionNames
 from toolpost.sources.openapi.operation import Api
 from toolpost.sources.openapi.operations import OperationReader
@@ -120,4 +120,5 @@ def api_of(gathered: Gathered, address: str) -> Api:
         operations=tuple(operations),
         schemes=schemes_of(first.data, library, address),
         problems=tuple(dict.fromkeys(problems)),
+        files=tuple(str(path) for path in map(path_of, gathered.others) if path is not None),
     )

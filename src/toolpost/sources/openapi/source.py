@@ -107,6 +107,7 @@ class OpenApiSource:
         self._has_secrets = False
         self._credentials = Credentials({}, {}, source=config.name)
         self.problems: Sequence[str] = ()
+        self.files: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -131,6 +132,7 @@ class OpenApiSource:
         if self._calling is not None:
             self._retired.append(self._calling)  # calls may be under way on it
         self.problems = [f"source {self.name!r}: {problem}" for problem in api.problems]
+        self.files = api.files
         self._prepare(api)
         # Ten thousand operations take seconds, in which others go on.
         return await asyncio.to_thread(self._tools, api)

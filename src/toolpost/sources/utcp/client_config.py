@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class ClientConfig(NamedTuple):
-    """The templates of manuals, and what their variables may be, the first that has one first."""
+    """The templates of manuals, what their variables may be, the first that has one first, and the files of those."""
 
     templates: list[dict[str, Any]]
     variables: tuple[Mapping[str, Any], ...]
+    files: tuple[Path, ...]
 
     def __repr__(self) -> str:
         return f"ClientConfig({len(self.templates)} manuals)"
@@ -31,16 +32,16 @@ async def client_config(data: Mapping[str, Any], folder: Path | None, shown: str
         raise ConfigError(f"{shown}: manual_call_templates is a list of call templates, each with call_template_type")
     given = data.get("variables")
     loaders = data.get("load_variables_from")
-    loaded = [await _loaded(loader, folder, shown) for loader in (loaders if is_array(loaders) else ())]
-    return ClientConfig(templates, (given if is_object(given) else {}, *loaded))
+    files = tuple(_env_file(loader, folder, shown) for loader in (loaders if is_array(loaders) else ()))
+    loaded = [parse_env(await read_text(file)) for file in files]
+    return ClientConfig(templates, (given if is_object(given) else {}, *loaded), files)
 
 
 def _is_template(item: Any) -> bool:
     return is_object(item) and isinstance(item.get("call_template_type"), str)
 
 
-async def _loaded(loader: Any, folder: Path | None, shown: str) -> dict[str, str]:
+def _env_file(loader: Any, folder: Path | None, shown: str) -> Path:
     if not is_object(loader) or loader.get("variable_loader_type") != "dotenv":
         raise ConfigError(f"{shown}: load_variables_from knows variable_loader_type dotenv and no other")
-    text = await read_text(located(str(loader.get("env_file_path") or ".env"), folder))
-    return parse_env(text)
+    return located(str(loader.get("env_file_path") or ".env"), folder)

@@ -88,7 +88,7 @@ def resolved_mode(connection: str, mode: UtcpMode) -> UtcpMode:
 
 
 class Finder:
-    """Finds the manuals of one source."""
+    """Finds the manuals of one source; `files` are those that it read."""
 
     def __init__(self, config: ExternalToolConfig, credential: Credential, reach: Reach, scratch: Path) -> None:
         self._config = config
@@ -96,6 +96,7 @@ class Finder:
         self._reach = reach
         self._scratch = scratch
         self._name = manual_name(config.name)
+        self.files: list[str] = []
 
     async def find(self) -> Found:
         """What the connection leads to; a ConfigError says what was found where that is no manual."""
@@ -164,6 +165,7 @@ class Finder:
 
     async def _from_file(self, written: str, place: _Place) -> Found:
         path = located(written, place.folder)
+        self.files.append(str(path.absolute()))
         place = place._replace(shown=str(path), folder=path.absolute().parent)
         return await self._document(await read_text(path), place)
 
@@ -230,6 +232,7 @@ class Finder:
     async def _by_client(self, data: Mapping[str, Any], place: _Place) -> Found:
         """All manuals that a client's configuration names; one that fails is told of, unless none is left."""
         given = await client_config(data, place.folder, place.shown)
+        self.files += [str(file.absolute()) for file in given.files]
         named, told = _by_name(given.templates, self._name)
         place = place._replace(variables=given.variables)
         finds = {name: partial(self._by_client_template, template, name, place) for name, template in named.items()}

@@ -98,6 +98,7 @@ class UtcpSource:
         self._failed: list[ToolError] = []
         self._scratch = ExitStack()
         self.problems: Sequence[str] = ()
+        self.files: Sequence[str] = ()
         self.secrets: set[str] = set()
 
     @property
@@ -121,6 +122,7 @@ class UtcpSource:
             tools += await self._delegated(delegate)
         tools += await self._by_bridge(found)
         self.problems = [*self.problems, *(f"source {self.name!r}: {problem}" for problem in self._left_out)]
+        self.files = [*finder.files, *(file for inner in self._made for file in getattr(inner, "files", ()))]
         if not tools:
             self._refuse_nothing(found)
         return tools
