@@ -239,3 +239,19 @@ async def test_a_node_and_a_manager_set_changed_tools_aside_too(place: Place) ->
     assert [result.success for result in results] == [False] * 3
     assert all("description changed" in str(result.error) for result in results)
     assert POISON not in f"{shown} {look.spec.description} {lent.spec.description}"
+
+
+async def test_the_order_of_an_apis_parameters_is_no_change(tmp_path: Path) -> None:
+    parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("to", "by", "at")]
+    pins: list[Any] = []
+    for given in (parameters, parameters[::-1]):
+        operation = {"operationId": "find", "parameters": given, "responses": {"200": {"description": "Found."}}}
+        document = {"openapi": "3.1.0", "info": {"title": "Rides", "version": "1"}, "paths": {"/": {"get": operation}}}
+        (tmp_path / "api.json").write_text(json.dumps({**document, "servers": [{"url": "http://127.0.0.1:9"}]}))
+        source = ExternalToolConfig(name="api", transport="http", connection=str(tmp_path / "api.json"), required=True)
+        settings = Settings(data_dir=None, lock=tmp_path / "toolpost.lock", sources=[source])
+        async with Toolbox(settings=settings) as box:
+            pins.append(box.sources.pins("api"))
+
+    assert list(pins[0]) == ["find"]
+    assert pins[0] == pins[1]

@@ -14,7 +14,7 @@ from toolpost.schema.hidden_text import escaped
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.contracts.spec import ToolSpec
 
@@ -22,6 +22,7 @@ LOCK_NAME = "toolpost.lock"
 _VERSION = 1
 _ABOUT = "Tools as they were when a person last agreed to them. `toolpost lock` writes this file; commit it."
 _LONGEST_SHOWN = 2000
+_LONGEST_ARGUMENT = 400
 _SHORT = 16
 # In a schema: lists whose order means nothing, maps of names to schemas, and values that stand for themselves.
 _UNORDERED = frozenset({"required", "enum", "type", "allOf", "anyOf", "oneOf", "dependentRequired"})
@@ -118,7 +119,7 @@ def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:
     return Pin(
         hash=f"sha256:{_digest(_text([spec.name, description, *schemas, annotations, goes_to]))}",
         description=_shown(description),
-        arguments=tuple(sorted(_shown(name) for name in properties)) if is_object(properties) else (),
+        arguments=tuple(_argument(*one, mask) for one in sorted(properties.items())) if is_object(properties) else (),
         input_schema=_digest(schemas[0])[:_SHORT],
         output_schema=_digest(schemas[1])[:_SHORT] if spec.output_schema is not None else "",
         annotations=_shown(annotations),
@@ -131,6 +132,8 @@ def differences(before: Pin, after: Pin) -> list[Change]:
     if before.hash == after.hash:
         return []
     old, new = asdict(before), asdict(after)
+    if old["arguments"] != new["arguments"]:  # of many, those that differ
+        old["arguments"], new["arguments"] = _without(old["arguments"], new), _without(new["arguments"], old)
     changed = [Change(word, _said(old[key]), _said(new[key])) for key, word in _WORDS.items() if old[key] != new[key]]
     # What is shown is cut, and a target has parts that are not shown.
     return changed or [Change("details", before.hash, after.hash)]
@@ -250,5 +253,15 @@ def _shown(text: str) -> str:
     return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
 
 
+def _argument(name: str, schema: Any, mask: Callable[[str], str]) -> str:
+    """An argument in a line: what models read of it is where a changed tool tells them other things."""
+    line = escaped(f"{name}: {mask(_text(ordered(schema)))}")
+    return line if len(line) <= _LONGEST_ARGUMENT else f"{line[:_LONGEST_ARGUMENT]}…"
+
+
+def _without(lines: Sequence[str], other: Mapping[str, Any]) -> list[str]:
+    return [line for line in lines if line not in other["arguments"]]
+
+
 def _said(value: Any) -> str:
-    return value if isinstance(value, str) else ", ".join(value)
+    return value if isinstance(value, str) else "\n".join(value)

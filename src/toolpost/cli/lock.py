@@ -194,9 +194,11 @@ def _checked(survey: _Survey, output: Output) -> int:
         output.note(
             f"{counted(len(found))} differ from {survey.lock.path.name}; `toolpost lock approve` agrees to them."
         )
+    elif survey.unpinned:
+        output.note(f"{survey.lock.path.name} does not have all sources; `toolpost lock` adds them.")
     elif not survey.failed:
         output.note(f"All is as {survey.lock.path.name} has it.")
-    return max(_leave(survey, found, output, written=False), int(bool(found)))
+    return max(_leave(survey, found, output, written=False), int(bool(found or survey.unpinned)))
 
 
 def _chosen(survey: _Survey, names: Sequence[str]) -> list[Difference]:
@@ -254,7 +256,8 @@ def lines_of(one: Difference) -> list[str]:
 def _leave(survey: _Survey, found: Sequence[Difference], output: Output, *, written: bool) -> int:
     failed = bool(survey.failed)
     if output.as_json:
-        status = "failed" if failed else "different" if found and not written else "ok"
+        differs = bool(found or survey.unpinned) and not written
+        status = "failed" if failed else "different" if differs else "ok"
         document: dict[str, Any] = {
             "status": status,
             "path": str(survey.lock.path),

@@ -64,7 +64,9 @@ def _target(operation: Operation) -> ToolTarget:
     return ToolTarget.of(
         "http",
         f"{operation.method} {server}/{operation.path.lstrip('/')}",
-        arguments=[[one.argument, one.name, one.location, one.style, one.explode] for one in operation.parameters],
+        arguments=sorted(
+            [one.argument, one.name, one.location, one.style, one.explode] for one in operation.parameters
+        ),
         body=None if body is None else [body.argument, body.content_type],
     )
 
