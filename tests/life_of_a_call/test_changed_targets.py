@@ -1,5 +1,6 @@
 """An approval is bound to where the call goes: what was exchanged after the question does not run."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -169,3 +170,29 @@ async def test_a_function_of_the_program_itself_is_bound_to_its_code(tmp_path: P
     async with Toolbox(tools=[tool(destructive=True)(swapped)], settings=settings) as box:
         with pytest.raises(ToolConflictError, match="has changed since this was asked"):
             await box.approve(paused.pending_id, by=BOB)
+
+
+async def test_a_function_is_bound_to_what_is_wrapped_around_it(tmp_path: Path) -> None:
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    def guarded(amount: int) -> str:
+        return pay(min(amount, 10))
+
+    def open_to_all(amount: int) -> str:
+        return pay(amount)
+
+    def box_with(outer: Callable[[int], str]) -> Toolbox:
+        wrapped = tool(destructive=True)(functools.wraps(pay)(outer))
+        return Toolbox(tools=[wrapped], settings=Settings(data_dir=tmp_path / "data"))
+
+    async with box_with(guarded) as box:
+        paused = await box.call("pay", {"amount": 900}, user=ANN)
+        assert isinstance(paused, Paused)
+    async with box_with(open_to_all) as box:
+        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+            await box.approve(paused.pending_id, by=BOB)
+    async with box_with(guarded) as box:
+        outcome = await box.approve(paused.pending_id, by=BOB)
+    assert isinstance(outcome, Completed)
+    assert outcome.content == "paid 10"
