@@ -30,7 +30,7 @@ async def test_by_default_the_person_behind_the_agent_may_approve(make_box: Make
         assert isinstance(await box.approve(paused.pending_id, by=ANN), Completed)
 
 
-@pytest.mark.parametrize("asker", [AGENT, "acme:Agent", "acme: agent", "acme:\uff41gent"])
+@pytest.mark.parametrize("asker", [AGENT, "acme:Agent", "acme: agent", "acme:\uff41gent", "acme:\u200bagent"])
 async def test_with_four_eyes_whoever_asked_may_not_approve_however_they_write_their_name(
     make_box: MakeBox, asker: str
 ) -> None:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.schema.hidden_text import without_hidden
 
 if TYPE_CHECKING:
     from toolpost.contracts.questions import Decision, PendingAction
@@ -57,4 +58,4 @@ def _is_same(one: Principal, other: Principal) -> bool:
 
 
 def _plain(name: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return "".join(without_hidden(unicodedata.normalize("NFKC", name)).casefold().split())
