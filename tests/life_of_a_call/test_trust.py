@@ -65,6 +65,22 @@ async def test_the_hints_of_a_trusted_server_count_and_contradictory_ones_are_de
     assert ran == {"exploratory": {*HINTS}, "standard": harmless, "regulated": reads, "audit": set()}[policy]
 
 
+@pytest.mark.parametrize(
+    ("hints", "reason"),
+    [
+        ((True, None), "only its own source, which is not trusted, says that it is harmless"),
+        ((None, False), "only its own source, which is not trusted, says that it is harmless"),
+        ((None, None), "nobody has said what it does"),
+        ((True, True), "it is marked destructive"),
+    ],
+)
+async def test_the_question_says_whose_word_does_not_count(hints: tuple[bool | None, bool | None], reason: str) -> None:
+    async with box(server(hints), "standard") as opened:
+        asked = await opened.call(f"srv.{_name(*hints)}")
+    assert isinstance(asked, Paused)
+    assert asked.question.prompt.endswith(f"It needs a person's yes: {reason}.")
+
+
 @pytest.mark.parametrize("trust", [True, False])
 async def test_a_tool_that_reads_only_and_destroys_is_destructive_and_never_repeated(trust: bool) -> None:
     async with box(server((True, True), idempotentHint=True), "standard", trust=trust) as opened:

@@ -13,6 +13,7 @@ from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.makers import maker
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.policy.approvals import ANYBODY, Approvals
+from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,11 +59,20 @@ _LEAVES = "it reaches outside this machine"
 
 def _why_destructive(spec: ToolSpec) -> str:
     if spec.safety.destructive is None:
+        if _is_claimed(spec):
+            return f"{_LEAVES}, and {_CLAIMED}" if spec.safety.network else _CLAIMED
         return f"{_LEAVES}, and nobody has said that it is harmless" if spec.safety.network else _UNSAID
     return _MARKED if spec.safety.destructive else ""
 
 
+def _is_claimed(spec: ToolSpec) -> bool:
+    """Whether the source says that a tool is harmless, by MCP's annotations; where it is trusted, that counts."""
+    said = spec.extra.get("annotations")
+    return is_object(said) and (said.get("readOnlyHint") is True or said.get("destructiveHint") is False)
+
+
 _UNSAID = "nobody has said what it does"
+_CLAIMED = "only its own source, which is not trusted, says that it is harmless"
 _MARKED = "it is marked destructive"
 
 
