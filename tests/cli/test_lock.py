@@ -128,11 +128,13 @@ def test_a_call_of_a_changed_tool_waits_and_a_yes_runs_it(toolpost: Run, srv: Pa
     config.write_text(f"{config.read_text()}    trust: true\n")
     toolpost("lock", "--yes")
     listing(srv, {**LOOK, "description": "Look twice."}, SEND)
+    said = toolpost("tools", "call", "srv.look").out
     asked = toolpost("tools", "call", "srv.look", "--json")
     shown = toolpost("pending", "show", asked.json["pending"]["id"])
     done = toolpost("pending", "approve", asked.json["pending"]["id"], "--json")
 
     assert asked.code == 3
+    assert "  changed description:\n  - Look at it.\n  + Look twice.\n" in said
     assert "Look twice." in shown.out
     assert "Look at it." in shown.out
     assert (done.code, done.json["content"]) == (0, "ran look")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,6 @@ def _mask(config: ExternalToolConfig, secrets: Iterable[str], folder: str) -> Ca
     def mask(text: str) -> str:
         for secret in longest_first:
             text = text.replace(secret, MASK)
-        return without_url_secrets(text.replace(folder, "."), MASK)
+        return without_url_secrets(text.replace(folder, ".") if folder != os.sep else text, MASK)
 
     return mask
