@@ -262,12 +262,13 @@ async def test_the_code_of_a_programs_own_tools_and_its_packages_stay_as_they_ar
 
     settings = Settings.model_validate({"data_dir": None, "policy": "exploratory", "tools": {"allowed_paths": None}})
     package = Path(pytest.__file__)
+    new = package.with_name(f"{tmp_path.name}.py")
     async with Toolbox(tools=[own], settings=settings, builtins=["file_tools"]) as box:
         itself = await box.call("edit_file", {"path": __file__, "old_string": "mine", "new_string": "yours"})
-        others = await box.call("write_file", {"path": str(package.parent / "new.py"), "content": ""})
+        others = await box.call("write_file", {"path": str(new), "content": ""})
         read = await box.call("read_file", {"path": str(package)})
 
     assert is_refused(itself)
     assert is_refused(others)
     assert isinstance(read, Completed)
-    assert not (package.parent / "new.py").exists()
+    assert not new.exists()
