@@ -31,6 +31,7 @@ sources:
   - {name: manual, transport: utcp, connection: ./manual.json, enabled: false}
   - {name: module, transport: mcp, connection: "python3.11 -u -m served --db notes.db", enabled: false}
   - {name: package, transport: mcp, connection: "uv run python -m pack.server", enabled: false}
+  - {name: script, transport: mcp, connection: "python3 script.py", enabled: false}
   - {name: start, transport: mcp, connection: "bash start notes.db", enabled: false}
 """
 FILES = {
@@ -45,12 +46,16 @@ FILES = {
     "served.py": "print('served')\n",
     "pack/server.py": "print('pack')\n",
     "start": "exec served\n",
+    "script.py": "import json, beside\n",
+    "beside.py": "def late():\n    from kit.parts import one\n",
+    "kit/parts.py": "from . import two\n",
+    "kit/two.py": "two = 2\n",
     "notes.db": "data",
     "readme.txt": "policy: exploratory",
 }
 PROTECTED = [
     *("rules.yaml", "tools.py", "helpers.py", "api.yaml", "servers/notes.py", "bin/count", "bin/all.sh", "manual.json"),
-    *("served.py", "pack/server.py", "start"),
+    *("served.py", "pack/server.py", "start", "script.py", "beside.py", "kit/parts.py", "kit/two.py"),
     *("toolpost.yaml", "toolpost.lock", ".env", ".toolpost/key", ".toolpost/toolpost.db", ".toolpost/new/file"),
 ]
 
@@ -227,7 +232,7 @@ async def test_lists_and_searches_leave_it_out(project: Path) -> None:
 
     assert isinstance(listed, Completed)
     assert isinstance(globbed, Completed)
-    assert {entry["path"] for entry in listed.content["files"]} == {"bin", "servers", "notes.db", "readme.txt"}
+    assert {entry["path"] for entry in listed.content["files"]} == {"bin", "kit", "servers", "notes.db", "readme.txt"}
     assert {entry["path"] for entry in globbed.content["files"]} == {"notes.db", "readme.txt"}
     assert isinstance(found, Completed)
     assert [match["file"] for match in found.content["matches"]] == ["readme.txt"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -44,6 +45,7 @@ _INTERPRETERS = re.compile(
 _SUBCOMMANDS = frozenset({"run", "x", "exec", "python", "python3"})  # of those that start an interpreter for a command
 _FROM_FILE = "file:"
 _RUNNING = "code that this program runs"
+_MOST_MODULES = 1000
 
 
 class ProtectedFiles:
@@ -53,7 +55,8 @@ class ProtectedFiles:
     """
 
     def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
-        from_sources = [path for source in settings.all_sources() for path in _of_source(source)]
+        named = [path for source in settings.all_sources() for path in _of_source(source)]
+        from_sources = [*named, *(path for file in named for path in _neighbours(file))]
         code = [*_configuration(settings, config), *from_sources, *_tool_code(tools)]
         allowed = settings.tools.allowed_paths or []
         workplaces = [
@@ -105,6 +108,42 @@ def _folders(files: Sequence[ProtectedPath], workplaces: Sequence[Path]) -> Iter
 def _holds(folder: Path, workplaces: Sequence[Path]) -> bool:
     """Whether somebody works in a folder, or below it."""
     return any(place.is_relative_to(folder) for place in workplaces)
+
+
+def _neighbours(file: ProtectedPath) -> Iterator[ProtectedPath]:
+    """The modules beside a Python script that it imports, wherever in it, and those that they import."""
+    script = Path(file.path)
+    seen, waiting = {script}, [script] if script.suffix == ".py" else []
+    while waiting and len(seen) < _MOST_MODULES:
+        for module in _imported_by(waiting.pop(), script.parent):
+            if module not in seen:
+                seen.add(module)
+                waiting.append(module)
+                yield ProtectedPath(str(module), f"imported by {script.name}, {file.reason}")
+
+
+def _imported_by(file: Path, folder: Path) -> Iterator[Path]:
+    """The files of the modules that a file imports, from its own package or from the folder of the script."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # told of where the source is opened
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _files_of(folder, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = file.parents[node.level - 1] if 0 < node.level <= len(file.parents) else folder
+            for alias in node.names:
+                yield from _files_of(base, f"{node.module}.{alias.name}" if node.module else alias.name)
+
+
+def _files_of(folder: Path, module: str) -> Iterator[Path]:
+    """The files below a folder that importing a module loads, those of the packages around it first."""
+    for part in module.split("."):
+        candidates = (folder / f"{part}.py", folder / part / "__init__.py")
+        yield from (file for file in candidates if file.is_file())
+        folder = folder / part
 
 
 def _compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
