@@ -80,7 +80,7 @@ def test_at_a_narrow_terminal_ids_and_words_stay_whole(home: Path, columns: int)
     shown = at_a_terminal(home, {}, "pending", "list", columns=columns).out.replace("\r\n", "\n")
 
     name = asked.out.partition("pending approve ")[2].partition("`")[0]
-    assert f"{name}\n  Status    open\n  Tool      local.wipe\n" in shown
+    assert f"{name}\n  Status     open\n  Tool       local.wipe\n" in shown
     assert "It needs a person's yes: it is marked destructive.\n" in shown
 
 
