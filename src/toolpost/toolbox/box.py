@@ -141,7 +141,7 @@ class Toolbox:
         if parts.accounts is not None:
             self.accounts = parts.accounts
         self.report = Live(lambda: parts.sources.states)
-        self.problems = Live(lambda: [*parts.problems, *parts.sources.left_out, *parts.sources.problems])
+        self.problems = Live(lambda: [*parts.problems(), *parts.sources.left_out, *parts.sources.problems])
         return self
 
     def __getattr__(self, name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
@@ -23,6 +23,9 @@ class Live(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         return self._make()[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._make())  # one making for the whole list, not one for each item
 
     def __len__(self) -> int:
         return len(self._make())

@@ -27,7 +27,6 @@ from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.builtin_names import chosen_builtins
 from toolpost.toolbox.factories import Lent
 from toolpost.toolbox.literal_secrets import literal_secrets
-from toolpost.toolbox.live import Live
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.protected_files import ProtectedFiles
 from toolpost.toolbox.sourcing import Sources
@@ -35,7 +34,7 @@ from toolpost.toolbox.strays import strays
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AsyncExitStack
     from pathlib import Path
 
@@ -81,7 +80,7 @@ class Parts:
     caretaker: Caretaker
     sources: Sources
     accounts: AccountDesk | None
-    problems: Sequence[str]
+    problems: Callable[[], list[str]]
 
 
 async def wire(given: Given, closing: AsyncExitStack) -> Parts:
@@ -124,7 +123,7 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
         caretaker=caretaker,
         sources=sources,
         accounts=accounts,
-        problems=Live(lambda: [*left_out, *_stray_texts(given, sources, router)]),
+        problems=lambda: [*left_out, *_stray_texts(given, sources, router)],
     )
 
 

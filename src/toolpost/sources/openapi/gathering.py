@@ -32,6 +32,8 @@ Fetch = Callable[[str], Awaitable[bytes]]
 MAX_FILES = 20_000
 MAX_FETCHED = 1_000
 _AT_ONCE = 8
+# Whoever reads a hundred lines about documents that are not there knows no more than after some.
+_MOST_TOLD = 20
 
 
 class Gathered(NamedTuple):
@@ -57,10 +59,7 @@ async def read_address(address: str, fetch: Fetch, *, limit: int = MAX_BYTES) ->
     """The bytes of a document, from the web or from a file."""
     if is_remote(address):
         return await fetch(address)
-    path = path_of(address)
-    if path is None:
-        raise ConfigError(f"{shown_address(address)!r} is neither http nor https nor a file; nothing else is read")
-    return await asyncio.to_thread(_read, path, limit)
+    return await asyncio.to_thread(_read, _file(address), limit)
 
 
 def _read(path: Path, limit: int) -> bytes:
@@ -84,23 +83,14 @@ async def gather(raw: bytes, address: str, fetch: Fetch, *, limit: int = MAX_BYT
     root = urljoin(address, home) if isinstance(home, str) and is_remote(urljoin(address, home)) else address
     gathered = Gathered(first, Library(root), {}, [])
     loader = _Loader(gathered, address, fetch, limit)
-    seen = {root, address}
-    waiting = deque(_addresses(await asyncio.to_thread(gathered.library.add, root, first.data), seen))
+    waiting = deque(await asyncio.to_thread(loader.begin))
     while waiting:
         batch = [waiting.popleft() for _ in range(min(_AT_ONCE, len(waiting)))]
         for read in await asyncio.gather(*map(loader.read, batch)):
             if read is not None:
-                waiting.extend(_addresses(await asyncio.to_thread(loader.add, read), seen))
+                waiting.extend(await asyncio.to_thread(loader.add, read))
     gathered.problems.extend(loader.unread())
     return gathered
-
-
-def _addresses(references: Iterable[Reference], seen: set[str]) -> list[str]:
-    """The documents that references lead to and that were not met yet."""
-    fresh = dict.fromkeys(urldefrag(urljoin(base, text)).url for text, base in references if "[" not in text)
-    addresses = [address for address in fresh if address not in seen]
-    seen.update(addresses)
-    return addresses
 
 
 class _Loader:
@@ -108,21 +98,26 @@ class _Loader:
 
     def __init__(self, gathered: Gathered, address: str, fetch: Fetch, limit: int) -> None:
         self._gathered = gathered
+        self._seen = {gathered.library.root, address}
         self._fetch = fetch
         self._limit = self._left = limit
         self._folder = None if is_remote(address) else _folder_of(address)
         self._files = _Tally(MAX_FILES)
         self._fetched = _Tally(MAX_FETCHED)
         self._oversized = 0
+        self._missing = 0
+
+    def begin(self) -> list[str]:
+        """Take the first document into the library; return which others it refers to."""
+        library = self._gathered.library
+        return self._to_read(library.add(library.root, self._gathered.first.data))
 
     async def read(self, address: str) -> _Read | None:
-        """Read one document; None where it cannot be had or is one too many."""
-        tally = self._fetched if is_remote(address) else self._files
-        if not tally.take():
-            return None
+        """Read one document; None where it cannot be had."""
         try:
-            raw = await self._bytes(address)
-            return await asyncio.to_thread(_parsed, address, raw, max(self._left, 0))
+            if is_remote(address):
+                return await asyncio.to_thread(_parsed, address, await self._fetch(address), max(self._left, 0))
+            return await asyncio.to_thread(self._read_file, address)
         except ToolError as error:
             if error.error_code == TOO_LARGE:
                 self._oversized += 1
@@ -130,8 +125,8 @@ class _Loader:
                 self._tell(error)
         return None
 
-    def add(self, read: _Read) -> list[Reference]:
-        """Take a document into the library; return the references that leave it."""
+    def add(self, read: _Read) -> list[str]:
+        """Take a document into the library; return which others it refers to."""
         if read.size > self._left:
             self._oversized += 1
             return []
@@ -142,10 +137,19 @@ class _Loader:
             return []
         self._left -= read.size
         self._gathered.others[read.address] = read.raw
-        return references
+        return self._to_read(references)
+
+    def _to_read(self, references: Iterable[Reference]) -> list[str]:
+        """The documents that references lead to, that were not met yet and that are not too many."""
+        found = dict.fromkeys(urldefrag(urljoin(base, text)).url for text, base in references if "[" not in text)
+        fresh = [address for address in found if address not in self._seen]
+        self._seen.update(fresh)
+        return [address for address in fresh if (self._fetched if is_remote(address) else self._files).take()]
 
     def unread(self) -> Iterator[str]:
         """What was left unread, and why."""
+        if self._missing > _MOST_TOLD:
+            yield f"{self._missing - _MOST_TOLD:,} more documents that are referred to are left out"
         if self._files.refused:
             yield _not_read(self._files.refused, f"at most {MAX_FILES:,} files are read")
         if self._fetched.refused:
@@ -154,13 +158,15 @@ class _Loader:
             yield _not_read(self._oversized, f"all together may hold {_size(self._limit)}")
 
     def _tell(self, error: ToolError) -> None:
-        self._gathered.problems.append(f"a document that is referred to is left out: {error}")
+        self._missing += 1
+        if self._missing <= _MOST_TOLD:
+            self._gathered.problems.append(f"a document that is referred to is left out: {error}")
 
-    async def _bytes(self, address: str) -> bytes:
-        path = path_of(address)
-        if path is not None and (self._folder is None or not path.resolve().is_relative_to(self._folder)):
+    def _read_file(self, address: str) -> _Read:
+        path, limit = _file(address), max(self._left, 0)
+        if self._folder is None or not path.resolve().is_relative_to(self._folder):
             raise ConfigError(f"{path.name!r} lies outside of the folder of the first document; move it there")
-        return await read_address(address, self._fetch, limit=max(self._left, 0))
+        return _parsed(address, _read(path, limit), limit)
 
 
 class _Read(NamedTuple):
@@ -199,6 +205,13 @@ def _not_read(count: int, why: str) -> str:
 
 def _size(limit: int) -> str:
     return f"{limit / (1024 * 1024):,.0f} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
+
+
+def _file(address: str) -> Path:
+    path = path_of(address)
+    if path is None:
+        raise ConfigError(f"{shown_address(address)!r} is neither http nor https nor a file; nothing else is read")
+    return path
 
 
 def path_of(address: str) -> Path | None:

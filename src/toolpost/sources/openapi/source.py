@@ -29,7 +29,7 @@ from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactStore
-    from toolpost.sources.openapi.operation import Api, Operation
+    from toolpost.sources.openapi.operation import Api, Operation, SecurityScheme
     from toolpost.stores.cache_folder import CacheFolder
     from toolpost.web.files import File
     from toolpost.web.sending import Send
@@ -128,18 +128,24 @@ class OpenApiSource:
 
     async def _offered(self, read: Api) -> Sequence[OperationTool]:
         """The tools of an API, which can be called from now on."""
-        api = _at(self.config.base_url, read)
+        # Ten thousand operations take seconds, in which others go on.
+        tools, hosts, values = await asyncio.to_thread(self._made_of, read)
         if self._calling is not None:
             self._retired.append(self._calling)  # calls may be under way on it
-        self.problems = [f"source {self.name!r}: {problem}" for problem in api.problems]
-        self.files = api.files
-        self._prepare(api)
-        # Ten thousand operations take seconds, in which others go on.
-        return await asyncio.to_thread(self._tools, api)
+        self.problems = [f"source {self.name!r}: {problem}" for problem in read.problems]
+        self.files = read.files
+        self._prepare(read.schemes, hosts, values)
+        return tools
 
-    def _tools(self, api: Api) -> list[OperationTool]:
+    def _made_of(self, read: Api) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any]]:
+        """The tools of an API, the policy with the servers of a local document, and the values of its schemes."""
+        api = _at(self.config.base_url, read)
+        written = () if is_remote(self.config.connection) else api.operations
+        servers = {server for operation in written for server in operation.servers}
+        hosts = self._client.policy.for_source(*sorted(filter(is_remote, servers)))
+        values = scheme_values(self.name, self.config.auth_config, api.schemes, os.environ)
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
-        return [OperationTool(self._spec(operation), operation, self) for operation in found]
+        return [OperationTool(self._spec(operation), operation, self) for operation in found], hosts, values
 
     def _spec(self, operation: Operation) -> ToolSpec:
         """The record of a tool, with a shorter view for models where its schema is long."""
@@ -182,21 +188,17 @@ class OpenApiSource:
         same = url.split("/")[:3] == self.config.connection.split("/")[:3]
         return [*self.config.headers.items(), *self._credential.headers.items()] if same else []
 
-    def _prepare(self, api: Api) -> None:
+    def _prepare(self, schemes: Mapping[str, SecurityScheme], hosts: NetworkPolicy, values: dict[str, Any]) -> None:
         """Be ready to call; what a remote document points at is bound by where the document came from."""
         connection, config = self.config.connection, self.config
-        servers = {server for operation in api.operations for server in operation.servers}
-        if is_remote(connection):
-            client = self._client.for_document(config.base_url or connection)
-        else:
-            client = HttpClient(self._client.policy.for_source(*sorted(filter(is_remote, servers))))
+        remote = is_remote(connection)
+        client = self._client.for_document(config.base_url or connection) if remote else HttpClient(hosts)
         client.timeout_s, client.max_bytes, client.max_redirects = config.timeout_s, _ANSWER_BYTES, 0
         self._calling = client
         self._send = sender(client)
-        values = scheme_values(config.name, config.auth_config, api.schemes, os.environ)
         self._tokens = ClientTokens(sender(client, reads=True))
         self._credentials = Credentials(
-            api.schemes, values, source=config.name, tokens=self._tokens, headers=config.headers
+            schemes, values, source=config.name, tokens=self._tokens, headers=config.headers
         )
         self._has_secrets = bool(values or self._credential.headers or self._secrets)
         if is_remote(connection):
