@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from toolpost.schema.jsontypes import AnySchema
 
 BUDGET = 4000
-# Of 1,418 views of real APIs the densest has 3.4 characters a token (o200k_base, as `json.dumps` writes them).
-_CHARACTERS_A_TOKEN = 3.3
-# `\\u4e2d` is six characters and up to four tokens.
-_MORE_FOR_AN_ESCAPE = 2
+# Tokenizers cut a text where letters, digits and marks meet, and long words into pieces; spaces and underscores go with
+# what follows them. Of 1,865 views of real APIs none has more than 1.06 tokens for each of these pieces (o200k_base
+# and cl100k_base, as `json.dumps` writes them), and half of them less than 0.83.
+_PIECE = re.compile(r"[A-Z]?[a-z]{1,5}|[A-Z]{1,6}|[0-9]{1,3}|[^\sA-Za-z0-9_]{1,3}")
+_TOKENS_A_PIECE = 1.1
+_LONGEST_PIECE = 7
 _DEEPEST = 8
 _LENGTHS = (480, 240, 120)
 _SHORT = 60
@@ -61,13 +64,12 @@ _START = Way(optional=False, level=0)
 
 def tokens(schema: JsonSchema) -> int:
     """How many tokens a schema costs at most, estimated for the text that `json.dumps` writes."""
-    text = json.dumps(schema)
-    return math.ceil(len(text) / _CHARACTERS_A_TOKEN) + _MORE_FOR_AN_ESCAPE * text.count("\\u")
+    return math.ceil(len(_PIECE.findall(json.dumps(schema))) * _TOKENS_A_PIECE)
 
 
 def _is_huge(schema: JsonSchema, budget: int) -> bool:
     """Whether a schema surely has more characters than the budget; found without writing all of it."""
-    left = int(budget * _CHARACTERS_A_TOKEN)
+    left = budget * _LONGEST_PIECE
     stack: list[Any] = [schema]
     while stack and left > 0:
         node = stack.pop()
