@@ -163,3 +163,10 @@ def _reads_otherwise(text: str) -> bool:
     return (
         text in ("", "~") or text.lower() in ("true", "false", "null") or text.lstrip("+-.").replace(".", "").isdigit()
     )
+
+
+def test_private_characters_of_a_document_are_its_own() -> None:
+    everything = "".join(map(chr, range(0xE000, 0xF900)))
+
+    assert load_yaml('a: "\\uE000\u2028"') == {"a": "\ue000\u2028"}
+    assert load_yaml(f"a: {everything}\nb: |\n  \tx\n  y\n")["a"] == everything

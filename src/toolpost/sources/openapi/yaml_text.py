@@ -67,6 +67,7 @@ def _respellings(shield: _Shield) -> Iterable[tuple[str, Any]]:
 # Control characters are outside of both versions, but other parsers take them, and some descriptions hold them.
 _UNREADABLE = "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff"
 _TAB = "\t"
+_PRIVATE_ESCAPE = re.compile(r"\\u([eEfF][0-9a-fA-F]{3})")
 _CHUNK = 1 << 20
 # Where a block scalar begins: the lines after it are its text.
 _BLOCK_HEADER = re.compile(r"(?:^|[\s:-])[|>][-+0-9]{0,2}[ \t]*(?:#.*)?$")
@@ -87,8 +88,9 @@ class _Shield(NamedTuple):
             odd.add(_TAB)
         if not odd:
             return cls(text, text, {})
-        private = _characters(text, re.compile("[\ue000-\uf8ff]"))
-        free = (code for code in range(0xE000, 0xF900) if chr(code) not in private)
+        private = {ord(found) for found in _characters(text, re.compile("[\ue000-\uf8ff]"))}
+        private |= {int(digits, 16) for digits in _characters(text, _PRIVATE_ESCAPE)}
+        free = (code for code in range(0xE000, 0xF900) if code not in private)
         there = dict(zip(map(ord, sorted(odd)), free, strict=False))
         back = {code: original for original, code in there.items()}
         there.pop(ord(_TAB), None)  # almost always it is a space like any other
@@ -98,7 +100,7 @@ class _Shield(NamedTuple):
 
     def with_tabs(self) -> str:
         """The text with the tabs that begin lines of block scalars as text, which they are."""
-        tab = next(chr(code) for code, original in self.back.items() if original == ord(_TAB))
+        tab = next((chr(code) for code, original in self.back.items() if original == ord(_TAB)), _TAB)
         return "".join(_with_block_tabs(self.text.splitlines(keepends=True), tab))
 
     def lifted(self, scalar: str) -> str:
