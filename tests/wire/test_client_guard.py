@@ -15,7 +15,7 @@ from toolpost.wire import client as client_module
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
-from toolpost.wire.tls import http2_ssl_context, ssl_context
+from toolpost.wire.tls import ssl_context
 from toolpost.wire.transports import HttpTransport
 
 PUBLIC, OTHER, INSIDE = "93.184.216.34", "93.184.216.35", "127.0.0.1"
@@ -225,6 +225,5 @@ async def test_names_at_one_address_do_not_share_a_connection(transport: HttpTra
 
 def test_a_process_has_one_context(authority: Authority) -> None:
     assert ssl_context() is ssl_context()
-    assert http2_ssl_context() is http2_ssl_context() is not ssl_context()
     made: Any = ssl_context()
     assert made.check_hostname

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from toolpost.wire.network import NetworkPolicy
     from toolpost.wire.transports import HttpTransport
 
-__all__ = ["default_transport", "http2_transport", "http_transport"]
+__all__ = ["default_transport", "http_transport"]
 
 
 def default_transport(proxy: str | None = None) -> HttpTransport:
@@ -26,20 +25,8 @@ def default_transport(proxy: str | None = None) -> HttpTransport:
     return Http1Transport(proxy=None if proxy is None else proxy_at(proxy))
 
 
-def http2_transport(proxy: str | None = None) -> HttpTransport:
-    """A transport that speaks HTTP/2 with servers that offer it; through a proxy if one is named."""
-    if not all(map(find_spec, ("httpx2", "h2"))):
-        raise ConfigError("HTTP/2 needs httpx2 and h2; run: pip install 'httpx2[http2]'")
-    from toolpost.wire.httpx_transport import Httpx2Transport  # noqa: PLC0415 - only those who want it pay for it
-
-    return Httpx2Transport(http2=True, proxy=None if proxy is None else proxy_at(proxy))
-
-
 def http_transport(policy: NetworkPolicy) -> httpx2.AsyncHTTPTransport:
-    """A pool of connections for a client of httpx2; they are only made to addresses that the policy allows."""
-    import httpx2  # noqa: PLC0415 - only those who speak HTTP pay for it
+    """Create a transport for an httpx2 client; it connects only to addresses that the policy allows."""
+    from toolpost.wire.httpx_transport import GuardedTransport  # noqa: PLC0415 - an extra
 
-    from toolpost.wire.httpx_transport import GuardedTransport  # noqa: PLC0415 - the same
-
-    limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100, keepalive_expiry=30.0)
-    return GuardedTransport(policy, limits=limits)
+    return GuardedTransport(policy)

@@ -1,4 +1,4 @@
-"""The SSL contexts that all connections of the process share: making one takes 20 ms, so each is made once."""
+"""The SSL context that all connections of the process share: creating one takes 20 ms."""
 
 from __future__ import annotations
 
@@ -8,17 +8,7 @@ from functools import cache
 
 @cache
 def ssl_context() -> ssl.SSLContext:
-    """The context of those who speak HTTP/1.1."""
-    return _context("http/1.1")
-
-
-@cache
-def http2_ssl_context() -> ssl.SSLContext:
-    """The context of those who speak HTTP/2 too: what a context offers, it offers on all its connections."""
-    return _context("h2", "http/1.1")
-
-
-def _context(*protocols: str) -> ssl.SSLContext:
+    """Return the process's only context; it offers HTTP/1.1 by ALPN."""
     context = ssl.create_default_context()
-    context.set_alpn_protocols(protocols)
+    context.set_alpn_protocols(["http/1.1"])
     return context
