@@ -248,11 +248,6 @@ class Sources:
         member = self._members.get(name)
         return None if member is None else member.source
 
-    def tools(self, name: str) -> list[Tool]:
-        """The tools of one source that are in the catalog, without helpers for what it has beside them."""
-        member = self._members.get(name)
-        return [] if member is None else [tool for tool in member.shelf.tools.values() if not tool.spec.is_helper]
-
     async def load_all(self, configs: Sequence[ExternalToolConfig], *, wait_s: float | None = None) -> None:
         """Connect all at once; only a required one that fails may stop everything.
 

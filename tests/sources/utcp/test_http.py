@@ -291,3 +291,19 @@ async def test_an_argument_cannot_double_what_the_address_fixes(app: App) -> Non
 
     assert isinstance(outcome.error, ToolValidationError)
     assert "tenant: the address has a value of its own" in str(outcome.error)
+
+
+@pytest.mark.parametrize("outputs", [None, "strict"])
+async def test_an_answer_that_breaks_the_manuals_schema_is_handed_on_with_a_note_unless_strict(
+    app: App, outputs: str | None
+) -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "integer"}}}
+    one = tool("t", app.http("/echo"), outputs=schema)
+    async with toolbox(source(manual(one), outputs=outputs)) as box:
+        outcome = await box.call("m.t", {})
+
+    if outputs == "strict":
+        assert outcome.error.error_code == "output_invalid"
+    else:
+        assert outcome.content["path"] == "/echo"
+        assert len(outcome.meta["output_issues"]) == 1
