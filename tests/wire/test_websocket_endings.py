@@ -13,8 +13,9 @@ from websockets.asyncio.server import ServerConnection
 
 from tests.sources.websocket.servers import serving, soon
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
+from toolpost.wire.aiohttp_websockets import WebSocket
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.websockets import WebSocket, connect_websocket
+from toolpost.wire.websockets import connect_websocket
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 BYE = b"\x88\x02\x03\xe8"
@@ -56,7 +57,11 @@ class Peer:
 
 @asynccontextmanager
 async def talking(
-    first: bytes = b"", *, fields: str = "Connection: Upgrade\r\n", ping_s: float | None = None
+    first: bytes = b"",
+    *,
+    fields: str = "Connection: Upgrade\r\n",
+    ping_s: float | None = None,
+    max_message_bytes: int = 1_000_000,
 ) -> AsyncGenerator[tuple[Peer, WebSocket]]:
     """A server that has said something, and a connection to it."""
     peer = Peer(first, fields)
@@ -64,7 +69,9 @@ async def talking(
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
             async with contextlib.AsyncExitStack() as stack:
-                websocket = await connect_websocket(url, policy=NetworkPolicy().for_source(url), ping_s=ping_s)
+                websocket = await connect_websocket(
+                    url, policy=NetworkPolicy().for_source(url), ping_s=ping_s, max_message_bytes=max_message_bytes
+                )
                 stack.push_async_callback(websocket.close)
                 yield peer, websocket
         finally:
@@ -151,7 +158,7 @@ async def test_however_many_frames_come_at_once_others_have_their_turn_between_t
 async def test_a_message_that_is_too_late_for_a_connection_is_not_sent_and_tells_why() -> None:
     async with talking(b"\x88\x06\x0f\xa1gone") as (_, websocket):
         with pytest.raises(ToolConnectionError, match="code 4001: gone") as posted:
-            websocket.post("x")
+            await websocket.send("x")
         with pytest.raises(ToolConnectionError, match="code 4001: gone") as sent:
             await websocket.send("x")
     assert (posted.value.sent, sent.value.sent) == (False, False)
@@ -192,14 +199,15 @@ async def test_a_server_that_answers_pings_is_not_given_up() -> None:
         (BYE, b"\x03\xe8", "code 1000"),
         (b"\x88\x00", b"", "no code"),
         (b"\x88\x05\x0f\xa0bye", b"\x0f\xa0", "code 4000: bye"),
-        (b"\x88\x01\x03", b"\x03\xea", "code is none"),
-        (b"\x88\x02\x03\xed", b"\x03\xea", "code is none"),
-        (b"\x88\x02\x13\x88", b"\x03\xea", "code is none"),
-        (b"\x88\x03\x03\xe8\xff", b"\x03\xef", "not UTF-8"),
-        (b"\x81\x01\xff", b"\x03\xef", "not UTF-8"),
-        (b"\x83\x00", b"\x03\xea", "unknown kind"),
+        (b"\x88\x01\x03", b"\x03\xea", "Invalid close frame"),
+        (b"\x88\x02\x03\xed", b"\x03\xea", "Invalid close code: 1005"),
+        (b"\x88\x02\x03\xee", b"\x03\xea", "Invalid close code: 1006"),
+        (b"\x88\x02\x13\x88", b"\x03\xea", "Invalid close code: 5000"),
+        (b"\x88\x03\x03\xe8\xff", b"\x03\xef", "Invalid UTF-8"),
+        (b"\x81\x01\xff", b"\x03\xef", "Invalid UTF-8"),
+        (b"\x83\x00", b"\x03\xea", "Unexpected opcode"),
     ],
-    ids=["normal", "no code", "own code", "half a code", "1005", "5000", "bad reason", "bad text", "bad kind"],
+    ids=["normal", "no code", "own code", "half a code", "1005", "1006", "5000", "bad reason", "bad text", "bad kind"],
 )
 async def test_an_end_is_answered_by_the_code_that_fits_it(said: bytes, answered: bytes, told: str) -> None:
     async with talking(said + b"\x81\x04late") as (peer, websocket):
@@ -216,7 +224,7 @@ async def test_a_close_is_known_at_once_though_nobody_reads() -> None:
         peer.writer.write(BYE)
         await peer.hears()
         with pytest.raises(ToolConnectionError, match="is closed") as unsent:
-            websocket.post("too late")
+            await websocket.send("too late")
     assert not unsent.value.sent
 
 

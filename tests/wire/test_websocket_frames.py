@@ -1,15 +1,19 @@
 """Frames that servers send: messages in any pieces, and what is no message."""
 
+import asyncio
+import random
 import zlib
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from toolpost.wire.websocket_frames import Frames, WrongFrameError
+from tests.wire.test_websocket_endings import BYE, talking
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError
+from toolpost.wire.aiohttp_websockets import WebSocket
 
 TEXT, BINARY, CONTINUED, PING = 1, 2, 0, 9
+COMPRESSED = 0x40
+DEFLATE = "Connection: Upgrade\r\nSec-WebSocket-Extensions: permessage-deflate\r\n"
 Message = str | bytes
 
 
@@ -35,138 +39,130 @@ def framed(message: Message, cuts: list[int]) -> bytes:
     )
 
 
-class Reader:
-    """What is read of a stream; `limit` holds it after so many messages, until it is told to go on."""
-
-    def __init__(self, *, limit: int = 1_000_000, deflated: bool = False, at_once: int = 1_000) -> None:
-        self.messages: list[Message] = []
-        self.controls: list[tuple[int, bytes]] = []
-        self._at_once = at_once
-        self._frames = Frames(self._take, lambda *told: self.controls.append(told), limit=limit, deflated=deflated)
-
-    def _take(self, message: Message) -> None:
-        self.messages.append(message)
-        self._frames.held = len(self.messages) % self._at_once == 0
-
-    def read(self, data: bytes, piece: int | None = None) -> list[Message]:
-        for start in range(0, len(data), piece or len(data)):
-            self._frames.feed(data[start : start + (piece or len(data))])
-        return self.messages
-
-    def go_on(self) -> None:
-        self._frames.held = False
-        self._frames.feed(b"")
+async def read(websocket: WebSocket) -> list[Message]:
+    """All messages until the server closes the connection."""
+    found: list[Message] = []
+    async with asyncio.timeout(20):
+        with pytest.raises(ToolConnectionError, match="code 1000"):
+            await websocket.listen(found.append)
+    return found
 
 
-@given(
-    st.lists(st.tuples(st.text() | st.binary(), st.lists(st.integers(0, 1000), max_size=3)), max_size=6),
-    st.integers(1, 50),
-)
-def test_messages_are_the_same_however_they_are_cut(sent: list[tuple[Message, list[int]]], piece: int) -> None:
-    stream = b"".join(framed(message, cuts) for message, cuts in sent)
-    assert Reader().read(stream, piece) == [message for message, _ in sent]
+@pytest.mark.parametrize("seed", range(5))
+async def test_messages_are_the_same_however_they_are_cut(seed: int) -> None:
+    chance = random.Random(seed)
+    sent: list[Message] = []
+    for _ in range(40):
+        text = "".join(chance.choices("aé€😀\0 ", k=chance.choice([0, 1, 5, 60, 300])))
+        sent.append(text if chance.random() < 0.5 else text.encode()[::-1])
+    stream = b"".join(framed(message, chance.choices(range(1000), k=chance.randrange(4))) for message in sent) + BYE
+    async with talking() as (peer, websocket):
+        reading = asyncio.create_task(read(websocket))
+        while stream:
+            size = chance.randint(1, 50)
+            peer.writer.write(stream[:size])
+            stream = stream[size:]
+            await asyncio.sleep(0)
+        assert await reading == sent
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65_535, 65_536, 200_000])
-@pytest.mark.parametrize("piece", [1_000, 65_536, None])
-def test_messages_of_any_length_are_read(size: int, piece: int | None) -> None:
+async def test_messages_of_any_length_are_read(size: int) -> None:
     text, data = "x" * size, b"\xff" * size
-    stream = frame(TEXT, text.encode()) + frame(BINARY, data) + frame(TEXT, b"end")
-    assert Reader().read(stream, piece) == [text, data, "end"]
+    async with talking(frame(TEXT, text.encode()) + frame(BINARY, data) + frame(TEXT, b"end") + BYE) as (_, websocket):
+        assert await read(websocket) == [text, data, "end"]
 
 
-def test_what_comes_behind_a_held_message_waits_and_is_not_lost() -> None:
-    reader = Reader(at_once=2)
-    assert reader.read(b"".join(frame(TEXT, b"%d" % number) for number in range(5)), 3) == ["0", "1"]
-    reader.go_on()
-    assert reader.messages == ["0", "1", "2", "3"]
-    reader.go_on()
-    assert reader.messages == ["0", "1", "2", "3", "4"]
+async def test_a_ping_between_the_frames_of_a_message_is_answered() -> None:
+    stream = frame(TEXT, b"a", fin=False) + frame(PING, b"1") + frame(CONTINUED, b"b")
+    async with talking(stream) as (peer, websocket):
+        assert await websocket.receive() == "ab"
+        assert await peer.hears() == (0x8A, b"1")
 
 
-def test_control_frames_are_told_between_the_frames_of_a_message() -> None:
-    reader = Reader()
-    reader.read(frame(TEXT, b"a", fin=False) + frame(PING, b"1") + frame(CONTINUED, b"b") + frame(8, b"\x03\xe8"))
-    assert (reader.messages, reader.controls) == (["ab"], [(PING, b"1"), (8, b"\x03\xe8")])
+async def refusal(stream: bytes, fields: str = "Connection: Upgrade\r\n") -> tuple[int, ToolError]:
+    """The close code that a server is told, and the error that a reader gets; no message may be longer than 100."""
+    async with talking(stream, fields=fields, max_message_bytes=100) as (peer, websocket):
+        async with asyncio.timeout(20):
+            with pytest.raises(ToolError) as failed:
+                await websocket.receive()
+        opcode, payload = await peer.hears()
+        assert opcode == 0x88
+        assert websocket.closed
+    return int.from_bytes(payload, "big"), failed.value
 
 
 @pytest.mark.parametrize(
-    ("stream", "code", "told"),
+    ("stream", "code"),
     [
-        (b"\x81\x81\x00\x00\x00\x00x", 1002, "masked"),
-        (frame(TEXT, b"x", reserved=0x40), 1002, "reserved"),
-        (frame(TEXT, b"x", reserved=0x20), 1002, "reserved"),
-        (frame(3, b"x"), 1002, "unknown kind"),
-        (frame(0xB, b"x"), 1002, "unknown kind"),
-        (frame(CONTINUED, b"x"), 1002, "continuation of nothing"),
-        (frame(TEXT, b"x", fin=False) + frame(TEXT, b"x"), 1002, "within another"),
-        (frame(TEXT, b"", fin=False) + frame(BINARY, b"x"), 1002, "within another"),
-        (frame(PING, b"x", fin=False), 1002, "control frame"),
-        (frame(PING, b"x" * 126), 1002, "control frame"),
-        (frame(TEXT, b"\xff"), 1007, "not UTF-8"),
-        (frame(TEXT, b"\xed\xa0\x80"), 1007, "not UTF-8"),
-        (frame(TEXT, b"x" * 101), 1009, "more than 100"),
-        (frame(BINARY, b"x" * 70, fin=False) + frame(CONTINUED, b"x" * 31), 1009, "more than 100"),
-        (b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff", 1009, "more than 100"),
+        (frame(TEXT, b"x", reserved=COMPRESSED), 1002),
+        (frame(TEXT, b"x", reserved=0x20), 1002),
+        (frame(3, b"x"), 1002),
+        (frame(0xB, b"x"), 1002),
+        (frame(CONTINUED, b"x"), 1002),
+        (frame(TEXT, b"x", fin=False) + frame(TEXT, b"x"), 1002),
+        (frame(PING, b"x", fin=False), 1002),
+        (frame(PING, b"x" * 126), 1002),
+        (frame(TEXT, b"\xff"), 1007),
+        (frame(TEXT, b"\xed\xa0\x80"), 1007),
     ],
     ids=[
-        "masked",
         "compressed, which was not agreed",
         "reserved",
         "kind 3",
         "kind 11",
         "continuation",
         "message within another",
-        "message within an empty beginning",
         "control in parts",
         "long control",
         "no utf-8",
         "half a surrogate pair",
-        "too long",
-        "too long in parts",
-        "as long as can be",
     ],
 )
-def test_what_breaks_the_rules_is_refused(stream: bytes, code: int, told: str) -> None:
-    for piece in (None, 1):
-        with pytest.raises(WrongFrameError, match=told) as wrong:
-            Reader(limit=100).read(stream, piece)
-        assert wrong.value.code == code
+async def test_what_breaks_the_rules_is_refused(stream: bytes, code: int) -> None:
+    told, error = await refusal(stream)
+    assert told == code
+    assert isinstance(error, ToolConnectionError)
+    assert "no WebSocket message" in str(error)
+    assert error.sent
 
 
 def deflated(compressor: "zlib._Compress", text: str, mode: int = zlib.Z_SYNC_FLUSH) -> bytes:
     return (compressor.compress(text.encode()) + compressor.flush(mode)).removesuffix(b"\x00\x00\xff\xff")
 
 
-def test_what_is_compressed_is_read_beside_what_is_not() -> None:
+@pytest.mark.parametrize(
+    ("stream", "fields"),
+    [
+        (frame(TEXT, b"x" * 101), "Connection: Upgrade\r\n"),
+        (frame(BINARY, b"x" * 70, fin=False) + frame(CONTINUED, b"x" * 31), "Connection: Upgrade\r\n"),
+        (b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff", "Connection: Upgrade\r\n"),
+        (frame(TEXT, deflated(zlib.compressobj(wbits=-15), "x" * 10_000), reserved=COMPRESSED), DEFLATE),
+    ],
+    ids=["at once", "in parts", "as long as can be", "compressed"],
+)
+async def test_what_is_too_long_is_refused_before_it_is_kept(stream: bytes, fields: str) -> None:
+    told, error = await refusal(stream, fields)
+    assert told == 1009
+    assert isinstance(error, ToolClientError)
+    assert error.error_code == "response_too_large"
+
+
+async def test_what_is_compressed_is_read_beside_what_is_not() -> None:
     compressor = zlib.compressobj(wbits=-15)
     first, second = deflated(compressor, "again and " * 9), deflated(compressor, "again and " * 9)
     stream = (
-        frame(TEXT, first[:5], fin=False, reserved=0x40)
+        frame(TEXT, first[:5], fin=False, reserved=COMPRESSED)
         + frame(CONTINUED, first[5:])
         + frame(TEXT, b"plain")
-        + frame(BINARY, second, reserved=0x40)
+        + frame(BINARY, second, reserved=COMPRESSED)
     )
     assert len(second) < len(first)
-    assert Reader(deflated=True).read(stream, 3) == ["again and " * 9, "plain", b"again and " * 9]
+    async with talking(stream + BYE, fields=DEFLATE) as (_, websocket):
+        assert await read(websocket) == ["again and " * 9, "plain", b"again and " * 9]
 
 
-def test_a_server_may_end_its_compression_with_each_message() -> None:
-    ended = [deflated(zlib.compressobj(wbits=-15), text, zlib.Z_FINISH) for text in ("one", "two")]
-    stream = frame(TEXT, ended[0], reserved=0x40) + frame(TEXT, ended[1] + b"\x00", reserved=0x40)
-    assert Reader(deflated=True).read(stream) == ["one", "two"]
-
-
-@pytest.mark.parametrize(
-    ("payload", "code"),
-    [
-        (deflated(zlib.compressobj(wbits=-15), "x" * 101), 1009),
-        (b"\xff\xff\xff", 1007),
-        (deflated(zlib.compressobj(wbits=-15), "x", zlib.Z_FINISH) * 2, 1007),
-    ],
-    ids=["too large", "rubbish", "two in one"],
-)
-def test_what_cannot_be_decompressed_is_refused(payload: bytes, code: int) -> None:
-    with pytest.raises(WrongFrameError) as wrong:
-        Reader(limit=100, deflated=True).read(frame(TEXT, payload, reserved=0x40))
-    assert wrong.value.code == code
+async def test_what_cannot_be_decompressed_is_refused() -> None:
+    told, error = await refusal(frame(TEXT, b"\xff\xff\xff", reserved=COMPRESSED), DEFLATE)
+    assert told == 1007
+    assert isinstance(error, ToolConnectionError)

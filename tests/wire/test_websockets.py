@@ -31,8 +31,9 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolValidationError,
 )
+from toolpost.wire.aiohttp_websockets import WebSocket
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.websockets import WebSocket, connect_websocket
+from toolpost.wire.websockets import connect_websocket
 
 PUBLIC, INSIDE = "93.184.216.34", "127.0.0.1"
 INSIDE_ALLOWED = NetworkPolicy(operator_hosts=frozenset({"inside.example"}))
@@ -77,7 +78,7 @@ async def test_texts_of_every_short_length_go_there_and_back(dial: Dial) -> None
     async with serving(echo) as url:
         websocket = await dial(url)
         for text in sent:
-            assert websocket.post(text)
+            await websocket.send(text)
         assert [await websocket.receive() for _ in sent] == sent
 
 

@@ -1,29 +1,29 @@
-"""Guarded WebSocket connections: a URL is judged before anything is connected to, and nothing leads elsewhere."""
+"""Guarded WebSocket connections: the guard judges a URL's addresses before connecting; redirects are not followed."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolValidationError
 from toolpost.wire.guard import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.headers import clean_headers
 from toolpost.wire.network import host_header
-from toolpost.wire.openings import Opening
 from toolpost.wire.proxies import proxy_at
 from toolpost.wire.steps import request_path
 from toolpost.wire.transports import Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from typing import NoReturn
 
+    from toolpost.wire.aiohttp_websockets import WebSocket
     from toolpost.wire.guard import Resolver
     from toolpost.wire.headers import HeaderInput, Pairs
     from toolpost.wire.network import NetworkPolicy
 
-    Opener = Callable[[Opening], Awaitable["WebSocket"]]
+    Opener = Callable[..., Awaitable[WebSocket]]
 
 MESSAGE_BYTES = 16 * 1024 * 1024
 CONNECT_S = 10.0
@@ -33,57 +33,6 @@ _NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the ti
 _OWN_HEADERS = "sec-websocket-"
 _DEFAULT_HEADERS = (("Accept-Encoding", "identity"), ("User-Agent", "toolpost"))
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
-
-class WebSocket(Protocol):
-    """One open connection, for one reader and any number of senders."""
-
-    @property
-    def subprotocol(self) -> str | None:
-        """The one that the server chose of those that were offered, if it chose one."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        ...
-
-    @property
-    def ended_well(self) -> bool:
-        """Whether the server has said, by a close frame, that all is over and as it should be."""
-        ...
-
-    def post(self, message: str) -> bool:
-        """Send a short text without waiting, as `send` does; False, and nothing sent, when it has to be waited for."""
-        ...
-
-    async def send(self, message: str | bytes) -> None:
-        """Send a text or a binary message, in its turn.
-
-        A ToolConnectionError has `sent=False` when the connection was closed before any of it could leave. Of a
-        message that is given up before `send` is done, nothing has left, and nobody else's message is touched.
-        """
-        ...
-
-    async def receive(self) -> str | bytes:
-        """The next message, whole: a text or a binary one; pings are answered meanwhile.
-
-        It waits for as long as it takes; being cancelled loses no message. A closed or broken connection is a
-        ToolConnectionError (`sent=True`) that tells the close code and its reason, a message above the limit is
-        a ToolClientError with the code `response_too_large`, and closes the connection.
-        """
-        ...
-
-    async def listen(self, take: Callable[[str | bytes], object]) -> NoReturn:
-        """Hand out every message as it comes, without a turn of the loop between; `take` may neither wait nor fail.
-
-        It ends as `receive` does, whom it takes the place of.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Say goodbye, wait a moment for the server's, and let go; safe to call twice."""
-        ...
 
 
 async def connect_websocket(
@@ -99,13 +48,13 @@ async def connect_websocket(
 ) -> WebSocket:
     """Connect to a `ws` or `wss` URL; its name is looked up once, and only an address that was judged is connected to.
 
-    A proxy that the policy names carries it there. Redirects are not followed. `timeout_s` is for all of it, the
-    handshake included; `max_message_bytes` limits each message that comes, after decompression; after `ping_s` of
-    silence the server is asked whether it is there.
+    Uses the policy's proxy, if it has one. `timeout_s` covers the look-up, the connection and the handshake;
+    `max_message_bytes` limits each received message after decompression; a server that is silent for `ping_s`
+    is sent a ping.
 
-    What fails is a ToolPermissionError where the address is refused, a ToolAuthError or whatever else a status stands
-    for where the server refuses the handshake, a ToolConnectionError with `sent=False` otherwise: a handshake is
-    a GET, and no message has left.
+    Raises a ToolPermissionError when the address is refused, the error of the status (such as a ToolAuthError) when
+    the server refuses the handshake, and otherwise a ToolConnectionError with `sent=False`: a handshake is a GET,
+    and no message has left.
     """
     opener = require_websockets()
     target = parse_target(url, schemes=WEBSOCKET_SCHEMES)
@@ -115,15 +64,23 @@ async def connect_websocket(
         async with asyncio.timeout(timeout_s):
             addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
             proxy = None if policy.proxy is None else proxy_at(policy.proxy)
-            rest = (path, fields, offered, max_message_bytes, ping_s, proxy)
-            return await _first_of([Opening(Route.to(target, address), *rest) for address in addresses], opener)
+            open_at = partial(
+                opener,
+                path=path,
+                headers=fields,
+                subprotocols=offered,
+                max_message_bytes=max_message_bytes,
+                ping_s=ping_s,
+                proxy=proxy,
+            )
+            return await _open_first([Route.to(target, address) for address in addresses], open_at)
     except TimeoutError:
         message = f"{target.scheme}://{host_header(target)}: no connection within {timeout_s:g} s"
         raise ToolConnectionError(message, sent=False) from None
 
 
 def require_websockets() -> Opener:
-    """What opens connections; a ConfigError where it is not installed."""
+    """Import aiohttp and return what opens connections; a ConfigError says how to install it."""
     try:
         from toolpost.wire.aiohttp_websockets import open_websocket  # noqa: PLC0415 - an extra, 0.2 s to import
     except ImportError as missing:
@@ -132,7 +89,7 @@ def require_websockets() -> Opener:
 
 
 def _sendable(headers: HeaderInput, subprotocols: Sequence[str]) -> tuple[Pairs, tuple[str, ...]]:
-    """Header fields and subprotocols as they may be sent; what belongs to the handshake is not for callers to say."""
+    """Return header fields and subprotocols as they may be sent; callers cannot set the handshake's own fields."""
     fields = clean_headers(headers, defaults=_DEFAULT_HEADERS)
     issues = [
         f"header {name!r} belongs to the handshake; subprotocols have a setting of their own"
@@ -146,15 +103,15 @@ def _sendable(headers: HeaderInput, subprotocols: Sequence[str]) -> tuple[Pairs,
     return fields, tuple(subprotocols)
 
 
-async def _first_of(openings: list[Opening], opener: Opener) -> WebSocket:
-    """The connection to the first address that answers."""
-    for opening in openings[:-1]:
+async def _open_first(routes: list[Route], open_at: Opener) -> WebSocket:
+    """Open a connection to the first address that answers."""
+    for route in routes[:-1]:
         try:
             async with asyncio.timeout(_NEXT_ADDRESS_S):
-                return await opener(opening)
+                return await open_at(route)
         except TimeoutError:
             continue
         except ToolConnectionError as failed:
             if not failed.is_retryable:
                 raise
-    return await opener(openings[-1])
+    return await open_at(routes[-1])

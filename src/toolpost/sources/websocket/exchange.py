@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolpost.sources.websocket.correlation import Correlation
     from toolpost.sources.websocket.goodbyes import Goodbyes
     from toolpost.sources.websocket.streams import Limits, Tell
-    from toolpost.wire.websockets import WebSocket
+    from toolpost.wire.aiohttp_websockets import WebSocket
 
     Connect = Callable[[], Awaitable[WebSocket]]
 

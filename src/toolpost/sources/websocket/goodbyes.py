@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolpost.wire.websockets import WebSocket
+    from toolpost.wire.aiohttp_websockets import WebSocket
 
 _MOST = 64
 

@@ -15,7 +15,7 @@ from toolpost.sources.websocket.messages import excerpt, json_value
 if TYPE_CHECKING:
     from toolpost.sources.websocket.correlation import Correlation
     from toolpost.sources.websocket.templates import Arguments, Build
-    from toolpost.wire.websockets import WebSocket
+    from toolpost.wire.aiohttp_websockets import WebSocket
 
 _Waiting: TypeAlias = "tuple[asyncio.Future[Any], float]"  # for an answer, and until when
 
@@ -81,8 +81,10 @@ class Link:
         if until < self._armed_for:
             self._arm(until)
         try:
-            if not self._socket.post(text):
-                await self._send(text, until)
+            try:
+                await self._socket.send(text, deadline=until)
+            except TimeoutError:
+                raise self._unread() from None
             told = await answer
         except BaseException:
             self._waiting.pop(number, None)
@@ -95,14 +97,10 @@ class Link:
             raise told
         return ToolOutput(result_of(told))
 
-    async def _send(self, text: str, until: float) -> None:
-        """Send what has to wait for its turn; what did not get one while the call had time had no effect."""
-        try:
-            async with asyncio.timeout_at(until):
-                await self._socket.send(text)
-        except TimeoutError:
-            message = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
-            raise ToolConnectionError(message, sent=False) from None
+    def _unread(self) -> ToolConnectionError:
+        """Make the error of a message that had to wait for too long; it had no effect, since it never left."""
+        message = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
+        return ToolConnectionError(message, sent=False)
 
     async def retire(self) -> None:
         """Let go as soon as no call waits any more."""

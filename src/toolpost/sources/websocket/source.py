@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
     from toolpost.sources.websocket.tools import Plan
-    from toolpost.wire.websockets import WebSocket
+    from toolpost.wire.aiohttp_websockets import WebSocket
 
 # Less than there is, so that a source can tell what it saw before its caller's time is up.
 _SHARE = 0.95

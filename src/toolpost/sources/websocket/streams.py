@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.options import WebSocketTool
     from toolpost.sources.websocket.correlation import Path
-    from toolpost.wire.websockets import WebSocket
+    from toolpost.wire.aiohttp_websockets import WebSocket
 
     Decode = Callable[[str | bytes], Any]
     Tell = Callable[[str], None]
