@@ -12,8 +12,8 @@ from toolpost import Completed, Failed
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
-from toolpost.sources.websocket.correlation import Correlation
-from toolpost.sources.websocket.link import Link
+from toolpost.sources.websocket.messages import Correlation
+from toolpost.sources.websocket.session import WebSocketSession
 from toolpost.sources.websocket.source import WebSocketSource
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import connect_websocket
@@ -375,7 +375,7 @@ async def test_a_connection_that_is_let_go_as_soon_as_it_is_made_says_goodbye_to
     held = Held()
     async with serving(held) as url:
         socket = await connect_websocket(url, policy=NetworkPolicy().for_source(url))
-        await Link("api", socket, Correlation(("id",), ("id",))).close()
+        await WebSocketSession("api", socket, Correlation(("id",), ("id",))).close()
         async with asyncio.timeout(20):
             await held.connections[0].wait_closed()
     assert held.connections[0].close_code == 1000

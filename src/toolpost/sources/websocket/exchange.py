@@ -1,44 +1,150 @@
-"""One call on a connection of its own: a message, and the answer or the answers to it."""
+"""Calls on a connection of their own: one answer, or a stream of answers until a limit."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from toolpost.contracts.errors import ToolTimeoutError
-from toolpost.sources.websocket.answers import result_of
-from toolpost.sources.websocket.messages import DECODERS, ENCODERS
-from toolpost.sources.websocket.streams import NOBODYS, Stream
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
+from toolpost.sources.websocket.messages import (
+    DECODERS,
+    ENCODERS,
+    beginning,
+    json_text,
+    listed,
+    path_of,
+    result_of,
+    value_at,
+)
 from toolpost.wire.deadlines import Deadlines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from toolpost.sources.websocket.correlation import Correlation
-    from toolpost.sources.websocket.goodbyes import Goodbyes
-    from toolpost.sources.websocket.streams import Limits, Tell
+    from toolpost.contracts.options import WebSocketTool
+    from toolpost.sources.websocket.messages import Path
     from toolpost.wire.aiohttp_websockets import WebSocket
 
+    Decode = Callable[[str | bytes], Any]
+    Tell = Callable[[str], None]
+    from collections.abc import Awaitable, Callable
+
+    from toolpost.sources.websocket.messages import Correlation
+
     Connect = Callable[[], Awaitable[WebSocket]]
+
+_MOST = 64
+
+
+class ClosingConnections:
+    """The farewells of one source; each is short, and whoever closes the source waits for them."""
+
+    def __init__(self) -> None:
+        self._saying: set[asyncio.Task[None]] = set()
+
+    def begin(self, socket: WebSocket) -> None:
+        """Close a connection, by and by."""
+        saying = asyncio.create_task(socket.close())
+        self._saying.add(saying)
+        saying.add_done_callback(self._saying.discard)
+
+    async def room(self) -> None:
+        """Wait while too many are under way: servers that are slow to part must not use up all sockets."""
+        while len(self._saying) >= _MOST:
+            await asyncio.wait(self._saying, return_when=asyncio.FIRST_COMPLETED)
+
+    async def finished(self) -> None:
+        """Wait for all of them."""
+        await asyncio.gather(*self._saying, return_exceptions=True)
+
+
+NOBODYS: Final = object()
+_TOLD = 500
+
+
+class StreamLimits(NamedTuple):
+    """Where a stream ends, besides with a clean close."""
+
+    messages: int
+    seconds: float | None
+    size: int
+    last: Path | None
+
+    @classmethod
+    def of(cls, tool: WebSocketTool, size: int) -> StreamLimits:
+        """As an operator says; all that is collected may not be larger than one message."""
+        last = None if tool.last_field is None else path_of(tool.last_field)
+        return cls(tool.max_messages, tool.max_seconds, size, last)
+
+
+class AnswerStream:
+    """The answers on one connection; what `decode` finds to be NOBODYS is dropped."""
+
+    def __init__(self, socket: WebSocket, limits: StreamLimits, decode: Decode, tell: Tell) -> None:
+        self._socket = socket
+        self._limits = limits
+        self._decode = decode
+        self._tell = tell
+        self._size = 0
+        self._dropped = 0
+        self.answers: list[Any] = []
+
+    async def collect(self) -> list[Any]:
+        """All answers until the end; a failure says how many came before it."""
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                while not await self._took_last():
+                    pass
+        except TimeoutError:
+            pass  # a limit, and no failure
+        except ToolError as failed:
+            if not self._socket.ended_well or not isinstance(failed, ToolConnectionError):
+                failed.message = f"{failed.message}; {self.came}"
+                raise
+        return self.answers
+
+    @property
+    def came(self) -> str:
+        """How many answers there are, and how much came besides."""
+        count = len(self.answers)
+        dropped = f", and {self._dropped} without its id, which were dropped" if self._dropped else ""
+        return f"{count} answer{'' if count == 1 else 's'} had come before{dropped}"
+
+    async def _took_last(self) -> bool:
+        message = await self._socket.receive()
+        answer = self._decode(message)
+        if answer is NOBODYS:
+            self._dropped += 1
+            return False
+        self._size += len(message)
+        if self._size > self._limits.size:
+            text = f"the stream is larger than {self._limits.size:,} bytes; lower max_messages or raise the limit"
+            raise ToolClientError(text, code="response_too_large")
+        value = listed(result_of(answer))
+        self.answers.append(value)
+        self._tell(beginning(value if isinstance(value, str) else json_text(value), _TOLD))
+        ended = self._limits.last is not None and value_at(answer, self._limits.last) is True
+        return ended or len(self.answers) >= self._limits.messages
+
 
 ONLY = 1  # the id of the one message on its connection
 
 
-class Exchange:
+class DedicatedExchange:
     """How a source talks on a connection that one call has for itself."""
 
-    def __init__(self, form: str, correlation: Correlation | None, goodbyes: Goodbyes) -> None:
+    def __init__(self, form: str, correlation: Correlation | None, closing: ClosingConnections) -> None:
         self._encode = ENCODERS[form]
         self._decode_any = DECODERS[form]
         self._correlation = correlation
-        self._goodbyes = goodbyes
+        self._closing = closing
         self._deadlines = Deadlines()
 
     async def ask(self, connect: Connect, message: str, *, within_s: float) -> Any:
         """The first answer."""
         sent = self._encode(message)
         deadline = asyncio.get_running_loop().time() + within_s
-        await self._goodbyes.room()
+        await self._closing.room()
         socket = await connect()
         try:
             with self._deadlines.until(deadline):
@@ -47,15 +153,17 @@ class Exchange:
         except TimeoutError:
             raise ToolTimeoutError(f"no answer within {within_s:g} s", timeout_ms=within_s * 1000) from None
         finally:
-            self._goodbyes.begin(socket)
+            self._closing.begin(socket)
 
-    async def collect(self, connect: Connect, message: str, *, limits: Limits, tell: Tell, within_s: float) -> Any:
+    async def collect(
+        self, connect: Connect, message: str, *, limits: StreamLimits, tell: Tell, within_s: float
+    ) -> Any:
         """All answers until a limit, as a list."""
         sent = self._encode(message)
         deadline = asyncio.get_running_loop().time() + within_s
-        await self._goodbyes.room()
+        await self._closing.room()
         socket = await connect()
-        stream = Stream(socket, limits, self._decode, tell)
+        stream = AnswerStream(socket, limits, self._decode, tell)
         try:
             with self._deadlines.until(deadline):
                 await socket.send(sent)
@@ -64,7 +172,7 @@ class Exchange:
             text = f"the stream did not end within {within_s:g} s; {stream.came}. max_seconds lets it end by itself"
             raise ToolTimeoutError(text, timeout_ms=within_s * 1000) from None
         finally:
-            self._goodbyes.begin(socket)
+            self._closing.begin(socket)
 
     def _decode(self, message: str | bytes) -> Any:
         """An answer to the one message; where answers bring ids, others are for nobody."""

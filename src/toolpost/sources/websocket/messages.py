@@ -1,4 +1,4 @@
-"""Messages on the wire: values as JSON, and answers as values again."""
+"""Encode and decode messages: JSON, correlation ids, and the result or error in an answer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import base64
 import json
 from json.encoder import encode_basestring_ascii
 from json.scanner import make_scanner
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
-from toolpost.contracts.errors import ToolOutputError, ToolValidationError
+from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
+from toolpost.schema.jsontypes import is_object
 from toolpost.web.failures import presentable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from toolpost.contracts.options import WebSocketOptions
 
 _SHOWN = 80
 
@@ -92,3 +95,86 @@ def _no_number(written: str) -> NoReturn:
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _decoder = json.JSONDecoder(parse_constant=_no_number)
 _scan = make_scanner(cast("Any", _decoder))  # its stub wants a scanner of a decoder
+
+
+Path = tuple[str, ...]
+
+_JSON_RPC = "2.0"
+
+
+def path_of(field: str) -> Path:
+    """A dotted path, taken apart."""
+    return tuple(field.split("."))
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """What stands at a path, or None."""
+    for key in path:
+        if not is_object(value):
+            return None
+        value = value.get(key)
+    return value
+
+
+class Correlation(NamedTuple):
+    """How ids are written down."""
+
+    sent: Path
+    returned: Path
+    as_text: bool = False
+
+    @classmethod
+    def of(cls, options: WebSocketOptions) -> Correlation:
+        """As an operator says."""
+        returned = options.reply_id_field or options.id_field
+        return cls(path_of(options.id_field), path_of(returned), options.id_type == "text")
+
+    def taken(self, answer: Any) -> int | None:
+        """The number that an answer is for, taken out of it: it means nothing to whoever asked.
+
+        What has none is nobody's, and may lose whatever stands in its place.
+        """
+        path = self.returned
+        holder = answer if len(path) == 1 else value_at(answer, path[:-1])
+        if not is_object(holder) or ("method" in answer and _is_request(answer)):
+            return None
+        written = holder.pop(path[-1], None)
+        return written if type(written) is int else _number(written)
+
+
+def _is_request(message: dict[str, Any]) -> bool:
+    """Whether it is a JSON-RPC request of the server's own, whose id is none of ours."""
+    return message.get("jsonrpc") == _JSON_RPC and "result" not in message and "error" not in message
+
+
+def _number(written: Any) -> int | None:
+    """An id that came back as a text, as some servers make of every number. To Python `True` would be a number."""
+    if type(written) is str and written.isdecimal() and len(written) < 20:
+        return int(written)
+    return None
+
+
+def result_of(answer: Any) -> Any:
+    """The result in an answer: all of it, or what JSON-RPC calls so; a ToolClientError if it tells of an error."""
+    if not is_object(answer):
+        return answer
+    if (error := answer.get("error")) and _is_told(error):
+        raise ToolClientError(f"the server answered with an error: {_words(error, answer)}", code="error_answer")
+    if answer.get("jsonrpc") == _JSON_RPC and "result" in answer:
+        return answer["result"]
+    return answer
+
+
+def _is_told(error: Any) -> bool:
+    """Whether it says what went wrong; a number may as well be the error of a measurement."""
+    return error is True or isinstance(error, (str, dict))
+
+
+def _words(error: Any, answer: dict[str, Any]) -> str:
+    told = answer.get("message", "no reason is given") if error is True else error
+    if not is_object(told):
+        return presentable(told if isinstance(told, str) else json_text(told), ())
+    message, code = told.get("message"), told.get("code")
+    if not isinstance(message, str):
+        return presentable(json_text(told), ())
+    return presentable(message if code is None else f"{message} (code {code})", ())

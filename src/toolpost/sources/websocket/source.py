@@ -1,20 +1,23 @@
-"""A WebSocket API as a source of tools, over guarded connections."""
+"""WebSocket APIs as a source of tools: messages that an operator wrote down, over guarded connections."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from toolpost.catalog.declared import closed_schema, declared_spec
 from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.sources.websocket.correlation import Correlation
-from toolpost.sources.websocket.exchange import ONLY, Exchange
-from toolpost.sources.websocket.goodbyes import Goodbyes
-from toolpost.sources.websocket.link import Link
-from toolpost.sources.websocket.links import Links
-from toolpost.sources.websocket.tools import planned
+from toolpost.contracts.spec import ToolTarget
+from toolpost.schema.jsontypes import is_object
+from toolpost.sources.websocket.exchange import ONLY, ClosingConnections, DedicatedExchange, StreamLimits
+from toolpost.sources.websocket.messages import Correlation
+from toolpost.sources.websocket.session import WebSocketSession
+from toolpost.sources.websocket.session_pool import WebSocketSessionPool
+from toolpost.sources.websocket.templates import json_message, text_message, wanted
 from toolpost.wire.guard import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import connect_websocket, require_websockets
@@ -25,10 +28,65 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import AuthorizedCall, Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.options import WebSocketTool
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.sources.websocket.tools import Plan
+    from toolpost.contracts.spec import JsonSchema, ToolSpec
+    from toolpost.sources.websocket.templates import Build
     from toolpost.wire.aiohttp_websockets import WebSocket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePlan:
+    """How a tool is called; only a stream has limits."""
+
+    build: Build
+    timeout_s: float
+    limits: StreamLimits | None
+
+
+def planned(
+    config: ExternalToolConfig, name: str, tool: WebSocketTool, correlation: Correlation | None
+) -> tuple[ToolSpec, MessagePlan]:
+    """A tool's record and its plan; a ConfigError says why it cannot be called."""
+    known = tool.input_schema.get("properties")
+    unknown = [name for name in wanted(tool.message) if is_object(known) and name not in known]
+    if unknown:
+        raise ConfigError(f"its message wants {', '.join(map(repr, unknown))}, which its input_schema does not have")
+    _refuse_id(tool, correlation)
+    is_json = config.websocket.format == "json"
+    build = json_message(tool.message, correlation) if is_json else text_message(tool.message)
+    described = tool.model_copy(update={"input_schema": _schema(tool)})
+    target = ToolTarget.of(
+        "websocket",
+        f"a message to {config.connection}",
+        message=tool.message,
+        options=config.websocket.model_dump(exclude={"tools"}),
+    )
+    spec = declared_spec(config.name, name, tool=described, kind="websocket", target=target)
+    limits = StreamLimits.of(tool, config.websocket.max_message_bytes) if tool.stream else None
+    if limits and limits.seconds and spec.timeout_s is None:
+        spec = replace(spec, timeout_s=limits.seconds + config.timeout_s)  # a limit must come before the deadline
+    return spec, MessagePlan(build=build, timeout_s=spec.timeout_s or config.timeout_s, limits=limits)
+
+
+def _schema(tool: WebSocketTool) -> JsonSchema:
+    """The operator's schema, or one of what the message names; arguments that it has no place for are refused."""
+    if "input_schema" in tool.model_fields_set or tool.message is None:
+        return closed_schema(tool.input_schema)
+    names = wanted(tool.message)
+    anything: dict[str, JsonSchema] = {name: {} for name in names}
+    return closed_schema({"type": "object", "properties": anything, "required": names})
+
+
+def _refuse_id(tool: WebSocketTool, correlation: Correlation | None) -> None:
+    """Where the arguments are the message, none of them may stand where the id of a call goes."""
+    if tool.message is not None or correlation is None:
+        return
+    known = tool.input_schema.get("properties")
+    if any(correlation.sent == (name,) for name in (known if is_object(known) else ())):
+        name = correlation.sent[0]
+        raise ConfigError(f"its argument {name!r} stands where the id of a call goes; write a message for it")
+
 
 # Less than there is, so that a source can tell what it saw before its caller's time is up.
 _SHARE = 0.95
@@ -41,7 +99,7 @@ class MessageTool:
 
     __slots__ = ("_source", "plan", "spec")
 
-    def __init__(self, spec: ToolSpec, plan: Plan, source: WebSocketSource) -> None:
+    def __init__(self, spec: ToolSpec, plan: MessagePlan, source: WebSocketSource) -> None:
         self.spec = spec
         self.plan = plan
         self._source = source
@@ -72,9 +130,11 @@ class WebSocketSource:
         self._policy = (network or NetworkPolicy()).for_source(config.connection)
         options = config.websocket
         self._correlation = correlation = Correlation.of(options) if options.mode == "multiplexed" else None
-        self._goodbyes = Goodbyes()
-        self._exchange = Exchange(options.format, correlation, self._goodbyes)
-        self._links = None if correlation is None else Links(config.name, partial(self._linked, correlation))
+        self._closing = ClosingConnections()
+        self._exchange = DedicatedExchange(options.format, correlation, self._closing)
+        self._sessions = (
+            None if correlation is None else WebSocketSessionPool(config.name, partial(self._open_session, correlation))
+        )
         self.problems: Sequence[str] = ()
 
     @property
@@ -87,7 +147,7 @@ class WebSocketSource:
         require_websockets()
         parse_target(self.config.connection, schemes=WEBSOCKET_SCHEMES)
         options = self.config.websocket
-        if self._links is not None and options.format != "json":
+        if self._sessions is not None and options.format != "json":
             raise ConfigError(f"source {self.name!r}: websocket.mode multiplexed needs the format json")
         found: list[MessageTool] = []
         problems = [] if options.tools else [f"source {self.name!r}: there are no tools under websocket.tools"]
@@ -110,7 +170,7 @@ class WebSocketSource:
 
     def run(
         self,
-        plan: Plan,
+        plan: MessagePlan,
         arguments: dict[str, Any],
         credential: Credential,
         *,
@@ -119,25 +179,30 @@ class WebSocketSource:
     ) -> Coroutine[Any, Any, ToolOutput]:
         """Send a tool's message and bring back what is answered."""
         within_s = timeout_s * _SHARE
-        if self._links is None or plan.limits is not None:
+        if self._sessions is None or plan.limits is not None:
             return self._run_alone(plan, arguments, credential, within_s, context)
-        link = self._links.known(credential)
-        if link is None:
-            return self._run_first(self._links, plan, arguments, credential, within_s)
-        return link.ask(plan.build, arguments, within_s)
+        session = self._sessions.known(credential)
+        if session is None:
+            return self._run_first(self._sessions, plan, arguments, credential, within_s)
+        return session.ask(plan.build, arguments, within_s)
 
     async def _run_first(
-        self, links: Links, plan: Plan, arguments: dict[str, Any], credential: Credential, within_s: float
+        self,
+        sessions: WebSocketSessionPool,
+        plan: MessagePlan,
+        arguments: dict[str, Any],
+        credential: Credential,
+        within_s: float,
     ) -> ToolOutput:
         """Run a call for which there is no connection yet; what is left of its time is for the answer."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
-        link = await links.opened(credential)
-        return await link.ask(plan.build, arguments, until - loop.time())
+        session = await sessions.opened(credential)
+        return await session.ask(plan.build, arguments, until - loop.time())
 
     async def _run_alone(
         self,
-        plan: Plan,
+        plan: MessagePlan,
         arguments: dict[str, Any],
         credential: Credential,
         within_s: float,
@@ -153,12 +218,12 @@ class WebSocketSource:
 
     async def close(self) -> None:
         """Close every connection; safe to call twice."""
-        if self._links is not None:
-            await self._links.close()
-        await self._goodbyes.finished()
+        if self._sessions is not None:
+            await self._sessions.close()
+        await self._closing.finished()
 
-    async def _linked(self, correlation: Correlation, credential: Credential) -> Link:
-        return Link(self.name, await self._connect(credential), correlation)
+    async def _open_session(self, correlation: Correlation, credential: Credential) -> WebSocketSession:
+        return WebSocketSession(self.name, await self._connect(credential), correlation)
 
     async def _connect(self, credential: Credential) -> WebSocket:
         """Connect as somebody; what they present counts more than what is configured under the same name."""

@@ -13,7 +13,7 @@ from toolpost.web.encoding import UnsendableError, text_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from toolpost.sources.websocket.correlation import Correlation, Path
+    from toolpost.sources.websocket.messages import Correlation, Path
 
     Build = Callable[["Arguments", int], str]
     Part = Callable[["Arguments", int], str | None]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
-from toolpost.sources.websocket.answers import result_of
-from toolpost.sources.websocket.messages import excerpt, json_value
+from toolpost.sources.websocket.messages import excerpt, json_value, result_of
 
 if TYPE_CHECKING:
-    from toolpost.sources.websocket.correlation import Correlation
+    from toolpost.sources.websocket.messages import Correlation
     from toolpost.sources.websocket.templates import Arguments, Build
     from toolpost.wire.aiohttp_websockets import WebSocket
 
@@ -36,7 +35,7 @@ class _Stray(NamedTuple):
         return self.what if self.head is None else f"{self.what}: {excerpt(self.head)}"
 
 
-class Link:
+class WebSocketSession:
     """A connection with one reader, and the calls that wait for what it reads.
 
     An answer goes to the call whose id it brings, once. What comes for nobody is dropped: too late, twice,

@@ -14,42 +14,42 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.contracts.calls import Credential
-    from toolpost.sources.websocket.link import Link
+    from toolpost.sources.websocket.session import WebSocketSession
 
     _Key = tuple[str, str]
 
-_MOST_LINKS = 64
+_MAX_SESSIONS = 64
 
 
 class _Held(NamedTuple):
     """A connection, and what was presented when it was made."""
 
     presented: Mapping[str, str]
-    link: Link
+    session: WebSocketSession
 
 
-class Links:
+class WebSocketSessionPool:
     """Gives out live connections; one that broke is replaced when the next call wants it.
 
     A connection is who it was opened as. Whoever presents something new, such as a renewed token, gets a new one,
     and the old one is closed when the calls on it are done.
     """
 
-    def __init__(self, name: str, connect: Callable[[Credential], Awaitable[Link]]) -> None:
+    def __init__(self, name: str, connect: Callable[[Credential], Awaitable[WebSocketSession]]) -> None:
         self._name = name
         self._connect = connect
         self._held: dict[str, _Held] = {}
-        self._opening: dict[_Key, asyncio.Task[Link]] = {}
-        self._retiring: dict[asyncio.Task[None], Link] = {}
+        self._opening: dict[_Key, asyncio.Task[WebSocketSession]] = {}
+        self._retiring: dict[asyncio.Task[None], WebSocketSession] = {}
         self._closed = False
 
-    def known(self, credential: Credential) -> Link | None:
+    def known(self, credential: Credential) -> WebSocketSession | None:
         """The live connection of a credential, if there is one."""
         headers = credential.headers
         held = self._held.get(_who(credential) if headers else credential.key)
-        return None if held is None or held.presented != headers or held.link.closed else held.link
+        return None if held is None or held.presented != headers or held.session.closed else held.session
 
-    async def opened(self, credential: Credential) -> Link:
+    async def opened(self, credential: Credential) -> WebSocketSession:
         """The connection of a credential, made now; whoever gives up does not undo it for the others."""
         if self._closed:
             raise self._gone()
@@ -72,32 +72,32 @@ class Links:
         for task in opening:
             task.cancel()
         await asyncio.gather(*opening, return_exceptions=True)
-        links = [held.link for held in self._held.values()] + list(self._retiring.values())
+        sessions = [held.session for held in self._held.values()] + list(self._retiring.values())
         self._held = {}
-        await asyncio.gather(*(link.close() for link in links))
+        await asyncio.gather(*(session.close() for session in sessions))
         await asyncio.gather(*self._retiring)
 
-    async def _open(self, credential: Credential) -> Link:
-        who, link = _who(credential), await self._connect(credential)
-        old, self._held[who] = self._held.pop(who, None), _Held(dict(credential.headers), link)
+    async def _open(self, credential: Credential) -> WebSocketSession:
+        who, session = _who(credential), await self._connect(credential)
+        old, self._held[who] = self._held.pop(who, None), _Held(dict(credential.headers), session)
         for other in (old, self._spare()):
             if other is not None:
-                self._retire(other.link)
-        return link
+                self._retire(other.session)
+        return session
 
-    def _retire(self, link: Link) -> None:
-        retiring = asyncio.create_task(link.retire())
-        self._retiring[retiring] = link
+    def _retire(self, session: WebSocketSession) -> None:
+        retiring = asyncio.create_task(session.retire())
+        self._retiring[retiring] = session
         retiring.add_done_callback(self._retiring.pop)
 
     def _spare(self) -> _Held | None:
         """One to give up when there are too many: the oldest that no call waits for."""
-        if len(self._held) <= _MOST_LINKS:
+        if len(self._held) <= _MAX_SESSIONS:
             return None
-        idle = [who for who, held in list(self._held.items())[:-1] if not held.link.busy]
+        idle = [who for who, held in list(self._held.items())[:-1] if not held.session.busy]
         return self._held.pop(idle[0]) if idle else None
 
-    def _forget(self, key: _Key, done: asyncio.Task[Link]) -> None:
+    def _forget(self, key: _Key, done: asyncio.Task[WebSocketSession]) -> None:
         del self._opening[key]
         if not done.cancelled():
             done.exception()  # taken, so that nobody is told of a failure for which nobody waits any more
