@@ -53,6 +53,14 @@ class KeySealer:
         said = f"sealed data of {row.partition('|')[0]!r} is of an unknown version; upgrade toolpost"
         raise StoreError(said, code=UNREADABLE)
 
+    def rotate(self) -> None:
+        """Create a key that seals from now on; the older ones go on opening."""
+        self.keys.rotate()
+
+    def retire(self) -> None:
+        """Delete all keys but the newest: what only they open is lost."""
+        self.keys.retire()
+
     def _decrypt(self, body: bytes, *, keys: Sequence[MasterKey], associated: bytes, row: str) -> bytes:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - loaded when something is first opened
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolpost import __version__
-from toolpost.cli import accounts, artifacts, config, doctor, events, imports, lock, pending, runs, tools
+from toolpost.cli import accounts, artifacts, config, doctor, events, imports, keys, lock, pending, runs, tools
 from toolpost.cli.commands import Commands
 from toolpost.cli.options import Config, Json, User
 
@@ -87,6 +87,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(config.app, name="config")
 app.add_typer(lock.app, name="lock")
+app.add_typer(keys.app, name="keys")
 app.command("import")(imports.import_servers)
 app.command("events")(events.events)
 app.command("doctor")(doctor.doctor)

@@ -330,10 +330,10 @@ class Store(Protocol):
         """
         ...
 
-    async def reseal(self) -> dict[str, int]:
-        """Seal with the newest key what older ones sealed; may be interrupted, and run beside readers and writers.
+    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
+        """Create a sealing key and seal everything anew with it; return how many values of each kind were sealed.
 
-        Says how many values of each kind were sealed anew, and how many do not open.
+        `unreadable` counts values that no key opens. With `retire` the older keys are deleted, unless there are any.
         """
         ...
 
@@ -399,4 +399,12 @@ class Sealer(Protocol):
 
     def open(self, sealed: bytes, *, row: str) -> bytes:
         """Decrypt; StoreError when the row or the key is another."""
+        ...
+
+    def rotate(self) -> None:
+        """Create a key that seals from now on; the older ones go on opening."""
+        ...
+
+    def retire(self) -> None:
+        """Delete all keys but the newest."""
         ...

@@ -81,7 +81,7 @@ class MemoryStore:
     async def forget(self, principal: Principal) -> dict[str, int]:
         return self._forgetter.forget(principal)
 
-    async def reseal(self) -> dict[str, int]:
+    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         """Nothing is sealed here."""
         return {}
 
@@ -112,3 +112,9 @@ class NoSealer:
 
     def open(self, sealed: bytes, *, row: str) -> bytes:
         return sealed
+
+    def rotate(self) -> None:
+        """There is no key."""
+
+    def retire(self) -> None:
+        """There is no key."""

@@ -57,6 +57,15 @@ class Resealer:
         self._sealer = sealer
         self._files = files
 
+    async def rotate(self, *, retire: bool) -> dict[str, int]:
+        """Create a key and seal everything with it; delete the older keys if asked to and nothing is unreadable."""
+        await asyncio.to_thread(self._sealer.rotate)
+        counts = Counter(await self.reseal())
+        if retire and not counts["unreadable"]:
+            counts.update(await self.reseal())  # what others sealed with the older key while the first pass ran
+            await asyncio.to_thread(self._sealer.retire)
+        return dict(counts)
+
     async def reseal(self) -> dict[str, int]:
         """How many values of each table were sealed anew, and how many do not open (`unreadable`)."""
         await self._writer.flush()

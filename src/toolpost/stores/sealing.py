@@ -23,6 +23,14 @@ class RowSealer:
         """How all that is sealed now begins."""
         return self._sealer.mark()
 
+    def rotate(self) -> None:
+        """Create a key that seals from now on."""
+        self._sealer.rotate()
+
+    def retire(self) -> None:
+        """Delete all keys but the newest."""
+        self._sealer.retire()
+
     def reseal(self, sealed: bytes, *row: str) -> bytes:
         """The same value, sealed with the newest key."""
         name = _name(row)

@@ -172,8 +172,8 @@ class SQLiteStore:
     async def forget(self, principal: Principal) -> dict[str, int]:
         return await self._forgetter.forget(principal)
 
-    async def reseal(self) -> dict[str, int]:
-        return await self._resealer.reseal()
+    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
+        return await self._resealer.rotate(retire=retire)
 
     async def close(self) -> None:
         """Write what waits and let go; StoreError says what could not be written."""
