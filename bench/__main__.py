@@ -12,6 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from bench.cli.parts import parts as cli_parts
+from bench.core import native
+from bench.core.figures import Figure
+from bench.core.main import Part, measured, tell, without_calls
+from bench.core.processes import Worker
+from bench.core.report import document
+from bench.core.scale import FULL, QUICK, Scale
 from bench.envs import HERE, environment
 from bench.files.material import FULL as FILES_FULL
 from bench.files.material import QUICK as FILES_QUICK
@@ -25,12 +31,6 @@ from bench.peers import names
 from bench.utcp.parts import parts as utcp_parts
 from bench.websocket.parts import parts as websocket_parts
 from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.bench import native
-from toolpost.cli.bench.figures import Figure
-from toolpost.cli.bench.main import Part, measured, tell, without_calls
-from toolpost.cli.bench.processes import Worker
-from toolpost.cli.bench.report import document
-from toolpost.cli.bench.scale import FULL, QUICK, Scale
 from toolpost.cli.output import Output
 
 RESULTS = HERE / "results"

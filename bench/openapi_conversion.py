@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, undisturbed
+from bench.core.main import Part, measured, tell
 from tests.specs import no_network, octokit, real_documents
 from toolpost.auth.seal import FileSealer
 from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick, undisturbed
-from toolpost.cli.bench.main import Part, measured, tell
 from toolpost.cli.output import Output
 from toolpost.schema.bounds import check_schema
 from toolpost.sources.openapi.cache import ApiCache

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from bench.cli import names
 from bench.cli.own import CALLERS, contenders
 from bench.cli.tracks import TreeTrack
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, interleave
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import Sat
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick, interleave
 
 OF_BARE = 1.2
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cli import names
-from toolpost.cli.bench.harness import Contender
+from bench.core.harness import Contender
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox

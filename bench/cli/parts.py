@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from bench.cli import calls
+from bench.core.main import Part
 from bench.mcp.scale import McpScale
-from toolpost.cli.bench.main import Part
 
 
 def parts(scale: McpScale) -> list[Part]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import psutil
 
 from bench.cli.own import CALLERS
-from toolpost.cli.bench.harness import Contender, LocalTrack, Turn
+from bench.core.harness import Contender, LocalTrack, Turn
 
 
 class TreeTrack:

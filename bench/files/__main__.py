@@ -7,10 +7,10 @@ import sys
 import time
 from dataclasses import replace
 
+from bench.core.main import measured, tell
 from bench.files.material import FULL, QUICK
 from bench.files.parts import parts
 from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.bench.main import measured, tell
 from toolpost.cli.output import Output
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick
 from bench.envs import HERE
 from bench.files.material import NEEDLE, FileScale, make_large, make_tree
 from toolpost.builtin.files import file_tools
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick
 from toolpost.contracts.context import ToolContext
 from toolpost.wire.commands import Commands
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.core.main import Part
 from bench.files import figure
 from bench.files.material import FileScale
-from toolpost.cli.bench.main import Part
 
 
 def parts(scale: FileScale) -> list[Part]:

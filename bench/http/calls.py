@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, Track, Turn, interleave
+from bench.core.processes import Worker
 from bench.envs import environment
 from bench.http import names
 from bench.http.endpoint import serving
@@ -15,9 +18,6 @@ from bench.mcp.calls import COLUMNS as MCP_COLUMNS
 from bench.mcp.endpoint import ROOT, told
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import USUAL, ManyAtOnce, OneByOne, Sat
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick, Track, Turn, interleave
-from toolpost.cli.bench.processes import Worker
 
 OF_AIOHTTP = 1.25
 CALLS_OF_AIOHTTP = 0.8

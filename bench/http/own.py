@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 import aiohttp
 import httpx2
 
+from bench.core.harness import Contender
 from bench.http import names
 from bench.http.floor import raw_api
 from bench.http.server import DOCUMENT, ECHO
 from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import USUAL, Call, seated
-from toolpost.cli.bench.harness import Contender
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox

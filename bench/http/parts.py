@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.core.main import Part
 from bench.http import calls
 from bench.mcp.scale import McpScale
-from toolpost.cli.bench.main import Part
 
 
 def parts(scale: McpScale) -> list[Part]:

@@ -8,14 +8,14 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, Track, Turn, interleave
+from bench.core.processes import Worker
 from bench.envs import environment
 from bench.mcp import names
 from bench.mcp.endpoint import IN_PROCESS, ROOT, STDIO, serving, told
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import SMALL, USUAL, ManyAtOnce, OneByOne, Sat
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick, Track, Turn, interleave
-from toolpost.cli.bench.processes import Worker
 
 CPU_OF_FASTMCP = 1.05
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from typing import Any
 
+from bench.core.figures import Column, Figure, Target
+from bench.core.harness import Tick
 from bench.mcp.endpoint import ROOT
 from bench.mcp.scale import McpScale
-from toolpost.cli.bench.figures import Column, Figure, Target
-from toolpost.cli.bench.harness import Tick
 
 KEPT = ("processes", "descriptors", "threads", "tasks")
 GROWTH_PERCENT = 5

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, Turn, interleave
 from bench.mcp import names
 from bench.mcp.discover import Kind
 from bench.mcp.endpoint import ROOT, serving
 from bench.mcp.scale import McpScale
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick, Turn, interleave
 
 OF_FASTMCP = 1.3
 CONVERT_MS = 20

@@ -12,13 +12,13 @@ from typing import Any
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
+from bench.core.harness import Contender
 from bench.mcp import names
 from bench.mcp.endpoint import ARGUMENTS, IN_PROCESS, STDIO, command, target
 from bench.mcp.floor import raw_client
 from bench.mcp.sdk import session
 from bench.mcp.seats import USUAL, seated
 from bench.mcp.server import ECHO
-from toolpost.cli.bench.harness import Contender
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from bench.core.harness import Contender, Measured, Track, Turn
 from bench.mcp.endpoint import MESSAGE
 from bench.mcp.names import SLOW
-from toolpost.cli.bench.harness import Contender, Measured, Track, Turn
 
 Call = Callable[[], Awaitable[object]]
 

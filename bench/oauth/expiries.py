@@ -7,10 +7,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.core.figures import Column, Figure, Target
+from bench.core.harness import Tick
 from bench.mcp.scale import McpScale
 from tests.auth.refresh_race import race
-from toolpost.cli.bench.figures import Column, Figure, Target
-from toolpost.cli.bench.harness import Tick
 
 PROCESSES = 8
 COLUMNS = (

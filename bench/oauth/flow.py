@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick
 from bench.mcp.scale import McpScale
 from tests.life_of_a_call.account_trials import Ann
 from tests.life_of_a_call.strict_service import StrictService
 from tests.parts import reserved_port
 from tests.toolbox.signing_in import logged_in, outcome_of, served, toolbox
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick
 from toolpost.contracts.outcomes import Paused
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.callback_app import callback_app

@@ -12,12 +12,12 @@ import httpx2
 from fastmcp import FastMCP
 from utcp.utcp_client import UtcpClient  # type: ignore[import-not-found]
 
+from bench.core.harness import Contender
 from bench.http import names
 from bench.http.floor import raw_api
 from bench.http.server import DOCUMENT, ECHO
 from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import seated
-from toolpost.cli.bench.harness import Contender
 
 # utcp has every library tell of every request, on stderr, in its own time and in FastMCP's.
 logging.getLogger().setLevel(logging.WARNING)

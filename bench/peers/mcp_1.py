@@ -16,13 +16,13 @@ from langchain_mcp_adapters.client import MultiServerMCPClient  # type: ignore[i
 from langchain_mcp_adapters.tools import load_mcp_tools  # type: ignore[import-not-found]
 from mcp_use import MCPClient  # type: ignore[import-not-found]
 
+from bench.core.harness import Contender
 from bench.mcp import names
 from bench.mcp.endpoint import ARGUMENTS, STDIO, command, target
 from bench.mcp.floor import raw_client
 from bench.mcp.sdk import session
 from bench.mcp.seats import seated
 from bench.mcp.server import ECHO
-from toolpost.cli.bench.harness import Contender
 
 logging.getLogger("mcp_use").setLevel(logging.CRITICAL)  # It reports that a server without OAuth has no OAuth.
 

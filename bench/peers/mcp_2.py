@@ -14,13 +14,13 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RunUsage
 
+from bench.core.harness import Contender
 from bench.mcp import names
 from bench.mcp.endpoint import ARGUMENTS, IN_PROCESS, STDIO, command, target
 from bench.mcp.floor import raw_client
 from bench.mcp.sdk import session
 from bench.mcp.seats import Call, seated
 from bench.mcp.server import ECHO
-from toolpost.cli.bench.harness import Contender
 
 
 @asynccontextmanager

@@ -12,9 +12,9 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.usage import RunUsage
 
+from bench.core.harness import Contender
+from bench.core.subject import ARGUMENTS, SUM, add3
 from bench.peers import names
-from toolpost.cli.bench.harness import Contender
-from toolpost.cli.bench.subject import ARGUMENTS, SUM, add3
 
 
 @asynccontextmanager

@@ -7,6 +7,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, Track, interleave
+from bench.core.processes import Worker
 from bench.envs import environment
 from bench.http.calls import PEERS, Taken, whole
 from bench.http.endpoint import serving
@@ -16,9 +19,6 @@ from bench.mcp.endpoint import ROOT, told
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import USUAL, ManyAtOnce, OneByOne, Sat
 from bench.utcp import names
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick, Track, interleave
-from toolpost.cli.bench.processes import Worker
 
 OF_OPENAPI = 1.1  # the same, but for what a run differs from the next
 OWN = "bench.utcp.own"

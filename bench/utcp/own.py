@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.core.harness import Contender
 from bench.http import own as http
 from bench.http.floor import raw_api
 from bench.http.server import ECHO
 from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import USUAL, seated
 from bench.utcp import names
-from toolpost.cli.bench.harness import Contender
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.settings import LimitSettings, Settings

@@ -6,6 +6,9 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Tick, Track, interleave
+from bench.core.processes import Worker
 from bench.http.calls import Taken, whole
 from bench.mcp.calls import COLUMNS as MCP_COLUMNS
 from bench.mcp.endpoint import ROOT, told
@@ -13,9 +16,6 @@ from bench.mcp.scale import McpScale
 from bench.mcp.seats import USUAL, ManyAtOnce, OneByOne, Sat
 from bench.websocket import names
 from bench.websocket.endpoint import serving
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Tick, Track, interleave
-from toolpost.cli.bench.processes import Worker
 
 CALLS_OF_FLOOR = 0.7
 OWN = "bench.websocket.own"

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from bench.core.harness import Contender
 from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import USUAL, Call, seated
 from bench.websocket import names
 from bench.websocket.floor import raw_link
-from toolpost.cli.bench.harness import Contender
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.options import WebSocketOptions, WebSocketTool
 from toolpost.contracts.outcomes import Completed

@@ -6,9 +6,9 @@ import pytest
 
 from bench.cli import calls, names
 from bench.cli.tracks import TreeTrack, cpu_s
+from bench.core.harness import Contender, Turn
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import Sat
-from toolpost.cli.bench.harness import Contender, Turn
 
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=1, cycles=1)
 

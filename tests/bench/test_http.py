@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from bench.core.harness import Turn
 from bench.http import calls, names
 from bench.http.endpoint import serving
 from bench.http.floor import raw_api
@@ -14,7 +15,6 @@ from bench.http.server import DOCUMENT, ECHO, document
 from bench.mcp.endpoint import ARGUMENTS, ROOT
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import USUAL, Sat
-from toolpost.cli.bench.harness import Turn
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
 

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 from bench.__main__ import keep
-from toolpost.cli.bench.figures import Column, Figure, Target
+from bench.core.figures import Column, Figure, Target
 
 
 def test_a_result_is_kept_as_a_json_document(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from bench.core.harness import LocalTrack, Turn
 from bench.mcp import calls, cycles, discovery, names
 from bench.mcp.discover import KINDS
 from bench.mcp.endpoint import ARGUMENTS, IN_PROCESS, MESSAGE, STDIO, command, serving
@@ -14,7 +15,6 @@ from bench.mcp.floor import raw_client
 from bench.mcp.scale import McpScale
 from bench.mcp.seats import SMALL, USUAL, ManyAtOnce, OneByOne, Sat, crowded, seated
 from bench.mcp.server import ECHO, PROTOCOL, Answers
-from toolpost.cli.bench.harness import LocalTrack, Turn
 
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=20, cycles=5)
 BUSY_TURNS = 8  # what a busy machine is given to be fast once

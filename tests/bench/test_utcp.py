@@ -2,6 +2,7 @@
 
 import asyncio
 
+from bench.core.harness import Turn
 from bench.http.calls import Taken
 from bench.http.endpoint import serving
 from bench.http.names import UTCP as UTCP_HTTP
@@ -11,7 +12,6 @@ from bench.mcp.scale import McpScale
 from bench.mcp.seats import USUAL, Sat
 from bench.utcp import calls, names
 from bench.utcp.own import settings
-from toolpost.cli.bench.harness import Turn
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
 

@@ -75,9 +75,12 @@ def _bench(
     json: Json = False,
 ) -> None:
     """Measure what a call costs here."""
-    from toolpost.cli import bench
+    from functools import partial
 
-    raise typer.Exit(bench.run(json=json, quick=quick))
+    from toolpost.cli.bench import bench
+    from toolpost.cli.session import run_command
+
+    run_command(partial(bench, quick=quick), as_json=json)
 
 
 app.add_typer(tools.app, name="tools")

@@ -36,7 +36,7 @@ class Floor:
         if self._failures >= _THRESHOLD:
             raise RuntimeError("the breaker is open")
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - every coroutine runs in a task
+        assert task is not None
         timer = asyncio.get_running_loop().call_later(_DEADLINE_S, task.cancel)
         self._events.put(("started", time.time(), arguments))
         try:

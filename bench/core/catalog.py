@@ -7,10 +7,10 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Measured, Stopwatch, Tick, Turn, interleave, undisturbed
+from bench.core.scale import Scale
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Measured, Stopwatch, Tick, Turn, interleave, undisturbed
-from toolpost.cli.bench.scale import Scale
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import JsonSchema, ToolSpec

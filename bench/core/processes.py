@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from toolpost.cli.bench.harness import Turn
+from bench.core.harness import Turn
 
-SOURCE = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 60.0
 
 
@@ -24,9 +24,9 @@ class Worker:
 
     def __init__(self, python: str, contenders: str, *, path: Sequence[Path] = ()) -> None:
         """Start `python` on the module `contenders`; `path` is where it finds that module."""
-        folders = [str(SOURCE), *map(str, path)]
-        self._process = subprocess.Popen(  # noqa: S603 - our own module in an interpreter that we made
-            [python, "-m", "toolpost.cli.bench.worker", contenders],
+        folders = [str(ROOT), str(ROOT / "src"), *map(str, path)]
+        self._process = subprocess.Popen(
+            [python, "-m", "bench.core.worker", contenders],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -64,13 +64,13 @@ class Worker:
                 process.kill()
 
     def _turn(self, name: str, calls: int) -> Turn:
-        assert self._process.stdin is not None  # noqa: S101 - opened as a pipe
+        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"name": name, "calls": calls}) + "\n")
         self._process.stdin.flush()
         return Turn(*self._read())
 
     def _read(self) -> Any:
-        assert self._process.stdout is not None  # noqa: S101 - opened as a pipe
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the worker ended with code {self._process.wait()}; its words are above")
@@ -99,9 +99,7 @@ class StartTrack:
         return Turn(walls, sum(walls) / calls, cpu_s / calls * 1e6)
 
     def _start(self, command: Sequence[str]) -> None:
-        subprocess.run(  # noqa: S603 - commands of our own
-            command, cwd=self._folder, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-        )
+        subprocess.run(command, cwd=self._folder, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 
 
 def _children_cpu_s() -> float:

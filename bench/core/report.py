@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from bench.core.figures import Column, Figure, Row, Target
 from toolpost import __version__
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
 from toolpost.cli.output import Output
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from bench.core import catalog, events, imports, native
+from bench.core.figures import Figure
+from bench.core.harness import Tick
+from bench.core.report import document, show
+from bench.core.scale import Scale
 from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.bench import catalog, events, imports, native
-from toolpost.cli.bench.figures import Figure
-from toolpost.cli.bench.harness import Tick
-from toolpost.cli.bench.report import document, show
-from toolpost.cli.bench.scale import Scale
 from toolpost.cli.output import Output
 
 

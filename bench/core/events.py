@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from toolpost.cli.bench.event_tracks import (
+from bench.core.event_tracks import (
     BARE,
     BARE_TEXT,
     OURS,
@@ -15,9 +15,9 @@ from toolpost.cli.bench.event_tracks import (
     LogTrack,
     events_of_a_call,
 )
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Measured, Tick, interleave
-from toolpost.cli.bench.scale import Scale
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Measured, Tick, interleave
+from bench.core.scale import Scale
 
 SHARE_OF_BARE = 0.6
 CALLER_US = 3.0

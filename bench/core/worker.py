@@ -1,6 +1,6 @@
 """The other end of a `Worker`: measures the contenders of one module in whatever interpreter runs it.
 
-`python -m toolpost.cli.bench.worker MODULE`; the module has `contenders()`, an
+`python -m bench.core.worker MODULE`; the module has `contenders()`, an
 async context manager that yields a list of them. Standard library only.
 """
 
@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Any, TextIO
 
+from bench.core.harness import Contender, LocalTrack
 from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.bench.harness import Contender, LocalTrack
 
 Contenders = Callable[[], AbstractAsyncContextManager[list[Contender]]]
 

@@ -142,7 +142,7 @@ async def interleave(
     """Let every contender have its turn in every round, each round in another order; the first one only warms up."""
     seats = [(track, name) for track in tracks for name in track.names]
     turns: dict[str, list[Turn]] = {name: [] for _, name in seats}
-    order = random.Random(1)  # noqa: S311 - an order that comes out the same each time, no secret
+    order = random.Random(1)
     gc.freeze()
     try:
         for number in range(rounds + 1):

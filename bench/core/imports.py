@@ -7,10 +7,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.harness import Measured, Tick, interleave
-from toolpost.cli.bench.processes import StartTrack
-from toolpost.cli.bench.scale import Scale
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.harness import Measured, Tick, interleave
+from bench.core.processes import StartTrack
+from bench.core.scale import Scale
 
 BARE = "bare python"
 STANDARD = "import asyncio, json, sqlite3"

@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bench.core.figures import Column, Figure, Row, Target
+from bench.core.floor import Floor
+from bench.core.harness import Contender, LocalTrack, Measured, Tick, Track, interleave
+from bench.core.scale import Scale
+from bench.core.subject import ARGUMENTS, add3
 from toolpost.catalog.function import tool
-from toolpost.cli.bench.figures import Column, Figure, Row, Target
-from toolpost.cli.bench.floor import Floor
-from toolpost.cli.bench.harness import Contender, LocalTrack, Measured, Tick, Track, interleave
-from toolpost.cli.bench.scale import Scale
-from toolpost.cli.bench.subject import ARGUMENTS, add3
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.settings import Settings
@@ -92,7 +92,7 @@ def figure(result: dict[str, Measured], *, peer: str | None) -> Figure:
         columns=columns,
         rows=[_row(name, measured, result[FLOOR], rival) for name, measured in result.items()],
         targets=targets,
-        notes=NOTES if rival is not None else (*NOTES, "`python -m bench` in a checkout measures peers beside it."),
+        notes=NOTES,
     )
 
 

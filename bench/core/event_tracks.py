@@ -10,11 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.core.bare_writer import BareEvent, BareWriter, to_json
+from bench.core.harness import Stopwatch, Turn, undisturbed
+from bench.core.subject import ARGUMENTS, add3
 from toolpost.auth.seal import FileSealer
 from toolpost.catalog.function import tool
-from toolpost.cli.bench.bare_writer import BareEvent, BareWriter, to_json
-from toolpost.cli.bench.harness import Stopwatch, Turn, undisturbed
-from toolpost.cli.bench.subject import ARGUMENTS, add3
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.sqlite import DATABASE, open_sqlite_store
 from toolpost.toolbox.box import Toolbox
