@@ -28,7 +28,7 @@ COLUMNS = (
     Column("many_cpu_of_bare", "CPU x bare", 2),
 )
 NOTES = (
-    "CPU is that of the process and of all below it: keepers, and the command itself.",
+    "CPU is that of the process and of all below it: supervisors, and the command itself.",
     "Times are compared round by round, CPU over all rounds, because it is counted in hundredths of a second.",
 )
 

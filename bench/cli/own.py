@@ -14,9 +14,9 @@ from bench.cli import names
 from bench.core.harness import Contender
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import Completed
+from toolpost.processes.commands import CommandRunner, run_command
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.settings import Settings
-from toolpost.wire.commands import Commands, run_command
 
 PROGRAM = "/bin/echo"
 MESSAGE = "a message of some forty characters, hello"
@@ -31,7 +31,7 @@ Call = Callable[[], Awaitable[str]]
 async def contenders() -> AsyncGenerator[list[Contender]]:
     """All of them, each having shown that it echoes."""
     async with AsyncExitStack() as stack:
-        commands = await stack.enter_async_context(Commands())
+        commands = await stack.enter_async_context(CommandRunner())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolpost-bench-")))
         memory = await stack.enter_async_context(box_of(None))
         sqlite = await stack.enter_async_context(box_of(folder))
@@ -59,7 +59,7 @@ async def _bare() -> str:
     return stdout.decode()
 
 
-def _command(commands: Commands) -> Call:
+def _command(commands: CommandRunner) -> Call:
     async def call() -> str:
         argv, env = (PROGRAM, MESSAGE), os.environ
         done = await run_command(argv, env=env, timeout_s=30, max_output_bytes=2**20, commands=commands)

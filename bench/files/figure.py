@@ -21,7 +21,7 @@ from bench.envs import HERE
 from bench.files.material import NEEDLE, FileScale, make_large, make_tree
 from toolpost.builtin.files import file_tools
 from toolpost.contracts.context import ToolContext
-from toolpost.wire.commands import Commands
+from toolpost.processes.commands import CommandRunner
 
 OF_RIPGREP, OF_GREP, OF_WALK = 1.3, 3.0, 2.0
 MIDDLE_S, MIDDLE_MB = 1.0, 50.0
@@ -87,7 +87,7 @@ def measure(scale: FileScale, tick: Tick) -> Figure:
 
 
 async def _taken(tree: Path, scale: FileScale, tick: Tick) -> list[Pair]:
-    async with Commands() as commands:
+    async with CommandRunner() as commands:
         pairs = _pairs(tree, commands)
         for pair in pairs:
             await pair.turn()  # warms the cache
@@ -99,7 +99,7 @@ async def _taken(tree: Path, scale: FileScale, tick: Tick) -> list[Pair]:
     return pairs
 
 
-def _pairs(tree: Path, commands: Commands) -> list[Pair]:
+def _pairs(tree: Path, commands: CommandRunner) -> list[Pair]:
     grep = {"pattern": PATTERN, "path": str(tree)}
     own = {tool.spec.name: tool for tool in file_tools(ripgrep=None, commands=commands)}
     pairs = [

@@ -13,7 +13,7 @@ from toolpost.builtin.commands import command_tools
 from toolpost.builtin.environment import TaskEnvironment
 from toolpost.builtin.system import system_tools
 from toolpost.contracts.context import ToolContext
-from toolpost.wire.commands import Commands
+from toolpost.processes.commands import CommandRunner
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a shell")
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands ar
 @pytest.fixture
 async def caller(tmp_path: Path) -> AsyncGenerator[Caller]:
     environment, background = TaskEnvironment(), BackgroundCommands()
-    async with Commands() as commands:
+    async with CommandRunner() as commands:
         yield Caller([*command_tools(commands, background, environment), *system_tools(environment)], [tmp_path])
         await background.close()
 
@@ -159,7 +159,7 @@ async def test_there_are_not_too_many_at_a_time(caller: Caller) -> None:
 
 async def test_closing_ends_what_runs_in_the_background(tmp_path: Path) -> None:
     background = BackgroundCommands()
-    async with Commands() as commands:
+    async with CommandRunner() as commands:
         caller = Caller(command_tools(commands, background), [tmp_path])
         await caller.do("run_command", command="echo $$ > pid; sleep 600", run_in_background=True)
         pid = await pid_in(tmp_path / "pid")
@@ -168,7 +168,7 @@ async def test_closing_ends_what_runs_in_the_background(tmp_path: Path) -> None:
 
 
 def test_running_a_command_asks_a_person() -> None:
-    specs = {made.spec.name: made.spec for made in command_tools(Commands(), BackgroundCommands())}
+    specs = {made.spec.name: made.spec for made in command_tools(CommandRunner(), BackgroundCommands())}
 
     assert specs["run_command"].safety.destructive is True
     assert specs["command_output"].safety.destructive is False

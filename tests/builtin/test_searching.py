@@ -11,20 +11,20 @@ import pytest_asyncio
 
 from tests.builtin.caller import Caller
 from toolpost.builtin.searching import searching_tools
-from toolpost.wire.commands import Commands
+from toolpost.processes.commands import CommandRunner
 
 RIPGREP = shutil.which("rg")
 needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 
 
 @pytest_asyncio.fixture
-async def commands() -> AsyncGenerator[Commands]:
-    async with Commands() as made:
+async def commands() -> AsyncGenerator[CommandRunner]:
+    async with CommandRunner() as made:
         yield made
 
 
 @pytest.fixture(params=[None, pytest.param("rg", marks=needs_ripgrep)], ids=["own", "ripgrep"])
-def caller(request: pytest.FixtureRequest, commands: Commands) -> Caller:
+def caller(request: pytest.FixtureRequest, commands: CommandRunner) -> Caller:
     return Caller(searching_tools(ripgrep=request.param, commands=commands))
 
 
@@ -121,7 +121,7 @@ ODD_SEARCHES: list[dict[str, Any]] = [
 )
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_ripgrep_and_our_own_search_find_the_same(
-    commands: Commands, tree: Path, pattern: str, more: dict[str, Any]
+    commands: CommandRunner, tree: Path, pattern: str, more: dict[str, Any]
 ) -> None:
     own, ripgrep = (Caller(searching_tools(ripgrep=name, commands=commands)) for name in (None, "rg"))
     arguments = {"pattern": pattern, "path": str(tree), "context_lines": 1, **more}
@@ -131,7 +131,7 @@ async def test_ripgrep_and_our_own_search_find_the_same(
 
 @needs_ripgrep
 @pytest.mark.parametrize("search", ODD_SEARCHES, ids=str)
-async def test_both_find_the_same_in_odd_files(commands: Commands, tmp_path: Path, search: dict[str, Any]) -> None:
+async def test_both_find_the_same_in_odd_files(commands: CommandRunner, tmp_path: Path, search: dict[str, Any]) -> None:
     for name, data in ODD_FILES.items():
         (tmp_path / name).write_bytes(data)
     own, ripgrep = (Caller(searching_tools(ripgrep=name, commands=commands)) for name in (None, "rg"))
@@ -240,7 +240,7 @@ async def test_what_is_no_regular_expression_is_refused(caller: Caller, tree: Pa
 
 @pytest.mark.parametrize("end", ["kill -9 $$", "exit 3", "echo oops >&2; exit 2"])
 async def test_a_search_that_did_not_come_to_its_end_is_no_result(
-    commands: Commands, tree: Path, tmp_path_factory: pytest.TempPathFactory, end: str
+    commands: CommandRunner, tree: Path, tmp_path_factory: pytest.TempPathFactory, end: str
 ) -> None:
     program = tmp_path_factory.mktemp("bin") / "rg"
     program.write_text(f"#!/bin/sh\nprintf './a.py\\0002:1:10:\\n'\n{end}\n")
@@ -258,7 +258,7 @@ async def test_a_missing_path_is_told(caller: Caller, tree: Path) -> None:
     assert error["message"].startswith("Path not found: ")
 
 
-async def test_a_pattern_that_takes_forever_is_ended(commands: Commands, tmp_path: Path) -> None:
+async def test_a_pattern_that_takes_forever_is_ended(commands: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a" * 5000 + "\n")
     caller = Caller(searching_tools(ripgrep=None, commands=commands, limit_s=1))
 

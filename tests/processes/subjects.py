@@ -12,10 +12,9 @@ from typing import Protocol, Self
 
 import psutil
 
-from toolpost.wire.commands import Commands, run_command
-from toolpost.wire.environment import child_environment
-from toolpost.wire.launch import Launch
-from toolpost.wire.processes import Process, start
+from toolpost.processes.commands import CommandRunner, run_command
+from toolpost.processes.launch import Launch, child_environment
+from toolpost.processes.process import Process, start
 
 CHILDREN = Path(__file__).parent / "children"
 GONE_WITHIN_S = 30.0
@@ -81,12 +80,12 @@ class Server:
         await self.process.close(grace_s=0)
 
     def supervisors(self) -> tuple[int, int]:
-        return below_supervisor(self.process.keeper_pid)
+        return below_supervisor(self.process.supervisor_pid)
 
 
 class Command:
     def __init__(self, launch: Launch, stdin: bytes) -> None:
-        self.commands = Commands()
+        self.commands = CommandRunner()
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         running = run_command(
             launch.argv,
@@ -127,7 +126,7 @@ class Command:
         await asyncio.wait({self.task})
 
     def supervisors(self) -> tuple[int, int]:
-        return below_supervisor(self.commands.steward_pid)
+        return below_supervisor(self.commands.supervisor_pid)
 
     def _take(self, line: str, stream: str) -> None:
         if stream == "stdout":

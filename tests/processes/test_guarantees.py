@@ -31,9 +31,8 @@ from tests.processes.subjects import (
     survivors,
 )
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.wire.containment import containment
-from toolpost.wire.environment import INHERITED, child_environment
-from toolpost.wire.launch import Launch
+from toolpost.processes.launch import INHERITED, Launch, child_environment
+from toolpost.processes.sandbox import sandbox_report
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's")
 
@@ -62,8 +61,8 @@ async def begin(kind: str) -> AsyncIterator[Begin]:
 @pytest.fixture(params=["with control groups", "without control groups"])
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "without control groups":
-        monkeypatch.setattr("toolpost.wire.cgroups._MOUNTS", Path(os.devnull))
-    elif not containment().cgroup_kill:
+        monkeypatch.setattr("toolpost.processes.sandbox._MOUNTS", Path(os.devnull))
+    elif not sandbox_report().cgroup_kill:
         pytest.skip("this machine lets nobody make a control group")
 
 
@@ -324,7 +323,7 @@ async def test_nobody_survives_the_death_of_one_supervisor(begin: Begin, which: 
     assert survivors(above) == []
 
 
-@pytest.mark.skipif(not containment().cgroup_kill, reason="this needs a control group")
+@pytest.mark.skipif(not sandbox_report().cgroup_kill, reason="this needs a control group")
 async def test_with_a_control_group_nobody_survives_the_death_of_both_supervisors(begin: Begin) -> None:
     subject, pids = await family(begin, "daemon")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from toolpost.contracts.errors import ToolClientError, ToolError
 
 if TYPE_CHECKING:
-    from toolpost.wire.launch import Launch
+    from toolpost.processes.launch import Launch
 
 Status = Literal["running", "completed", "failed", "stopped"]
 Owner = tuple[str, str]
@@ -64,7 +64,7 @@ class BackgroundCommand:
             self._end("failed")
 
     async def _run(self, launch: Launch, timeout_s: float) -> int:
-        from toolpost.wire.processes import start  # noqa: PLC0415 - most runs never start one
+        from toolpost.processes.process import start  # noqa: PLC0415 - most runs never start one
 
         async with asyncio.timeout(timeout_s):
             process = await start(launch)

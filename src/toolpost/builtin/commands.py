@@ -19,11 +19,10 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.paths import is_path_allowed, is_protected
-from toolpost.wire.environment import child_environment
-from toolpost.wire.launch import Launch
+from toolpost.processes.launch import Launch, child_environment
 
 if TYPE_CHECKING:
-    from toolpost.wire.commands import CommandResult, Commands
+    from toolpost.processes.commands import CommandResult, CommandRunner
 
 _TAGS = ("builtin", "command")
 _LONGEST_S = 600
@@ -73,7 +72,7 @@ class CommandState(TypedDict):
 
 
 def command_tools(
-    commands: Commands, background: BackgroundCommands, environment: TaskEnvironment | None = None
+    commands: CommandRunner, background: BackgroundCommands, environment: TaskEnvironment | None = None
 ) -> list[FunctionTool]:
     """The tools of this module; whoever made `commands` and `background` closes them."""
     made = (
@@ -84,7 +83,7 @@ def command_tools(
     return [with_camel_case(one) for one in made]
 
 
-def _run_command(commands: Commands, background: BackgroundCommands, environment: TaskEnvironment) -> FunctionTool:
+def _run_command(commands: CommandRunner, background: BackgroundCommands, environment: TaskEnvironment) -> FunctionTool:
     @tool(
         side_effects="stateful",
         destructive=True,
@@ -149,9 +148,9 @@ def _command_stop(background: BackgroundCommands) -> FunctionTool:
 
 
 async def _run(
-    commands: Commands, words: list[str], env: dict[str, str], folder: str | None, timeout_s: float
+    commands: CommandRunner, words: list[str], env: dict[str, str], folder: str | None, timeout_s: float
 ) -> CommandResult:
-    from toolpost.wire.commands import run_command as run  # noqa: PLC0415 - most runs never start one
+    from toolpost.processes.commands import run_command as run  # noqa: PLC0415 - most runs never start one
 
     return await run(words, env=env, cwd=folder, timeout_s=timeout_s, max_output_bytes=_MOST_BYTES, commands=commands)
 

@@ -12,10 +12,10 @@ from toolpost.builtin.searching import searching_tools
 
 if TYPE_CHECKING:
     from toolpost.catalog.function import FunctionTool
-    from toolpost.wire.commands import Commands
+    from toolpost.processes.commands import CommandRunner
 
 
-def file_tools(*, ripgrep: str | None = "rg", commands: Commands | None = None) -> list[FunctionTool]:
+def file_tools(*, ripgrep: str | None = "rg", commands: CommandRunner | None = None) -> list[FunctionTool]:
     """All of them; `ripgrep` names the program that searches, and None stands for our own search.
 
     Searches start faster with `commands`, which whoever made them closes.

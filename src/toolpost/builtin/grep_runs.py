@@ -16,14 +16,14 @@ from toolpost.builtin.search_hits import Hits
 from toolpost.builtin.tree import GENERATED
 from toolpost.builtin.workers import in_worker
 from toolpost.contracts.errors import ErrorCategory, ToolClientError, ToolServerError, ToolTimeoutError
-from toolpost.wire.commands import run_command
-from toolpost.wire.environment import child_environment
+from toolpost.processes.commands import run_command
+from toolpost.processes.launch import child_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from toolpost.builtin.search_patterns import SearchPattern
-    from toolpost.wire.commands import CommandResult, Commands
+    from toolpost.processes.commands import CommandResult, CommandRunner
 
 _PACKAGE = str(Path(__file__).parent.parent.parent)
 _OWN = "import sys; sys.path.insert(0, sys.argv[1]); from toolpost.builtin.grep_program import main; main(sys.argv[2])"
@@ -67,7 +67,7 @@ class Searcher:
     """Runs searches, each in a process that is ended when time is up."""
 
     ripgrep: str | None
-    commands: Commands | None
+    commands: CommandRunner | None
     limit_s: float
 
     async def run(self, search: Search, *, keep: int) -> Hits:

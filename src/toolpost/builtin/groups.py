@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolpost.builtin.tasks import OpenLog
     from toolpost.catalog.function import FunctionTool
     from toolpost.contracts.storage import Store
-    from toolpost.wire.commands import Commands
+    from toolpost.processes.commands import CommandRunner
 
     Made = Sequence[FunctionTool]
 
@@ -44,16 +44,16 @@ class Shared:
     def __init__(self, parts: BuiltinParts) -> None:
         self.parts = parts
         self.closing: list[Callable[[], Awaitable[None]]] = []
-        self._commands: Commands | None = None
+        self._commands: CommandRunner | None = None
         self._environment: TaskEnvironment | None = None
 
     @property
-    def commands(self) -> Commands:
+    def commands(self) -> CommandRunner:
         """Whoever runs commands for all tools; nothing is started before the first."""
         if self._commands is None:
-            from toolpost.wire.commands import Commands  # noqa: PLC0415 - when it is first needed
+            from toolpost.processes.commands import CommandRunner  # noqa: PLC0415 - when it is first needed
 
-            self._commands = Commands()
+            self._commands = CommandRunner()
             self.closing.append(self._commands.close)
         return self._commands
 

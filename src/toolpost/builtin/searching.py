@@ -32,7 +32,7 @@ from toolpost.contracts.spec import ToolCategory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.wire.commands import Commands
+    from toolpost.processes.commands import CommandRunner
 
 SEARCH_S = 25.0
 
@@ -76,7 +76,7 @@ class Found(TypedDict):
 
 
 def searching_tools(
-    *, ripgrep: str | None = "rg", commands: Commands | None = None, limit_s: float = SEARCH_S
+    *, ripgrep: str | None = "rg", commands: CommandRunner | None = None, limit_s: float = SEARCH_S
 ) -> list[FunctionTool]:
     """The tools of this module; `ripgrep` names its program, and None stands for our own search.
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from toolpost import __version__
+from toolpost.processes.sandbox import sandbox_report
 from toolpost.toolbox.plugins import load_plugins
-from toolpost.wire.containment import containment
 
 State = Literal["ok", "note", "broken"]
 
@@ -77,7 +77,7 @@ def _platform() -> Check:
 
 def _processes() -> Check:
     """Whether what sources start can outlive this program."""
-    found = containment()
+    found = sandbox_report()
     whole = found.subreaper and found.parent_death_signal
     return Check("processes", "ok" if whole else "note", found.summary)
 

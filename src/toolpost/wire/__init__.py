@@ -1,1 +1,1 @@
-"""The only code that opens a socket or starts a process."""
+"""The only code that opens a socket."""

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.processes.subjects import SUBJECTS, Subject
-from toolpost.wire.environment import child_environment
-from toolpost.wire.launch import Launch
+from toolpost.processes.launch import Launch, child_environment
 
 FAMILY = str(Path(__file__).with_name("family.py"))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from toolpost.contracts.errors import ToolError
-    from toolpost.wire.commands import CommandResult
+    from toolpost.processes.commands import CommandResult
 
 Format = Literal["auto", "json", "lines", "text", "bytes"]
 

@@ -14,14 +14,13 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolCategory, ToolTarget
 from toolpost.policy.redaction import Redactor
+from toolpost.processes.commands import CommandLimits, CommandRunner
+from toolpost.processes.launch import Launch, child_environment, locate
 from toolpost.schema.secrets import harmless
 from toolpost.sources.cli.listing import Listing
 from toolpost.sources.cli.results import output_of
 from toolpost.sources.cli.telling import LineTelling
 from toolpost.sources.cli.template import Template, read_template, unused
-from toolpost.wire.commands import Commands, Limits
-from toolpost.wire.environment import child_environment
-from toolpost.wire.launch import Launch, locate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -86,7 +85,7 @@ class CliSource:
     ) -> None:
         self.config = config
         self._describe = describe
-        self._running = Commands()
+        self._running = CommandRunner()
         self._limit = config.cli.max_output_bytes
         self._env = child_environment(_given(config))
         self.secrets: set[str] = set()  # a manual's; whoever reads the configuration knows those that stand in it
@@ -183,7 +182,10 @@ class CliSource:
         telling = LineTelling(context, self._redactor.text, stdout=tool.output in _TOLD_STDOUT)
         try:
             done = await self._running.run(
-                launch, Limits(timeout_s, self._limit), stdin=plan.template.input(arguments), on_line=telling.line
+                launch,
+                CommandLimits(timeout_s, self._limit),
+                stdin=plan.template.input(arguments),
+                on_line=telling.line,
             )
         finally:
             telling.end()

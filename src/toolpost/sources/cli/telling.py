@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.contracts.context import ToolContext
-    from toolpost.wire.lines import Stream
+    from toolpost.processes.commands import Stream
 
 _AFTER_S = 0.2
 _KEPT = 20

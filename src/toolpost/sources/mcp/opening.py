@@ -17,14 +17,14 @@ from toolpost.auth.oauth.dpop import nonce_in
 from toolpost.auth.static import secrets_of
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.policy.redaction import Redactor
+from toolpost.processes.launch import Launch, child_environment
+from toolpost.processes.process import start
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint
 from toolpost.sources.mcp.session import RawSession
 from toolpost.sources.mcp.streams import EventReader, PipeReader, PipeWriter, Poster
 from toolpost.sources.mcp.telling import TellingTransport
-from toolpost.wire.environment import child_environment
 from toolpost.wire.headers import Headers
 from toolpost.wire.http import http_transport
-from toolpost.wire.processes import Launch, start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.processes.process import Process
     from toolpost.sources.mcp.endpoint import Endpoint
     from toolpost.wire.network import NetworkPolicy
-    from toolpost.wire.processes import Process
 
     Streams = tuple[Any, Any]
 

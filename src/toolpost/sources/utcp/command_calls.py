@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolClientError
 from toolpost.policy.redaction import Redactor
+from toolpost.processes.commands import run_command
+from toolpost.processes.launch import child_environment
 from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.utcp.event_streams import json_or_text
 from toolpost.sources.utcp.scripts import ENDED, MAX_OUTPUT, pipes_of, script_of
 from toolpost.web.contents import decoded
 from toolpost.web.failures import presentable
-from toolpost.wire.commands import run_command
-from toolpost.wire.environment import child_environment
 from toolpost.wire.pace import Pace
 
 if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
+    from toolpost.processes.commands import OnLine
     from toolpost.sources.utcp.templates import CliTemplate
     from toolpost.sources.utcp.wires import Asked, Prepared, Wires
-    from toolpost.wire.commands import OnLine
 
 _BASH = "/bin/bash"
 _LONGEST_PROGRESS = 200

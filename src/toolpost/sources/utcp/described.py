@@ -12,12 +12,12 @@ from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.commands import DescribedCommand, DescribedCommands
 from toolpost.contracts.config import TransportType, UtcpMode
 from toolpost.contracts.errors import ConfigError
+from toolpost.processes.launch import child_environment
 from toolpost.sources.utcp.command_words import Wording
 from toolpost.sources.utcp.finding import Finder
 from toolpost.sources.utcp.preparing import check_allowed, left_out, prepare, unset
 from toolpost.sources.utcp.reach import Reach
 from toolpost.sources.utcp.variables import Variables
-from toolpost.wire.environment import child_environment
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig

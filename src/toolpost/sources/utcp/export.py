@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from toolpost.catalog.names import model_name
+from toolpost.processes.launch import INHERITED
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.wire.environment import INHERITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

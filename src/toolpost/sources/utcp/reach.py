@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.context import ToolContext
+from toolpost.processes.commands import CommandRunner
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.utcp.auth_objects import TemplateTokens
 from toolpost.sources.utcp.http_requests import RequestPlan
@@ -13,7 +14,6 @@ from toolpost.sources.utcp.stream_calls import opened
 from toolpost.sources.utcp.wires import MAX_BYTES, Asked, Prepared, Wires, addresses_of, origin_of
 from toolpost.web.sending import sender
 from toolpost.wire.client import HttpClient
-from toolpost.wire.commands import Commands
 from toolpost.wire.guard import split_url
 from toolpost.wire.http import default_transport
 
@@ -52,7 +52,7 @@ class Reach:
         self._network = network
         self._transport: HttpTransport | None = None
         self._made: list[Wires] = []
-        self._commands = Commands()
+        self._commands = CommandRunner()
 
     def own(self, urls: Iterable[str], folder: Path | None = None) -> Wires:
         """For what an operator wrote down: each of these hosts may be reached."""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import JsonSchema
+    from toolpost.processes.commands import CommandRunner
     from toolpost.sources.utcp.auth_objects import TemplateTokens
     from toolpost.sources.utcp.http_requests import RequestPlan
     from toolpost.sources.utcp.templates import CallTemplate
     from toolpost.web.encoding import Pair
     from toolpost.web.sending import Send
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.commands import Commands
 
 MAX_BYTES = 64 * 1024 * 1024
 SHARE_OF_TIME = 0.9  # for what may not end by itself: what came is told before the call is given up
@@ -45,7 +45,7 @@ class Wires:
     client: HttpClient
     send: Send
     tokens: TemplateTokens
-    commands: Commands
+    commands: CommandRunner
     timeout_s: float
     headers: tuple[Pair, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

@@ -1,4 +1,4 @@
-"""What the machine says about containment, in facts and in words."""
+"""Control groups, and the report of what the machine has to contain processes."""
 
 import sys
 from dataclasses import replace
@@ -6,29 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from toolpost.wire.cgroups import make_group
-from toolpost.wire.containment import Containment, containment
+from toolpost.processes.sandbox import SandboxReport, create_control_group, sandbox_report
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="these are mechanisms of Linux")
-ALL = Containment(lifeline=True, subreaper=True, parent_death_signal=True, cgroup_kill=True, pid_namespace=True)
+ALL = SandboxReport(supervisor=True, subreaper=True, parent_death_signal=True, cgroup_kill=True, pid_namespace=True)
 
 
 @LINUX
-def test_linux_has_lifelines_subreapers_and_parent_death_signals() -> None:
-    found = containment()
+def test_linux_has_supervisors_subreapers_and_parent_death_signals() -> None:
+    found = sandbox_report()
 
-    assert (found.lifeline, found.subreaper, found.parent_death_signal) == (True, True, True)
+    assert (found.supervisor, found.subreaper, found.parent_death_signal) == (True, True, True)
 
 
 @LINUX
 def test_looking_leaves_no_group_behind() -> None:
-    group = make_group()
+    group = create_control_group()
     own = group.path.parent if group else Path("/nonexistent")
     if group:
         assert group.remove()
     before = {entry.name for entry in own.glob("toolpost-*")}
 
-    found = containment()
+    found = sandbox_report()
 
     assert found.cgroup_kill is (group is not None)
     assert {entry.name for entry in own.glob("toolpost-*")} <= before
@@ -55,9 +54,9 @@ def test_no_group_is_made_where_it_would_hold_nobody(
     (folder / "cgroup.procs").touch()
     for name, text in (("_MOUNTS", mounts.format(folder=folder)), ("_MEMBERSHIPS", membership)):
         (tmp_path / name).write_text(text)
-        monkeypatch.setattr(f"toolpost.wire.cgroups.{name}", tmp_path / name)
+        monkeypatch.setattr(f"toolpost.processes.sandbox.{name}", tmp_path / name)
 
-    assert make_group() is None
+    assert create_control_group() is None
     assert [entry.name for entry in folder.iterdir()] == ["cgroup.procs"]
 
 
@@ -67,8 +66,8 @@ def test_no_group_is_made_where_it_would_hold_nobody(
         (ALL, "control groups hold it"),
         (replace(ALL, cgroup_kill=False), "A control group closes that gap"),
         (replace(ALL, subreaper=False, parent_death_signal=False, cgroup_kill=False), "by process group"),
-        (replace(ALL, lifeline=False), "what it started may stay"),
+        (replace(ALL, supervisor=False), "what it started may stay"),
     ],
 )
-def test_the_summary_says_what_holds_and_what_would_be_better(found: Containment, says: str) -> None:
+def test_the_summary_says_what_holds_and_what_would_be_better(found: SandboxReport, says: str) -> None:
     assert says in found.summary

@@ -1,0 +1,1 @@
+"""Child processes: servers and commands, started and ended under one supervisor."""

@@ -1,0 +1,148 @@
+"""Program to start: its arguments and environment, where its file is, and why it cannot be started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.errors import ErrorCategory, ToolConnectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WINDOWS = (
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERNAME",
+    "USERPROFILE",
+)
+INHERITED = _WINDOWS if sys.platform == "win32" else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""Variables that a child inherits from this process; any other may be a secret."""
+
+_LOADER = ("DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+_REASONS = {
+    errno.E2BIG: "its arguments and environment together are too long, or one of them is; "
+    "shorten them, or have it read what is long from its stdin",
+    errno.EACCES: "permission denied; check that it and the folders above it may be read and executed",
+    errno.EAGAIN: "no more processes may be had; check the limit on them",
+    errno.ENOENT: "the interpreter that its first line names is missing; install that, or correct the line",
+    errno.ENOEXEC: "it is not a program for this machine; a script needs a first line such as `#!/bin/sh`",
+    errno.ETXTBSY: "somebody is still writing it; let that come to its end",
+}
+_PYTHON = frozenset({"python", "python3"})
+_TEMPORARY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A program with its arguments, its whole environment and its working directory (None: that of this process)."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+    cwd: str | None = None
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of a child: the inherited variables, then the given ones."""
+    return {**_own(INHERITED), **extra}
+
+
+def supervisor_environment() -> dict[str, str]:
+    """Return what this interpreter needs to start once more; programs do not inherit it."""
+    return _own(_LOADER)
+
+
+def _own(names: tuple[str, ...]) -> dict[str, str]:
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def locate(launch: Launch) -> str:
+    """Find the program's file on the child's own PATH; raise with what to do if it cannot be started."""
+    if not launch.argv or not launch.argv[0]:
+        raise launch_error("No command is given; write the program and its arguments.")
+    if launch.cwd is not None and not (_accessible(Path(launch.cwd), os.X_OK) and Path(launch.cwd).is_dir()):
+        raise bad_folder_error(launch)
+    command, candidates = launch.argv[0], _candidates(launch)
+    for path in candidates:
+        if _accessible(path, os.X_OK) and path.is_file():
+            return str(path)
+    for path in candidates:
+        if _accessible(path, os.F_OK):
+            raise launch_error(
+                f"Command {command!r} cannot be started: {str(path)!r} is no executable file; see its mode."
+            )
+    if command in _PYTHON:  # an environment that is not activated has no `python` on its PATH; this program has one
+        return sys.executable
+    where = "its path" if os.sep in command else "that PATH holds its folder"
+    raise launch_error(f"Command {command!r} was not found; install it, or check {where}.")
+
+
+def working_directory(launch: Launch) -> str:
+    """Return the absolute path of the directory to run in; a supervisor runs in another one than this process."""
+    if launch.cwd and os.path.isabs(launch.cwd):  # noqa: PTH117 - half the price, on the way of every call
+        return launch.cwd
+    try:
+        here = os.getcwd()  # noqa: PTH109 - likewise
+    except FileNotFoundError:
+        raise launch_error("No command can be run in a folder that is gone: ours is; give it a `cwd`.") from None
+    return os.path.join(here, launch.cwd) if launch.cwd else here  # noqa: PTH118 - likewise
+
+
+def launch_error(message: str) -> ToolConnectionError:
+    """Return an error for a program that was not started and will not be by trying again."""
+    return ToolConnectionError(message, sent=False, category=ErrorCategory.NON_RETRYABLE_CLIENT)
+
+
+def bad_folder_error(launch: Launch) -> ToolConnectionError:
+    """Return the error for a working directory that cannot be entered."""
+    return launch_error(
+        f"Command {launch.argv[0]!r} cannot run in {launch.cwd!r}: no such folder, or no permission; correct `cwd`."
+    )
+
+
+def exec_error(launch: Launch, number: int) -> ToolConnectionError:
+    """Return the error for a program that was found but that the system does not run."""
+    why = _REASONS.get(number, f"{os.strerror(number)}; check that it runs from a shell")
+    message = f"Command {launch.argv[0]!r} could not be started: {why}."
+    return ToolConnectionError(message, sent=False) if number in _TEMPORARY else launch_error(message)
+
+
+def invalid_launch_error(launch: Launch) -> ToolConnectionError:
+    """Return the error for arguments or variables that no process can be given."""
+    return launch_error(
+        f"Command {launch.argv[0]!r} cannot be started: its arguments, its environment or its folder hold what no "
+        "process can be given; look for NUL, for half a surrogate pair, and for variables whose name is empty or "
+        "holds `=`."
+    )
+
+
+def _candidates(launch: Launch) -> list[Path]:
+    """List where the program may be, in the order of PATH; relative paths start from its working directory."""
+    command, base = launch.argv[0], Path(launch.cwd or ".").absolute()
+    if sys.platform == "win32":  # PATHEXT makes npx into npx.cmd
+        found = shutil.which(command, path=launch.env.get("PATH"))
+        return [Path(found)] if found else []
+    if os.sep in command:
+        return [base / command]
+    return [base / folder / command for folder in launch.env.get("PATH", os.defpath).split(os.pathsep)]
+
+
+def _accessible(path: Path, mode: int) -> bool:
+    """Check access to a path; one that we may not look at is passed over, as shells do."""
+    try:
+        return os.access(path, mode)
+    except ValueError:  # a name that no file can have
+        return False

@@ -1,0 +1,323 @@
+"""Host side of process supervision: the supervisor process, connections to its workers, and pipes of programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolpost.processes.launch import (
+    bad_folder_error,
+    exec_error,
+    invalid_launch_error,
+    launch_error,
+    supervisor_environment,
+    working_directory,
+)
+from toolpost.processes.sandbox import ControlGroup, create_control_group
+from toolpost.processes.supervisor_program import TERM_GRACE_S, SpawnRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolpost.contracts.errors import ToolConnectionError
+    from toolpost.processes.launch import Launch
+
+END_S = TERM_GRACE_S + 4.0
+"""How long the end of a program may take before it is no longer waited for."""
+
+_LAST_RESORT_S = 1.0
+_LONGEST_REPLY = 64
+_CHUNK = 64 * 1024
+_MOST_READS = 64
+_FOLDER = Path(__file__).parent
+# Two empty packages stand for Toolpost: its own `__init__` takes longer to import than a supervisor to start.
+_BOOT = """
+import sys
+for name, folder in (("toolpost", sys.argv[1]), ("toolpost.processes", sys.argv[2])):
+    sys.modules[name] = type(sys)(name)
+    sys.modules[name].__path__ = [folder]
+from toolpost.processes.supervisor_program import main
+main(int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+"""
+
+
+def pack_request(launch: Launch, program: str, *, kill_with_worker: bool) -> bytes:
+    """Encode the request for a worker to start a program."""
+    request = SpawnRequest(
+        program, launch.argv, dict(launch.env), cwd=working_directory(launch), kill_with_worker=kill_with_worker
+    )
+    try:
+        return request.pack()
+    except ValueError:
+        raise invalid_launch_error(launch) from None
+
+
+def start_error(launch: Launch, stage: str, number: str) -> ToolConnectionError:
+    """Return the error for a worker's reply that a program could not be started."""
+    return bad_folder_error(launch) if stage == "cwd" else exec_error(launch, int(number))
+
+
+class ProcessSupervisor:
+    """A supervisor process with a control group, if one can be made; its programs end with it and with this process."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._gone = asyncio.Event()
+        with contextlib.ExitStack() as undo:
+            self._group = create_control_group()
+            if self._group:
+                undo.callback(self._group.remove)
+            self._socket, theirs = socket.socketpair()
+            undo.callback(self._socket.close)
+            with theirs:
+                self._process = _start_supervisor(theirs.fileno(), self._group)
+            undo.pop_all()
+        self._socket.settimeout(0)
+        self._loop.add_reader(self._socket.fileno(), self._on_end)
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id; it leads the process group that its workers are in, too."""
+        return self._process.pid
+
+    def worker(self, *, single_use: bool = False) -> WorkerConnection:
+        """Start a worker; raise ConnectionError if the supervisor is gone.
+
+        One for a single use runs one program, and takes the supervisor with it when that has ended.
+        """
+        own, theirs = socket.socketpair()
+        own.settimeout(0)
+        self._signal(signal.SIGCONT)
+        try:
+            with theirs:
+                socket.send_fds(self._socket, [b"1" if single_use else b"+"], [theirs.fileno()])
+        except OSError as failed:
+            own.close()
+            raise ConnectionError(failed.strerror) from failed
+        return WorkerConnection(own)
+
+    def end(self) -> None:
+        """Have every program ended; takes effect even if a fork of this process holds a copy of the socket."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill what can be reached without the supervisor's help."""
+        if self._group is not None:
+            self._group.kill()
+        self._signal(signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Have every program ended, and wait until supervisor and control group are gone."""
+        self.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await self._gone.wait()
+        self._on_end()
+        deadline = self._loop.time() + _LAST_RESORT_S
+        while self._process.poll() is None:
+            if self._loop.time() > deadline:
+                self._process.kill()
+            await asyncio.sleep(0.001)
+        for attempt in range(10):
+            if self._group is None or self._group.remove():
+                return
+            self._group.kill()
+            await asyncio.sleep(0.01 * attempt)
+
+    def abandon(self) -> None:
+        """Have every program ended, and do not wait for it."""
+        self.end()
+        if not self._gone.is_set():
+            self._gone.set()
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def _on_end(self) -> None:
+        """Kill the control group: the supervisor is gone or out of time, and may have left processes behind."""
+        if not self._gone.is_set() and self._group is not None:
+            self._group.kill()
+        self.abandon()
+
+    def _signal(self, number: int) -> None:
+        """Signal supervisor and workers; SIGCONT wakes those that were stopped."""
+        if sys.platform != "win32" and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, number)
+
+
+def _start_supervisor(descriptor: int, group: ControlGroup | None) -> subprocess.Popen[bytes]:
+    arguments = (str(_FOLDER.parent), str(_FOLDER), str(descriptor), str(os.getpid()), str(group.path) if group else "")
+    nothing: Any = subprocess.DEVNULL
+    try:
+        return subprocess.Popen(  # noqa: S603 - this interpreter, with our own program
+            (sys.executable, "-I", "-S", "-c", _BOOT, *arguments),
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            cwd="/",  # A supervisor must not keep a file system from being unmounted.
+            env=supervisor_environment(),
+            pass_fds=(descriptor,),
+            start_new_session=True,
+        )
+    except OSError as failed:
+        raise launch_error(
+            f"No program can be started: the process supervisor, {sys.executable!r}, could not be run "
+            f"({failed.strerror}); check the limits on processes and open files."
+        ) from failed
+
+
+class WorkerConnection:
+    """Connection to a worker, which runs one program at a time and none after `end`.
+
+    `started` is the process id of the program, or None if it was not started. `ended` are the words of the last reply:
+    `ended CODE`, `failed STAGE ERRNO`, or none when the worker is gone or `give_up` was called.
+    """
+
+    def __init__(self, own: socket.socket) -> None:
+        self._socket = own
+        self._loop = asyncio.get_running_loop()
+        self._received = b""
+        self.started: asyncio.Future[int | None] = self._loop.create_future()
+        self.ended: asyncio.Future[list[str]] = self._loop.create_future()
+        self.reusable = True
+        self._loop.add_reader(own.fileno(), self._on_readable)
+
+    async def submit(self, request: bytes, descriptors: Sequence[int]) -> None:
+        """Send a request with the descriptors of stdout, stderr and stdin; OSError means that nothing was started."""
+        if self.ended.done():
+            self.started, self.ended = self._loop.create_future(), self._loop.create_future()
+        sent = socket.send_fds(self._socket, [request], descriptors)
+        if sent < len(request):
+            await self._loop.sock_sendall(self._socket, memoryview(request)[sent:])
+
+    def give_up(self) -> None:
+        """Wait no longer for replies."""
+        self._finish([])
+
+    def end(self) -> None:
+        """Have the program ended; takes effect even if a fork of this process holds a copy of the socket."""
+        self.reusable = False
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Have the program ended, and stop reading replies."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+        self.end()
+        self._socket.close()
+        self._finish([])
+
+    def _on_readable(self) -> None:
+        try:
+            chunk = self._socket.recv(_LONGEST_REPLY)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        *lines, self._received = (self._received + chunk).split(b"\n")
+        for line in lines:
+            match line.decode("ascii", "replace").split():
+                case ["started", pid] if not self.started.done():
+                    self.started.set_result(int(pid))
+                case words:
+                    self._finish(words)
+        if not chunk:
+            self.close()
+
+    def _finish(self, words: list[str]) -> None:
+        if not self.started.done():
+            self.started.set_result(None)
+        if not self.ended.done():
+            self.ended.set_result(words)
+
+
+class OutputPipe:
+    """A pipe for a program's output, read as data comes."""
+
+    def __init__(self, keep: Callable[[bytes], None]) -> None:
+        self._own, self.theirs = os.pipe()
+        self._keep = keep
+        self._loop: asyncio.AbstractEventLoop | None = None
+        os.set_blocking(self._own, False)
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to read."""
+        self._loop = loop
+        loop.add_reader(self._own, self._read)
+
+    def drain(self) -> None:
+        """Read what is left; a process elsewhere that holds the other end and writes for ever is not waited for."""
+        for _ in range(_MOST_READS):
+            if not self._read():
+                return
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._own < 0:
+            return
+        if self._loop is not None:
+            self._loop.remove_reader(self._own)
+        os.close(self._own)
+        self._own = -1
+
+    def _read(self) -> bool:
+        """Read once; return whether there was anything."""
+        if self._own < 0:
+            return False
+        try:
+            data = os.read(self._own, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+            return False
+        self._keep(data)
+        return True
+
+
+class OutputTail:
+    """The last `limit` bytes of a stream."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Append data, dropping what is older than the limit now and then."""
+        self._kept += data
+        if len(self._kept) > 2 * self._limit:
+            del self._kept[: len(self._kept) - self._limit]
+
+    @property
+    def text(self) -> str:
+        """The tail as text; bytes that are no UTF-8 are replaced."""
+        return self._kept[max(0, len(self._kept) - self._limit) :].decode("utf-8", "replace")
+
+
+def input_file(data: bytes) -> int:
+    """Return a descriptor to read these bytes from: unlike a pipe it needs no writer while the program reads."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("stdin")
+    else:
+        from tempfile import TemporaryFile  # noqa: PLC0415 - Linux never needs it
+
+        with TemporaryFile() as temporary:
+            descriptor = os.dup(temporary.fileno())
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -1,0 +1,143 @@
+"""Control groups for child processes (Linux, cgroup v2), and a report of what this machine has to contain them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_MEMBERSHIPS = Path("/proc/self/cgroup")
+_PR_GET_PDEATHSIG = 2
+_PR_GET_CHILD_SUBREAPER = 37
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlGroup:
+    """A group of processes that is killed as one: a member's children are members, whatever session they make."""
+
+    path: Path
+
+    def kill(self) -> None:
+        """Kill every member, also of the groups below."""
+        with contextlib.suppress(OSError):
+            (self.path / "cgroup.kill").write_bytes(b"1")
+
+    def remove(self) -> bool:
+        """Delete the group with those below it; return whether it is gone."""
+        for folder, _, _ in os.walk(self.path, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
+        return not self.path.exists()
+
+
+def create_control_group() -> ControlGroup | None:
+    """Create a group below the one of this process; None where the system has none or does not permit it."""
+    own = _own_group()
+    if own is None or not os.access(own / "cgroup.procs", os.W_OK):
+        return None
+    group = ControlGroup(path=own / f"toolpost-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        group.path.mkdir()
+    except OSError:
+        return None
+    if (group.path / "cgroup.kill").exists():
+        return group
+    group.remove()
+    return None
+
+
+def _own_group() -> Path | None:
+    """Find the folder of the group that this process is in."""
+    try:
+        mounts, memberships = _MOUNTS.read_text(), _MEMBERSHIPS.read_text()
+    except OSError:
+        return None
+    group = re.search(r"^0::(/.*)$", memberships, re.MULTILINE)
+    # The file system's type decides: folders can be made in a tmpfs of that name, too, and contain nothing.
+    mount = re.search(r"^\S+ \S+ \S+ (\S+) (\S+) .* - cgroup2 ", mounts, re.MULTILINE)
+    if group is None or mount is None:
+        return None
+    root, point = (_unescape(field) for field in mount.groups())
+    try:
+        below = Path(group[1]).relative_to(root)
+    except ValueError:
+        return None
+    return None if ".." in below.parts else Path(point) / below
+
+
+def _unescape(field: str) -> str:
+    """Decode a path of mountinfo, where a space is written as an octal number."""
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxReport:
+    """Mechanisms of this machine that keep child processes from outliving their host.
+
+    Supervisors use all but `pid_namespace`: that is bubblewrap, for sandboxes; servers that leave their process id
+    in lock files would not find each other in namespaces of their own.
+    """
+
+    supervisor: bool
+    subreaper: bool
+    parent_death_signal: bool
+    cgroup_kill: bool
+    pid_namespace: bool
+
+    @property
+    def summary(self) -> str:
+        """Describe what that means for programs that are started here, and what would be better."""
+        if not self.supervisor:
+            return _WITHOUT_SUPERVISOR
+        if not (self.subreaper and self.parent_death_signal):
+            return _GROUPS_ONLY
+        return _EVERYTHING if self.cgroup_kill else _WITHOUT_CGROUP
+
+
+_WITHOUT_SUPERVISOR = (
+    "A server is ended when its source is closed, but what it started may stay, and so may the server when "
+    "Toolpost is killed; run Toolpost on Linux, or in a container that ends with it."
+)
+_GROUPS_ONLY = (
+    "Servers and commands end with Toolpost even when it is killed, by process group: a program that leaves its "
+    "group may stay; run Toolpost on Linux, or in a container that ends with it."
+)
+_WITHOUT_CGROUP = (
+    "Servers and commands end with Toolpost and with all that they start, even when it or any one supervisor process "
+    "is killed; only when both processes above a program are killed at once may something in a session of its own "
+    "stay. A control group closes that gap: run Toolpost where it may make one, such as "
+    "`systemd-run --user --scope -p Delegate=yes`."
+)
+_EVERYTHING = (
+    "Servers and commands end with Toolpost and with all that they start, even when it or their supervisors are "
+    "killed: supervisors adopt what programs leave behind, and control groups hold it."
+)
+
+
+def sandbox_report() -> SandboxReport:
+    """Look at what this machine has; nothing is started."""
+    return SandboxReport(
+        supervisor=sys.platform != "win32",
+        subreaper=_prctl_knows(_PR_GET_CHILD_SUBREAPER),
+        parent_death_signal=_prctl_knows(_PR_GET_PDEATHSIG),
+        cgroup_kill=_can_create_groups(),
+        pid_namespace=sys.platform == "linux" and shutil.which("bwrap") is not None,
+    )
+
+
+def _prctl_knows(option: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    return bool(ctypes.CDLL(None).prctl(option, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0)
+
+
+def _can_create_groups() -> bool:
+    group = create_control_group()
+    return group is not None and group.remove()
