@@ -1,10 +1,12 @@
 """Long-running processes: their streams, how they start and how they end; test_guarantees has what commands share."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
 import threading
+import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -163,6 +165,19 @@ def test_a_server_lives_on_when_the_thread_that_started_it_ends() -> None:
     assert loop.run_until_complete(talk()) == b"still here\n"
     assert started[0].returncode == 0
     loop.close()
+
+
+def test_a_loop_that_ends_without_a_close_leaves_no_zombie_and_nothing_open() -> None:
+    before, descriptors = psutil.Process().children(), psutil.Process().num_fds()
+
+    asyncio.run(family("daemon"))
+
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while psutil.Process().children() != before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert psutil.Process().children() == before
+    assert psutil.Process().num_fds() == descriptors
+    gc.collect()  # What is still open says so now.
 
 
 # ---------------------------------------------------------------- what is killed

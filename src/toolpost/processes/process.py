@@ -189,6 +189,9 @@ class _SupervisedChild:
         try:
             words = await asyncio.shield(self._worker.ended)
             await self._supervisor.close()
+        except asyncio.CancelledError:  # The loop is closing.
+            self._pipes.abort()
+            raise
         finally:
             self._worker.close()
             self._supervisor.abandon()

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,10 +119,16 @@ class ProcessSupervisor:
     async def close(self) -> None:
         """Have every program ended, and wait until supervisor and control group are gone."""
         self.end()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_S):
-                await self._gone.wait()
-        self._on_end()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    await self._gone.wait()
+            self._on_end()
+            await self._reap()
+        finally:
+            self.abandon()
+
+    async def _reap(self) -> None:
         deadline = self._loop.time() + _LAST_RESORT_S
         while self._process.poll() is None:
             if self._loop.time() > deadline:
@@ -134,18 +141,23 @@ class ProcessSupervisor:
             await asyncio.sleep(0.01 * attempt)
 
     def abandon(self) -> None:
-        """Have every program ended, and do not wait for it."""
+        """Have every program ended without waiting for it, as a loop that is closing must; safe after `close`."""
         self.end()
-        if not self._gone.is_set():
-            self._gone.set()
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
+        self._disconnect()
+        if self._process.poll() is None:  # The loop is no longer there to reap it, and it must not stay a zombie.
+            threading.Thread(target=self._process.wait, name=f"toolpost reap {self.pid}", daemon=True).start()
 
     def _on_end(self) -> None:
         """Kill the control group: the supervisor is gone or out of time, and may have left processes behind."""
         if not self._gone.is_set() and self._group is not None:
             self._group.kill()
-        self.abandon()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if not self._gone.is_set():
+            self._gone.set()
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
 
     def _signal(self, number: int) -> None:
         """Signal supervisor and workers; SIGCONT wakes those that were stopped."""
