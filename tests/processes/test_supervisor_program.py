@@ -10,13 +10,13 @@ TEXTS = st.binary().map(lambda raw: raw.replace(b"\0", b"").decode("utf-8", "sur
 NAMES = TEXTS.map(lambda name: name.replace("=", "")).filter(bool)
 
 
-@given(argv=st.lists(TEXTS, min_size=1).map(tuple), env=st.dictionaries(NAMES, TEXTS), cwd=TEXTS, kill=st.booleans())
-def test_a_request_arrives_as_it_was_made(argv: tuple[str, ...], env: dict[str, str], cwd: str, kill: bool) -> None:
-    packed = SpawnRequest("/bin/program", argv, env, cwd=cwd, kill_with_worker=kill).pack()
+@given(argv=st.lists(TEXTS, min_size=1).map(tuple), env=st.dictionaries(NAMES, TEXTS), cwd=TEXTS, long=st.booleans())
+def test_a_request_arrives_as_it_was_made(argv: tuple[str, ...], env: dict[str, str], cwd: str, long: bool) -> None:
+    packed = SpawnRequest("/bin/program", argv, env, cwd=cwd, long_running=long).pack()
 
     length, payload = int(packed[:10]), packed[10:]
     request = unpack(payload)
 
     assert length == len(payload)
     assert (request.program, request.argv, request.env) == ("/bin/program", argv, env)
-    assert (request.cwd, request.kill_with_worker) == (cwd, kill)
+    assert (request.cwd, request.long_running) == (cwd, long)

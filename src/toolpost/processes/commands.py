@@ -117,7 +117,7 @@ class CommandRunner:
         key = _lookup_key(launch)
         if (program := self._programs.get(key)) is None:
             program = self._programs[key] = locate(launch)
-        request = pack_request(launch, program, kill_with_worker=False)
+        request = pack_request(launch, program, long_running=False)
         run = RunningCommand(launch.argv[0], limits, on_line)
         self._runs.add(run)
         try:
@@ -177,10 +177,10 @@ class CommandRunner:
         """Wait until no process of the command is left, and keep the worker for the next one."""
         worker = run.worker
         try:
-            return await asyncio.shield(worker.ended)
+            return await worker.ended()
         except asyncio.CancelledError:
             run.end(None)
-            await asyncio.shield(worker.ended)
+            await worker.ended()
             raise
         finally:
             if worker.reusable and self._supervisor is not None and len(self._idle) < _MOST_IDLE:

@@ -38,7 +38,7 @@ async def start(launch: Launch, *, stderr_bytes: int = 64 * 1024, line_limit: in
     program = locate(launch)
     if sys.platform == "win32":
         return await _start_unsupervised(launch, program, stderr_bytes, line_limit)
-    request = pack_request(launch, program, kill_with_worker=True)
+    request = pack_request(launch, program, long_running=True)
     try:
         child = await _SupervisedChild.open(stderr_bytes, line_limit)
     except OSError as failed:
@@ -172,10 +172,10 @@ class _SupervisedChild:
             async with asyncio.timeout(_START_S):
                 await self._worker.submit(request, self._pipes.theirs)
                 self._pipes.close_theirs()
-                pid = await asyncio.shield(self._worker.started)
+                pid = await self._worker.started()
             if pid is not None:
                 return pid
-        match self._worker.ended.result() if self._worker.ended.done() else []:
+        match self._worker.reply:
             case ["failed", stage, number]:
                 raise start_error(launch, stage, number)
             case _:
@@ -187,7 +187,7 @@ class _SupervisedChild:
     async def wait(self) -> int:
         """Wait until the program, its supervisor and their control group are gone; return how the program ended."""
         try:
-            words = await asyncio.shield(self._worker.ended)
+            words = await self._worker.ended()
             await self._supervisor.close()
         except asyncio.CancelledError:  # The loop is closing.
             self._pipes.abort()

@@ -49,10 +49,10 @@ main(int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
 """
 
 
-def pack_request(launch: Launch, program: str, *, kill_with_worker: bool) -> bytes:
+def pack_request(launch: Launch, program: str, *, long_running: bool) -> bytes:
     """Encode the request for a worker to start a program."""
     request = SpawnRequest(
-        program, launch.argv, dict(launch.env), cwd=working_directory(launch), kill_with_worker=kill_with_worker
+        program, launch.argv, dict(launch.env), cwd=working_directory(launch), long_running=long_running
     )
     try:
         return request.pack()
@@ -188,32 +188,45 @@ def _start_supervisor(descriptor: int, group: ControlGroup | None) -> subprocess
 
 
 class WorkerConnection:
-    """Connection to a worker, which runs one program at a time and none after `end`.
+    """Connection to a worker, which runs one program at a time and none after `end`; one task at a time waits for it.
 
-    `started` is the process id of the program, or None if it was not started. `ended` are the words of the last reply:
-    `ended CODE`, `failed STAGE ERRNO`, or none when the worker is gone or `give_up` was called.
+    `reply` are the words of the worker's last reply, `ended CODE` or `failed STAGE ERRNO`; there are none when the
+    worker is gone or `give_up` was called.
     """
 
     def __init__(self, own: socket.socket) -> None:
         self._socket = own
         self._loop = asyncio.get_running_loop()
         self._received = b""
-        self.started: asyncio.Future[int | None] = self._loop.create_future()
-        self.ended: asyncio.Future[list[str]] = self._loop.create_future()
+        self._waiter: asyncio.Future[None] | None = None
+        self._pid: int | None = None
+        self.reply: list[str] | None = None
         self.reusable = True
         self._loop.add_reader(own.fileno(), self._on_readable)
 
     async def submit(self, request: bytes, descriptors: Sequence[int]) -> None:
         """Send a request with the descriptors of stdout, stderr and stdin; OSError means that nothing was started."""
-        if self.ended.done():
-            self.started, self.ended = self._loop.create_future(), self._loop.create_future()
+        self._pid = self.reply = None
         sent = socket.send_fds(self._socket, [request], descriptors)
         if sent < len(request):
             await self._loop.sock_sendall(self._socket, memoryview(request)[sent:])
 
+    async def started(self) -> int | None:
+        """Wait until a long-running program has started; return its process id, or None if it did not."""
+        while self._pid is None and self.reply is None:
+            await self._change()
+        return self._pid
+
+    async def ended(self) -> list[str]:
+        """Wait until no process of the program is left; return the worker's last reply."""
+        while self.reply is None:
+            await self._change()
+        return self.reply
+
     def give_up(self) -> None:
         """Wait no longer for replies."""
-        self._finish([])
+        self.reply = self.reply or []
+        self._wake()
 
     def end(self) -> None:
         """Have the program ended; takes effect even if a fork of this process holds a copy of the socket."""
@@ -227,7 +240,15 @@ class WorkerConnection:
             self._loop.remove_reader(self._socket.fileno())
         self.end()
         self._socket.close()
-        self._finish([])
+        self.give_up()
+
+    async def _change(self) -> None:
+        self._waiter = self._loop.create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _on_readable(self) -> None:
         try:
@@ -239,18 +260,13 @@ class WorkerConnection:
         *lines, self._received = (self._received + chunk).split(b"\n")
         for line in lines:
             match line.decode("ascii", "replace").split():
-                case ["started", pid] if not self.started.done():
-                    self.started.set_result(int(pid))
+                case ["started", pid]:
+                    self._pid = int(pid)
                 case words:
-                    self._finish(words)
+                    self.reply = words
+            self._wake()
         if not chunk:
             self.close()
-
-    def _finish(self, words: list[str]) -> None:
-        if not self.started.done():
-            self.started.set_result(None)
-        if not self.ended.done():
-            self.ended.set_result(words)
 
 
 class OutputPipe:

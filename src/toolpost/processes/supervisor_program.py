@@ -11,9 +11,9 @@ supervisor when the host or a worker is.
 
 Protocol: on the supervisor's socket the host sends one byte with a socket for every worker that it wants: `+` for one
 that is reused, `1` for the only one, which runs a single program and whose supervisor ends with it. On a worker's
-socket it sends a `SpawnRequest` with the descriptors of stdout, stderr and, optionally, stdin. The replies
-are lines: `started PID`, then `ended CODE`; or only `failed STAGE ERRNO`. End of file on a socket is the request to
-end everything below it, whether the host closed it or died.
+socket it sends a `SpawnRequest` with the descriptors of stdout, stderr and, optionally, stdin. The replies are lines:
+`ended CODE`, with `started PID` before it if the program is long-running; or only `failed STAGE ERRNO`. End of file on
+a socket is the request to end everything below it, whether the host closed it or died.
 
 This file runs without the rest of Toolpost, in an interpreter without site-packages. It imports only what is quick to
 import: `signal`, `socket`, `contextlib` and `pathlib` would add half to the time that a server takes to start.
@@ -49,24 +49,25 @@ _RESET = (*_IGNORED, "SIGPIPE", "SIGXFSZ")
 class SpawnRequest:
     """Program, arguments, environment and working directory of a process to start.
 
-    `kill_with_worker` asks the kernel to kill the program when its worker dies, so that it does not survive even if
-    supervisor and worker are killed at once. It takes a fork in place of `posix_spawn`, which is slower.
+    The worker of a `long_running` program replies when it has started, and the kernel kills the program when its
+    worker dies, so that it does not survive even if supervisor and worker are killed at once. That takes a fork in
+    place of `posix_spawn`, and both are too slow for a short command.
     """
 
     def __init__(
-        self, program: str, argv: tuple[str, ...], env: dict[str, str], *, cwd: str, kill_with_worker: bool = False
+        self, program: str, argv: tuple[str, ...], env: dict[str, str], *, cwd: str, long_running: bool = False
     ) -> None:
         self.program = program
         self.argv = argv
         self.env = env
         self.cwd = cwd
-        self.kill_with_worker = kill_with_worker
+        self.long_running = long_running
 
     def pack(self) -> bytes:
         """Encode the request with its length; raise ValueError if no process can be given what it holds."""
         entries = [f"{name}={value}" for name, value in self.env.items()]
-        kill = str(int(self.kill_with_worker))
-        fields = [self.program, self.cwd, kill, str(len(self.argv)), *self.argv, *entries]
+        long_running = str(int(self.long_running))
+        fields = [self.program, self.cwd, long_running, str(len(self.argv)), *self.argv, *entries]
         if any("\0" in field for field in fields) or any("=" in name or not name for name in self.env):
             raise ValueError("a NUL character, or a variable's name that is empty or holds an equals sign")
         payload = b"\0".join(map(os.fsencode, fields))
@@ -75,10 +76,10 @@ class SpawnRequest:
 
 def unpack(payload: bytes) -> SpawnRequest:
     """Decode a packed request, given without its length."""
-    program, cwd, kill, count, *rest = map(os.fsdecode, payload.split(b"\0"))
+    program, cwd, long_running, count, *rest = map(os.fsdecode, payload.split(b"\0"))
     argc = int(count)
     env = dict(entry.split("=", 1) for entry in rest[argc:])
-    return SpawnRequest(program, tuple(rest[:argc]), env, cwd=cwd, kill_with_worker=kill == "1")
+    return SpawnRequest(program, tuple(rest[:argc]), env, cwd=cwd, long_running=long_running == "1")
 
 
 def main(descriptor: int, host: int, group: str) -> None:
@@ -221,7 +222,8 @@ class WorkerProcess:
             os.chdir("/")  # An idle worker must not keep a file system from being unmounted.
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._reply(f"started {program}\n")
+        if request.long_running:
+            self._reply(f"started {program}\n")
         status = self._wait_for_all(program)
         self._reply(f"ended {os.waitstatus_to_exitcode(status)}\n")
 
@@ -380,7 +382,7 @@ def _spawn(request: SpawnRequest, descriptors: list[int]) -> int:
     """Start a program as the leader of a new session, with default signal handlers; OSError if it cannot be."""
     stdout, stderr, *stdin = descriptors
     targets = [(stdout, 1), (stderr, 2), *((descriptor, 0) for descriptor in stdin)]
-    if request.kill_with_worker or sys.platform != "linux":
+    if request.long_running or sys.platform != "linux":
         return _fork_and_exec(request, targets)
     return os.posix_spawn(
         request.program,
@@ -410,7 +412,7 @@ def _fork_and_exec(request: SpawnRequest, targets: list[tuple[int, int]]) -> int
 def _exec(request: SpawnRequest, targets: list[tuple[int, int]], worker: int, report: int) -> None:
     try:
         os.setsid()
-        if request.kill_with_worker:
+        if request.long_running:
             _prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL)
         if os.getppid() != worker:
             os._exit(_CANNOT_EXECUTE)
