@@ -384,6 +384,8 @@ def test_a_trusted_server_is_called_unasked_and_its_pins_hold(
     assert (done.code, done.json["trusted"]) == (0, True)
     assert {"tool": "small.greet", "claims": "reads only"} in done.json["claims"]
     assert "Hello, Ann!" in toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').out
+    assert "small" not in toolpost("lock", "--check").out  # the tools of tools.py are not pinned yet
+    assert toolpost("lock", "--yes").code == 0
     assert toolpost("lock", "--check").code == 0
     assert SECRET not in (home / "toolpost.lock").read_text()
 

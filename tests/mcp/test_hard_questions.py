@@ -128,7 +128,7 @@ async def test_two_calls_of_one_person_are_each_answered(tmp_path: Path) -> None
 async def test_a_tool_that_is_run_without_a_router_is_not_held_for_an_answer(tmp_path: Path) -> None:
     ledger, params = tmp_path / "ledger", dict[str, Any]()
     async with toolbox(inquirer(protocol="legacy", env={"LEDGER": str(ledger)})) as box:
-        book = next(one for one in box.sources.tools("srv") if one.spec.name == "srv.book")
+        book = box.registry.find("srv.book").tool
         for _ in range(2):
             with pytest.raises(PauseSignal):
                 await book.execute(params, ToolContext())

@@ -11,6 +11,7 @@ import pytest
 from tests import parts
 from toolpost import Completed, EventCode, Failed, Toolbox, ToolClientError, ToolContext, ToolNodeError, ToolRegistry
 from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.policy.redaction import MASK
 from toolpost.toolbox.mcp_manager import MCPManager
 from toolpost.toolbox.node import ToolNode
 from toolpost.toolbox.settings import NetworkSettings, Settings
@@ -145,7 +146,7 @@ async def test_a_server_sees_the_environment_of_its_configuration_and_no_secret_
     monkeypatch.setenv("TOKEN_TO_LEND", "ghp_for_the_child")
     async with toolbox(parts.everything(), env={"GITHUB_TOKEN": "${TOKEN_TO_LEND}"}) as box:
         seen = await completed(box, "get-env")
-    assert "ghp_for_the_child" in str(seen.text)
+    assert f'"GITHUB_TOKEN": "{MASK}"' in str(seen.text)  # the server has it, and nobody gets it back
     assert "PARENT_TOKEN" not in str(seen.text)
     assert SECRET not in str(seen.text)
 

@@ -11,7 +11,7 @@ from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import PendingAction
 from toolpost.policy.call_summary import arguments_summary
 from toolpost.policy.redaction import LONGEST_MESSAGE
-from toolpost.policy.rules import call_hash
+from toolpost.policy.rules import call_hash, tool_hash
 from toolpost.runtime.contexts import keep_context
 
 if TYPE_CHECKING:
@@ -110,7 +110,10 @@ class Pausing:
             run_id=request.run_id,
             tool_name=lane.spec.name,
             arguments=attempt.asked,
-            arguments_hash=call_hash(lane.spec, lane.validate(request).arguments),
+            # What became of an interrupted call is asked of the tool; its arguments are those of the intent.
+            arguments_hash=tool_hash(lane.spec)
+            if question.kind == "unknown"
+            else call_hash(lane.spec, lane.validate(request).arguments),
             asked_by=request.principal,
             created_at=now,
             expires_at=now + (question.expires_in_s or self._ttl_s),

@@ -318,7 +318,7 @@ class ToolRouter:
         """The error of a call that was stopped; one whose deadline struck while its source connected never began."""
         name = attempt.request.tool_name
         if attempt.stopped == "timeout" and attempt.lane is None and self.arrivals.is_connecting(name):
-            told = f"the source of {name!r} is still connecting after {attempt.timeout_s:.3g} s; call again, or give it"
+            told = f"the source of {name!r} is still connecting after {attempt.timeout_s:.1f} s; call again, or give it"
             return ToolSourceDownError(f"{told} longer", tool_name=name)
         return _stopped(attempt)
 

@@ -411,7 +411,7 @@ class Sources:
             await asyncio.wait([member.task], timeout=within_s)
         state = member.state(self._redactor)
         if state.state == "connecting":
-            told = f"source {state.name!r} is still connecting after {within_s:.3g} s; call again, or give it longer"
+            told = f"source {state.name!r} is still connecting after {within_s:.1f} s; call again, or give it longer"
             raise ToolSourceDownError(told, tool_name=tool_name)
         if state.state == "down":
             category = member.fault.category if isinstance(member.fault, ConfigError) else None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
+from toolpost.policy.redaction import MASK
 
 
 def keyed(app: App, key: str = "${API_KEY}") -> dict[str, Any]:
@@ -109,7 +110,7 @@ async def test_a_variable_is_not_told_when_a_call_fails(app: App, tmp_path: Path
     assert "/status/${STATUS}" in str(outcome.error)
 
 
-async def test_secrets_that_an_answer_repeats_are_in_no_event(
+async def test_secrets_that_an_answer_repeats_are_in_no_result_and_no_event(
     app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("m_API_KEY", "k3y-of-the-environment")
@@ -123,8 +124,8 @@ async def test_secrets_that_an_answer_repeats_are_in_no_event(
         told = str([event.payload for event in await box.events()])
 
     for result, secret in zip(results, ("k3y-of", "b3arer-written", "t0ken-handed-on"), strict=True):
-        assert secret in str(result)
-        assert secret not in told
+        assert MASK in str(result)
+        assert secret not in f"{result} {told}"
 
 
 async def test_a_number_may_be_a_variable(app: App, tmp_path: Path) -> None:

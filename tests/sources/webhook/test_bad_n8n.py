@@ -218,7 +218,10 @@ async def test_a_tool_that_the_operator_wrote_goes_before_a_workflow_of_its_name
             workflow("X", "x", nodes=[sticky('{"properties": {"a": {"type": "wrong"}}}')]),
             "tool 'x' is left out: Schema",
         ),
-        (workflow("X", "x", nodes=[sticky('{"properties": {"a": {"pattern": "("}}}')]), "tool 'x' is left out: Schema"),
+        (
+            workflow("X", "x", nodes=[sticky('{"properties": {"a": {"pattern": "("}}}')]),
+            "patterns of 'n8n.x' cannot be matched in bounded time and are not checked",
+        ),
         (workflow("X", "a\ud800b"), "workflow 'X' is left out: 'utf-8' codec can't encode"),
         (
             workflow(
