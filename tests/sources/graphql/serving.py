@@ -12,7 +12,7 @@ from aiohttp import web
 from graphql import build_schema, graphql_sync
 
 from toolpost import ExternalToolConfig, Settings, Toolbox
-from toolpost.sources.graphql.source import FieldTool, GraphqlSource
+from toolpost.sources.graphql.source import GraphqlSource, GraphqlTool
 
 PROGRAM = Path(__file__).with_name("library.py")
 NOWHERE = "http://127.0.0.1:9/graphql"
@@ -87,7 +87,7 @@ def toolbox(one: ExternalToolConfig, policy: str = "exploratory") -> Any:
     return Toolbox(settings=Settings(data_dir=None, policy=policy, sources=[one]))
 
 
-async def found(folder: Path, schema: str | dict[str, Any], **options: Any) -> tuple[dict[str, FieldTool], list[str]]:
+async def found(folder: Path, schema: str | dict[str, Any], **options: Any) -> tuple[dict[str, GraphqlTool], list[str]]:
     """The tools of a schema in a file, by name within the source, and the problems."""
     file = folder / "schema.graphql"
     file.write_text(schema if isinstance(schema, str) else json.dumps(schema))

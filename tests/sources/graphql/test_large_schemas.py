@@ -13,7 +13,7 @@ from tests.sources.graphql.large import MUTATIONS, QUERIES, large
 from tests.sources.graphql.serving import found, source
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.schema.validator import compile_validator
-from toolpost.sources.graphql.source import FieldTool, GraphqlSource
+from toolpost.sources.graphql.source import GraphqlSource, GraphqlTool
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def schema() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def tools(schema: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, FieldTool]:
+def tools(schema: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, GraphqlTool]:
     found_there, problems = asyncio.run(found(tmp_path_factory.mktemp("large"), schema))
     assert problems == []
     return found_there
@@ -37,19 +37,19 @@ async def test_a_schema_of_thousands_of_types_is_read_in_seconds(tmp_path: Path,
 
 
 @pytest.mark.parametrize("name", ["find0", "find33", "change7", "node"])
-def test_its_queries_hold(schema: dict[str, Any], tools: dict[str, FieldTool], name: str) -> None:
+def test_its_queries_hold(schema: dict[str, Any], tools: dict[str, GraphqlTool], name: str) -> None:
     built = build_client_schema(schema, assume_valid=True)  # type: ignore[arg-type]
     assert validate(built, parse(tools[name].operation.query)) == []
 
 
-def test_its_tools_are_of_a_bounded_size(tools: dict[str, FieldTool]) -> None:
+def test_its_tools_are_of_a_bounded_size(tools: dict[str, GraphqlTool]) -> None:
     specs = [tool.spec for tool in tools.values()]
     assert max(len(tool.operation.query) for tool in tools.values()) < 10_000
     assert max(len(json.dumps(spec.input_schema)) for spec in specs) < 60_000
     assert max(len(json.dumps(spec.output_schema)) for spec in specs) < 30_000
 
 
-def test_the_schemas_of_its_tools_can_be_checked_against(tools: dict[str, FieldTool]) -> None:
+def test_the_schemas_of_its_tools_can_be_checked_against(tools: dict[str, GraphqlTool]) -> None:
     spec = tools["change7"].spec
     takes = compile_validator(spec.input_schema)
     needed = spec.input_schema["$defs"]["I7"]["required"]

@@ -1,1 +1,1 @@
-"""GraphQL APIs as tools: every query field reads, every mutation writes."""
+"""GraphQL APIs as tools: one read-only tool per query field, one writing tool per mutation field."""

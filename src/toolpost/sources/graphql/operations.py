@@ -1,17 +1,33 @@
-"""The fields of a schema's roots as operations: what is sent for each, what it takes and what it gives."""
+"""Build one operation per field of the query and mutation types: document, input and output schema."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolpost.sources.graphql.arguments import Inputs, is_large, left_out_when_null
-from toolpost.sources.graphql.kinds import composite_of, fields_of, sent_type, type_of
-from toolpost.sources.graphql.outputs import object_schema, output_schema
-from toolpost.sources.graphql.selections import Selector, rendered
-from toolpost.sources.graphql.texts import LONGEST, shortened
-from toolpost.sources.graphql.uploads import Parted, Uploads, parted
-from toolpost.sources.graphql.written import SelectionError, Written, written_selection
+from toolpost.sources.graphql.json_schema import (
+    ArgumentSchemas,
+    is_large,
+    object_schema,
+    omitted_when_null,
+    output_schema,
+)
+from toolpost.sources.graphql.selections import (
+    ParsedSelection,
+    SelectionBuilder,
+    SelectionError,
+    parse_selection,
+    render_selection,
+)
+from toolpost.sources.graphql.type_utils import (
+    MAX_DESCRIPTION_CHARS,
+    composite_of,
+    fields_of,
+    truncate,
+    type_of,
+    variable_type,
+)
+from toolpost.sources.graphql.uploads import MultipartVariables, UploadArguments, split_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,27 +35,27 @@ if TYPE_CHECKING:
     from graphql import GraphQLField, GraphQLSchema, GraphQLType
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.graphql.kinds import Composite
     from toolpost.sources.graphql.selections import Selection
+    from toolpost.sources.graphql.type_utils import Composite
 
-Kind = Literal["query", "mutation"]
-SELECTION = "selection"
+OperationKind = Literal["query", "mutation"]
+SELECTION_ARGUMENT = "selection"
 _MUTATION_SUFFIX = "_mutation"
-_MOST = 5_000
-_MOST_NAMED = 5
-_LONGEST_SELECTION = 400
-_LONGEST_OTHERS = 300
+_MAX_OPERATIONS = 5_000
+_MAX_NAMED = 5
+_MAX_SELECTION_CHARS = 400
+_MAX_OTHERS_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One field of a root; `head` is its query up to the selection, which is empty for plain values.
+class GraphqlOperation:
+    """One root field as an operation; `head` is the document up to `selection`, which is empty for scalars.
 
-    A call may choose its own selection with `selection_argument`, where there is something to choose from and
-    the field has no argument of that name.
+    `selection_argument` names the argument with which a call selects other fields; None for scalars and for
+    fields that have an argument of that name.
     """
 
-    kind: Kind
+    kind: OperationKind
     name: str
     tool_name: str
     head: str
@@ -49,195 +65,200 @@ class Operation:
     input_schema: JsonSchema
     model_schema: JsonSchema | None
     output_schema: JsonSchema
-    null_left_out: frozenset[str]
+    omit_if_null: frozenset[str]
     file_arguments: Mapping[str, GraphQLType]
     selection_argument: str | None
     result: GraphQLType
 
     @property
     def query(self) -> str:
-        """What is sent, the same for every call: values travel as variables."""
+        """Return the document, which is the same for every call: values are sent as variables."""
         return self.document(self.selection)
 
     def document(self, selection: str) -> str:
-        """The query with another selection."""
+        """Return the document with another selection."""
         return f"{self.head} {selection} }}" if selection else f"{self.head} }}"
 
-    def parted(self, arguments: Mapping[str, Any]) -> Parted:
-        """The variables of a call, without what is left out when null, and the files among them."""
-        given = {
-            name: value for name, value in arguments.items() if value is not None or name not in self.null_left_out
+    def split_variables(self, arguments: Mapping[str, Any]) -> MultipartVariables:
+        """Drop null arguments that have a default, and separate files from the variables."""
+        variables = {
+            name: value for name, value in arguments.items() if value is not None or name not in self.omit_if_null
         }
-        return parted(given, self.file_arguments) if self.file_arguments else Parted(given, {})
+        return split_files(variables, self.file_arguments) if self.file_arguments else MultipartVariables(variables, {})
 
 
-class Operations(NamedTuple):
-    """What a schema offers, and what of it is left out and why."""
+class OperationSet(NamedTuple):
+    """The operations of a schema, and the problems found while building them."""
 
-    operations: list[Operation]
+    operations: list[GraphqlOperation]
     problems: list[str]
 
 
-class _Root(NamedTuple):
-    """A field of a root, and the name of its tool."""
+class _RootField(NamedTuple):
+    """A field of the query or mutation type, and its tool name."""
 
-    kind: Kind
+    kind: OperationKind
     tool_name: str
     name: str
     field: GraphQLField
 
 
-class _Asked(NamedTuple):
-    """What is asked of a type: as GraphQL, what that gives, and what a caller reads of it."""
+class _ResultSelection(NamedTuple):
+    """A selection as text, the schema of its result, and the schema of the selection argument."""
 
     text: str
-    gives: JsonSchema
-    about: JsonSchema
+    output: JsonSchema
+    argument: JsonSchema
 
     @classmethod
-    def of(cls, selection: Selection, text: str) -> _Asked:
-        return cls(text, object_schema(selection), _about_selection(selection, text))
+    def of(cls, selection: Selection, text: str) -> _ResultSelection:
+        return cls(text, object_schema(selection), _selection_argument(selection, text))
 
 
-class Planner:
-    """Plans the operations of one schema; what is asked of a type by default is worked out once."""
+class OperationBuilder:
+    """Builds the operations of one schema; caches the default selection of each type."""
 
     def __init__(self, schema: GraphQLSchema, *, depth: int, selections: Mapping[str, str]) -> None:
         self._schema = schema
-        self._selector = Selector(schema, depth=depth)
-        self._inputs = Inputs()
-        self._uploads = Uploads(schema)
+        self._selection_builder = SelectionBuilder(schema, depth=depth)
+        self._argument_schemas = ArgumentSchemas()
+        self._uploads = UploadArguments(schema)
         self._selections = selections
-        self._defaults: dict[str, _Asked] = {}
+        self._defaults: dict[str, _ResultSelection] = {}
 
-    def plan(self, includes: Callable[[str], bool], check: Callable[[], None]) -> Operations:
-        """All operations that the filters let in; `check` raises when it takes too long."""
-        found = Operations([], [])
+    def build(self, includes: Callable[[str], bool], check: Callable[[], None]) -> OperationSet:
+        """Build the operations that `includes` accepts; `check` raises at the deadline."""
+        found = OperationSet([], [])
         known: set[str] = set()
-        beyond = 0
-        for root in _roots(self._schema):
+        excess = 0
+        for root in _root_fields(self._schema):
             known.add(root.tool_name)
             if not includes(root.tool_name):
                 continue
             check()
-            if len(found.operations) == _MOST:
-                beyond += 1
+            if len(found.operations) == _MAX_OPERATIONS:
+                excess += 1
             else:
                 self._add(found, root)
-        if beyond:
-            found.problems.append(f"{beyond:,} operations beyond {_MOST:,} were left out; choose with tool_filter")
-        found.problems.extend(self._also_told(known))
+        if excess:
+            left_out = f"{excess:,} operations beyond {_MAX_OPERATIONS:,} were left out"
+            found.problems.append(f"{left_out}; choose with tool_filter")
+        found.problems.extend(self._schema_problems(known))
         return found
 
-    def _add(self, found: Operations, root: _Root) -> None:
-        """Plan one operation, or tell why it is left out."""
+    def _add(self, found: OperationSet, root: _RootField) -> None:
+        """Build one operation, or record why its configured selection is invalid."""
         try:
             found.operations.append(self._operation(root))
         except SelectionError as error:
             found.problems.append(f"{root.kind} {root.name!r} was left out: its selection cannot be used: {error}")
 
-    def selected(self, operation: Operation, text: str) -> Operation:
-        """The operation with a selection of one call; SelectionError says why it cannot have it."""
+    def with_selection(self, operation: GraphqlOperation, text: str) -> GraphqlOperation:
+        """Return the operation with another selection; raise SelectionError when it is invalid."""
         kind = composite_of(operation.result)
         if kind is None:
             raise SelectionError("the result has no fields to choose from")
-        return replace(operation, selection=self._written(text, kind, operation).text)
+        return replace(operation, selection=self._parse_selection(text, kind, operation).text)
 
-    def _operation(self, root: _Root) -> Operation:
+    def _operation(self, root: _RootField) -> GraphqlOperation:
         kind, tool_name, name, field = root
         result = composite_of(type_of(field))
-        may_choose = result is not None and SELECTION not in field.args
-        plain = Operation(
+        may_choose = result is not None and SELECTION_ARGUMENT not in field.args
+        plain = GraphqlOperation(
             kind=kind,
             name=name,
             tool_name=tool_name,
-            head=f"{kind} {name}{_variables(field)} {{ {name}{_passed(field)}",
+            head=f"{kind} {name}{_variable_definitions(field)} {{ {name}{_field_arguments(field)}",
             selection="",
-            description=_described(kind, name, field),
+            description=_description(kind, name, field),
             deprecated=field.deprecation_reason is not None,
-            input_schema=self._inputs.schema(field),
+            input_schema=self._argument_schemas.schema(field),
             model_schema=None,
             output_schema=output_schema(type_of(field), None),
-            null_left_out=left_out_when_null(field),
+            omit_if_null=omitted_when_null(field),
             file_arguments=self._uploads.arguments(field),
-            selection_argument=SELECTION if may_choose else None,
+            selection_argument=SELECTION_ARGUMENT if may_choose else None,
             result=type_of(field),
         )
-        return self._shown(plain if result is None else self._with_selection(plain, result), field)
+        return self._with_model_schema(plain if result is None else self._with_selection(plain, result), field)
 
-    def _with_selection(self, plain: Operation, kind: Composite) -> Operation:
-        given = self._selections.get(plain.tool_name)
-        asked = self._default(kind) if given is None else _Asked.of(*self._written(given, kind, plain))
-        gives = output_schema(plain.result, asked.gives)
-        takes = plain.input_schema
+    def _with_selection(self, plain: GraphqlOperation, kind: Composite) -> GraphqlOperation:
+        configured = self._selections.get(plain.tool_name)
+        if configured is None:
+            selection = self._default(kind)
+        else:
+            selection = _ResultSelection.of(*self._parse_selection(configured, kind, plain))
+        output = output_schema(plain.result, selection.output)
+        input_schema = plain.input_schema
         if plain.selection_argument is not None:
-            takes = {**takes, "properties": {**takes["properties"], plain.selection_argument: asked.about}}
-        return replace(plain, selection=asked.text, input_schema=takes, output_schema=gives)
+            properties = {**input_schema["properties"], plain.selection_argument: selection.argument}
+            input_schema = {**input_schema, "properties": properties}
+        return replace(plain, selection=selection.text, input_schema=input_schema, output_schema=output)
 
-    def _shown(self, operation: Operation, field: GraphQLField) -> Operation:
-        """The operation with a shorter view for models where its schema is long."""
-        takes = operation.input_schema
-        if not is_large(takes):
+    def _with_model_schema(self, operation: GraphqlOperation, field: GraphQLField) -> GraphqlOperation:
+        """Add a shorter `model_schema` when the input schema is large."""
+        input_schema = operation.input_schema
+        if not is_large(input_schema):
             return operation
-        beside = {name: inner for name, inner in takes["properties"].items() if name not in field.args}
-        return replace(operation, model_schema=self._inputs.view(field, beside))
+        beside = {name: inner for name, inner in input_schema["properties"].items() if name not in field.args}
+        return replace(operation, model_schema=self._argument_schemas.view(field, beside))
 
-    def _default(self, kind: Composite) -> _Asked:
+    def _default(self, kind: Composite) -> _ResultSelection:
         known = self._defaults.get(kind.name)
         if known is None:
-            selection = self._selector.select(kind)
-            known = self._defaults[kind.name] = _Asked.of(selection, rendered(selection))
+            selection = self._selection_builder.select(kind)
+            known = self._defaults[kind.name] = _ResultSelection.of(selection, render_selection(selection))
         return known
 
-    def _written(self, text: str, kind: Composite, operation: Operation) -> Written:
-        return written_selection(text, kind, self._schema, operation.document)
+    def _parse_selection(self, text: str, kind: Composite, operation: GraphqlOperation) -> ParsedSelection:
+        return parse_selection(text, kind, self._schema, operation.document)
 
-    def _also_told(self, known: set[str]) -> Iterator[str]:
+    def _schema_problems(self, known: set[str]) -> Iterator[str]:
         for name in self._selections.keys() - known:
             yield f"graphql.selections names {name!r}, which is no query or mutation of the schema"
         subscriptions = self._schema.subscription_type
         if subscriptions is not None and subscriptions.fields:
             names = list(subscriptions.fields)
-            more = ", ..." if len(names) > _MOST_NAMED else ""
-            told = f"{len(names)} subscription(s) were left out ({', '.join(names[:_MOST_NAMED])}{more})"
-            yield f"{told}: a tool gives one answer, not a stream of them"
+            more = ", ..." if len(names) > _MAX_NAMED else ""
+            left_out = f"{len(names)} subscription(s) were left out ({', '.join(names[:_MAX_NAMED])}{more})"
+            yield f"{left_out}: a tool gives one answer, not a stream of them"
 
 
-def _roots(schema: GraphQLSchema) -> Iterator[_Root]:
-    """Every query and mutation with the name of its tool; a mutation gives way to a query of its name."""
+def _root_fields(schema: GraphQLSchema) -> Iterator[_RootField]:
+    """Yield queries, then mutations; a mutation gets a suffix when a query has its name."""
     queries: Mapping[str, Any] = {} if schema.query_type is None else schema.query_type.fields
     mutations: Mapping[str, Any] = {} if schema.mutation_type is None else schema.mutation_type.fields
     taken = {*queries, *mutations}
     for name, field in queries.items():
-        yield _Root("query", name, name, field)
+        yield _RootField("query", name, name, field)
     for name, field in mutations.items():
         tool_name = name
         while tool_name in queries or (tool_name != name and tool_name in taken):
             tool_name += _MUTATION_SUFFIX
         taken.add(tool_name)
-        yield _Root("mutation", tool_name, name, field)
+        yield _RootField("mutation", tool_name, name, field)
 
 
-def _variables(field: GraphQLField) -> str:
-    parts = [f"${name}: {sent_type(inner)}" for name, inner in field.args.items()]
+def _variable_definitions(field: GraphQLField) -> str:
+    parts = [f"${name}: {variable_type(inner)}" for name, inner in field.args.items()]
     return f"({', '.join(parts)})" if parts else ""
 
 
-def _passed(field: GraphQLField) -> str:
+def _field_arguments(field: GraphQLField) -> str:
     return f"({', '.join(f'{name}: ${name}' for name in field.args)})" if field.args else ""
 
 
-def _described(kind: Kind, name: str, field: GraphQLField) -> str:
-    said = field.description or f"The {kind} {name!r}, which gives {type_of(field)}."
+def _description(kind: OperationKind, name: str, field: GraphQLField) -> str:
+    description = field.description or f"The {kind} {name!r}, which gives {type_of(field)}."
     reason = field.deprecation_reason
-    return shortened(said if reason is None else f"Deprecated: {reason}\n\n{said}", LONGEST)
+    return truncate(description if reason is None else f"Deprecated: {reason}\n\n{description}", MAX_DESCRIPTION_CHARS)
 
 
-def _about_selection(selection: Selection, text: str) -> JsonSchema:
+def _selection_argument(selection: Selection, text: str) -> JsonSchema:
     kind = selection.type
-    default = shortened(" ".join(text.split()), _LONGEST_SELECTION)
-    about = f"GraphQL selection of the fields of {kind.name} to give, such as {{ id name }}. By default: {default}"
-    asked = {picked.name for picked in selection.fields.values()}
-    others = [name for name, inner in fields_of(kind).items() if not inner.deprecation_reason and name not in asked]
-    also = shortened(", ".join(others), _LONGEST_OTHERS)
-    return {"type": ["string", "null"], "description": f"{about} Others: {also}" if also else about}
+    default = truncate(" ".join(text.split()), _MAX_SELECTION_CHARS)
+    argument = f"GraphQL selection of the fields of {kind.name} to give, such as {{ id name }}. By default: {default}"
+    selected = {field.name for field in selection.fields.values()}
+    others = [name for name, inner in fields_of(kind).items() if not inner.deprecation_reason and name not in selected]
+    also = truncate(", ".join(others), _MAX_OTHERS_CHARS)
+    return {"type": ["string", "null"], "description": f"{argument} Others: {also}" if also else argument}

@@ -1,36 +1,61 @@
-"""What is asked of a result: fields, and below them more; by default as deep and as wide as is sane."""
+"""Selection sets: generate the default ones, parse and validate those that callers write."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from graphql import GraphQLNonNull, GraphQLObjectType, GraphQLString, is_required_argument
+from graphql import (
+    FieldNode,
+    GraphQLError,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    GraphQLString,
+    InlineFragmentNode,
+    OperationDefinitionNode,
+    OperationType,
+    is_required_argument,
+    parse,
+    print_ast,
+    validate,
+)
 
-from toolpost.sources.graphql.kinds import composite_of, fields_of, type_of
+from toolpost.sources.graphql.type_utils import composite_of, fields_of, truncate, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
-    from graphql import GraphQLField, GraphQLInterfaceType, GraphQLSchema, GraphQLType, GraphQLUnionType
+    from graphql import (
+        GraphQLField,
+        GraphQLInterfaceType,
+        GraphQLSchema,
+        GraphQLType,
+        GraphQLUnionType,
+        SelectionSetNode,
+    )
 
-    from toolpost.sources.graphql.kinds import Composite
+    from toolpost.sources.graphql.type_utils import Composite
 
 Path: TypeAlias = tuple[str, ...]
 
 TYPENAME = "__typename"
-MOST_FIELDS = 300
-_MOST_LOOKS = 10_000  # at fields that could be objects to open: a type may have any number that have no room
-_MOST_FRAGMENTS = 20
-_PAGING = ("first", "last", "limit", "take", "pageSize", "perPage")
-# First, so that they are there when there is no room for all.
-_SAY_MOST = ("id", "name", "title", "url")
-_OPEN_FIRST = ("pageInfo", "userErrors", "errors")
-_CONNECTION = frozenset({"edges", "nodes", "pageInfo"})
+MAX_FIELDS = 300
+_MAX_OPEN_ATTEMPTS = 10_000  # bounds the work on types with very many composite fields
+_MAX_FRAGMENTS = 20
+_PAGE_SIZES = ("first", "last", "limit", "take", "pageSize", "perPage")
+# Selected first, so that the limit does not cut them.
+_FIRST_LEAVES = ("id", "name", "title", "url")
+_FIRST_OBJECTS = ("pageInfo", "userErrors", "errors")
+_CONNECTION_FIELDS = frozenset({"edges", "nodes", "pageInfo"})
+_MAX_CHARS = 20_000
+_MAX_TOKENS = 4_000
+_MAX_DEPTH = 20
+_MAX_ERRORS = 3
+_MAX_ERROR_CHARS = 500
 
 
-class Picked(NamedTuple):
-    """A field that is asked for, and what is asked of it."""
+class SelectedField(NamedTuple):
+    """A selected field and its own selection."""
 
     name: str
     type: GraphQLType
@@ -38,7 +63,7 @@ class Picked(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """What is asked only of some types."""
+    """An inline fragment: a selection for some object types."""
 
     types: tuple[str, ...]
     selection: Selection
@@ -46,32 +71,32 @@ class Fragment(NamedTuple):
 
 @dataclass(slots=True)
 class Selection:
-    """What is asked of one object; fields are keyed by the name that they have in the answer."""
+    """A selection set on one type; fields are keyed by their response key."""
 
     type: Composite
-    fields: dict[str, Picked] = field(default_factory=dict[str, Picked])
+    fields: dict[str, SelectedField] = field(default_factory=dict[str, SelectedField])
     fragments: dict[str, Fragment] = field(default_factory=dict[str, Fragment])
 
 
-TYPENAME_FIELD = Picked(TYPENAME, GraphQLNonNull(GraphQLString))
+TYPENAME_FIELD = SelectedField(TYPENAME, GraphQLNonNull(GraphQLString))
 
 
-def rendered(selection: Selection) -> str:
-    """A selection as GraphQL; an object of which nothing can be asked at least tells its type."""
-    parts = [_field(key, picked) for key, picked in selection.fields.items()]
+def render_selection(selection: Selection) -> str:
+    """Print a selection as GraphQL; an empty one selects `__typename`."""
+    parts = [_render_field(key, selected) for key, selected in selection.fields.items()]
     for name, (_, inner) in selection.fragments.items():
         if inner.fields:
-            parts.append(f"... on {name} {rendered(inner)}")
+            parts.append(f"... on {name} {render_selection(inner)}")
     return f"{{ {' '.join(parts) or TYPENAME} }}"
 
 
-def _field(key: str, picked: Picked) -> str:
-    own = picked.name if key == picked.name else f"{key}: {picked.name}"
-    return own if picked.inner is None else f"{own} {rendered(picked.inner)}"
+def _render_field(key: str, selected: SelectedField) -> str:
+    own = selected.name if key == selected.name else f"{key}: {selected.name}"
+    return own if selected.inner is None else f"{own} {render_selection(selected.inner)}"
 
 
-class _Part(NamedTuple):
-    """A field that can be asked for without arguments; `shape` is what answers of one key must have in common."""
+class _CandidateField(NamedTuple):
+    """A field that needs no arguments; fields under one response key must have the same `shape`."""
 
     name: str
     type: GraphQLType
@@ -79,145 +104,250 @@ class _Part(NamedTuple):
     kind: Composite | None
 
 
-class _Parts(NamedTuple):
-    """The fields of a type that are values, and those that are objects with parts of their own."""
+class _CandidateFields(NamedTuple):
+    """The leaf fields of a type, and its fields of composite types."""
 
-    leaves: list[_Part]
-    nested: list[_Part]
+    leaves: list[_CandidateField]
+    nested: list[_CandidateField]
 
 
-class _Place(NamedTuple):
-    """A selection in the making, and where it stands in the answer."""
+class _Position(NamedTuple):
+    """A selection under construction and its path in the response."""
 
     selection: Selection
     path: Path
 
 
-class _Below(NamedTuple):
-    """What could be opened next in a place, but for what is asked of all its types anyway."""
+class _ObjectsToOpen(NamedTuple):
+    """Composite fields that may be selected next, except those in `common`, which the parent type selects."""
 
-    place: _Place
-    parts: list[_Part]
+    position: _Position
+    candidates: list[_CandidateField]
     common: Collection[str]
 
 
-class Selector:
-    """Makes the default selections of one schema: values at each level, objects down to the depth."""
+class SelectionBuilder:
+    """Builds default selections of one schema: leaf fields at each level, objects down to `depth`."""
 
-    def __init__(self, schema: GraphQLSchema, *, depth: int, most: int = MOST_FIELDS) -> None:
+    def __init__(self, schema: GraphQLSchema, *, depth: int) -> None:
         self.schema = schema
         self._depth = depth
-        self._most = most
-        self._known: dict[str, _Parts] = {}
+        self._candidates_by_type: dict[str, _CandidateFields] = {}
 
     def select(self, kind: Composite) -> Selection:
-        """The default selection; level by level, so that what is near is not crowded out by what is far."""
+        """Build the default selection breadth first, so that deep fields do not use up the limit."""
         root = Selection(kind)
-        picking = _Picking(self, self._most)
-        waiting = picking.fill(_Place(root, ()))
+        filler = _SelectionFiller(self)
+        waiting = filler.fill(_Position(root, ()))
         for _ in range(self._depth):
-            waiting = [deeper for below in waiting for deeper in picking.open(below)]
+            waiting = [deeper for objects in waiting for deeper in filler.open(objects)]
         return root
 
-    def parts(self, kind: Composite) -> _Parts:
-        """The fields of a type that may be asked for by default."""
-        known = self._known.get(kind.name)
+    def candidates(self, kind: Composite) -> _CandidateFields:
+        """Return the fields of a type that a default selection may contain."""
+        known = self._candidates_by_type.get(kind.name)
         if known is None:
-            known = self._known[kind.name] = _parts(kind)
+            known = self._candidates_by_type[kind.name] = _candidate_fields(kind)
         return known
 
 
-class _Picking:
-    """One selection in the making, within its measure.
+class _SelectionFiller:
+    """Adds fields to one selection up to MAX_FIELDS.
 
-    Answers of different types may come under one key only if they have the same shape (the rule of
-    fields that can be merged); where they have not, the later one goes by another name.
+    Fields of different types may share a response key only if their shapes are equal (GraphQL's rule
+    "Field Selection Merging"); otherwise the later one gets an alias.
     """
 
-    def __init__(self, selector: Selector, most: int) -> None:
-        self._selector = selector
-        self._left = most
-        self._looks = _MOST_LOOKS
+    def __init__(self, builder: SelectionBuilder) -> None:
+        self._builder = builder
+        self._fields_left = MAX_FIELDS
+        self._attempts_left = _MAX_OPEN_ATTEMPTS
         self._shapes: dict[Path, str] = {}
 
-    def fill(self, place: _Place) -> list[_Below]:
-        """Ask for all values of an object; gives the objects in it that could be opened next."""
-        kind = place.selection.type
+    def fill(self, position: _Position) -> list[_ObjectsToOpen]:
+        """Select the leaf fields of an object; return its composite fields to open next."""
+        kind = position.selection.type
         if isinstance(kind, GraphQLObjectType):
-            return [self._fill_own(place, ())]
-        place.selection.fields[TYPENAME] = TYPENAME_FIELD
-        self._left -= 1
-        return [self._fill_own(place, ()), *self._fill_fragments(place, kind)]
+            return [self._fill_own(position, ())]
+        position.selection.fields[TYPENAME] = TYPENAME_FIELD
+        self._fields_left -= 1
+        return [self._fill_own(position, ()), *self._fill_fragments(position, kind)]
 
-    def open(self, below: _Below) -> Iterator[_Below]:
-        """Ask for objects in a place, as long as there is room."""
-        for part in below.parts:
-            if self._left < 1 or self._looks < 1:
+    def open(self, objects: _ObjectsToOpen) -> Iterator[_ObjectsToOpen]:
+        """Select composite fields until the limit is reached."""
+        for candidate in objects.candidates:
+            if self._fields_left < 1 or self._attempts_left < 1:
                 return
-            self._looks -= 1
-            if part.name not in below.common:
-                yield from self._open(below.place, part)
+            self._attempts_left -= 1
+            if candidate.name not in objects.common:
+                yield from self._open(objects.position, candidate)
 
-    def _open(self, place: _Place, part: _Part) -> list[_Below]:
-        """Ask for an object with all its values, or not at all."""
-        if part.kind is None or self._left < 1 + len(self._selector.parts(part.kind).leaves):
+    def _open(self, position: _Position, candidate: _CandidateField) -> list[_ObjectsToOpen]:
+        """Select a composite field only if all its leaf fields fit."""
+        if candidate.kind is None or self._fields_left < 1 + len(self._builder.candidates(candidate.kind).leaves):
             return []
-        key = self._key(place, part)
+        key = self._response_key(position, candidate)
         if key is None:
             return []
-        inner = Selection(part.kind)
-        place.selection.fields[key] = Picked(part.name, part.type, inner)
-        self._left -= 1
-        return self.fill(_Place(inner, (*place.path, key)))
+        inner = Selection(candidate.kind)
+        position.selection.fields[key] = SelectedField(candidate.name, candidate.type, inner)
+        self._fields_left -= 1
+        return self.fill(_Position(inner, (*position.path, key)))
 
-    def _fill_fragments(self, place: _Place, kind: GraphQLInterfaceType | GraphQLUnionType) -> Iterator[_Below]:
-        """Ask for what each type has of its own; they share the room that there is."""
-        possible = self._selector.schema.get_possible_types(kind)[:_MOST_FRAGMENTS]
+    def _fill_fragments(
+        self, position: _Position, kind: GraphQLInterfaceType | GraphQLUnionType
+    ) -> Iterator[_ObjectsToOpen]:
+        """Select the own fields of each possible type; the remaining limit is shared among them."""
+        possible = self._builder.schema.get_possible_types(kind)[:_MAX_FRAGMENTS]
         for number, one in enumerate(possible):
             inner = Selection(one)
-            place.selection.fragments[one.name] = Fragment((one.name,), inner)
-            share = -(-self._left // (len(possible) - number))
-            yield self._fill_own(_Place(inner, place.path), fields_of(kind), most=share)
+            position.selection.fragments[one.name] = Fragment((one.name,), inner)
+            share = -(-self._fields_left // (len(possible) - number))
+            yield self._fill_own(_Position(inner, position.path), fields_of(kind), limit=share)
 
-    def _fill_own(self, place: _Place, common: Collection[str], *, most: int | None = None) -> _Below:
-        leaves, nested = self._selector.parts(place.selection.type)
-        least = 0 if most is None else self._left - most
-        for part in leaves:
-            if self._left <= least:
+    def _fill_own(self, position: _Position, common: Collection[str], *, limit: int | None = None) -> _ObjectsToOpen:
+        leaves, nested = self._builder.candidates(position.selection.type)
+        least = 0 if limit is None else self._fields_left - limit
+        for candidate in leaves:
+            if self._fields_left <= least:
                 break
-            key = None if part.name in common else self._key(place, part)
+            key = None if candidate.name in common else self._response_key(position, candidate)
             if key is not None:
-                place.selection.fields[key] = Picked(part.name, part.type)
-                self._left -= 1
-        return _Below(place, nested, common)
+                position.selection.fields[key] = SelectedField(candidate.name, candidate.type)
+                self._fields_left -= 1
+        return _ObjectsToOpen(position, nested, common)
 
-    def _key(self, place: _Place, part: _Part) -> str | None:
-        for key in (part.name, f"{place.selection.type.name}_{part.name}"):
-            if self._shapes.setdefault((*place.path, key), part.shape) == part.shape:
+    def _response_key(self, position: _Position, candidate: _CandidateField) -> str | None:
+        for key in (candidate.name, f"{position.selection.type.name}_{candidate.name}"):
+            if self._shapes.setdefault((*position.path, key), candidate.shape) == candidate.shape:
                 return key
         return None
 
 
-def _parts(kind: Composite) -> _Parts:
-    found = _Parts([], [])
+def _candidate_fields(kind: Composite) -> _CandidateFields:
+    found = _CandidateFields([], [])
     for name, inner in fields_of(kind).items():
         if inner.deprecation_reason is not None or _needs_arguments(inner):
             continue
         own = type_of(inner)
-        parted = composite_of(own)
-        if parted is None:
-            found.leaves.append(_Part(name, own, str(own), None))
+        composite = composite_of(own)
+        if composite is None:
+            found.leaves.append(_CandidateField(name, own, str(own), None))
         else:
-            found.nested.append(_Part(name, own, str(own).replace(parted.name, "{}"), parted))
-    found.leaves.sort(key=lambda part: part.name not in _SAY_MOST)
-    found.nested.sort(key=lambda part: part.name not in _OPEN_FIRST)
-    if {part.name for part in found.nested} >= _CONNECTION:  # its edges only hold its nodes again
-        return found._replace(nested=[part for part in found.nested if part.name != "edges"])
+            found.nested.append(_CandidateField(name, own, str(own).replace(composite.name, "{}"), composite))
+    found.leaves.sort(key=lambda candidate: candidate.name not in _FIRST_LEAVES)
+    found.nested.sort(key=lambda candidate: candidate.name not in _FIRST_OBJECTS)
+    if {candidate.name for candidate in found.nested} >= _CONNECTION_FIELDS:  # Relay connection: edges repeat the nodes
+        return found._replace(nested=[candidate for candidate in found.nested if candidate.name != "edges"])
     return found
 
 
 def _needs_arguments(inner: GraphQLField) -> bool:
-    """Servers that page insist on a size, although their schemas do not say so."""
+    """Return whether a field needs arguments; many servers insist on a page size that the schema calls optional."""
     return any(
-        is_required_argument(given) or (name in _PAGING and given.default is None) for name, given in inner.args.items()
+        is_required_argument(given) or (name in _PAGE_SIZES and given.default is None)
+        for name, given in inner.args.items()
     )
+
+
+class SelectionError(ValueError):
+    """An invalid selection; the message is the reason."""
+
+
+class ParsedSelection(NamedTuple):
+    """A valid selection and its printed text."""
+
+    selection: Selection
+    text: str
+
+
+def parse_selection(
+    text: str, kind: Composite, schema: GraphQLSchema, document: Callable[[str], str]
+) -> ParsedSelection:
+    """Parse a selection on a type and validate it within the document that `document` builds."""
+    node_set = _parse_braced(text)
+    if sum(1 for _ in _iter_fields(node_set)) > MAX_FIELDS:
+        raise SelectionError(f"it asks for more than {MAX_FIELDS} fields")
+    try:
+        printed = print_ast(node_set)
+        errors = validate(schema, parse(document(printed), no_location=True))
+    except (GraphQLError, RecursionError) as error:
+        raise SelectionError("its values are nested too deeply") from error
+    if errors:
+        messages = " ".join(error.message for error in errors[:_MAX_ERRORS])
+        raise SelectionError(truncate(" ".join(messages.split()), _MAX_ERROR_CHARS))
+    selection = Selection(kind)
+    _collect(selection, node_set, schema)
+    return ParsedSelection(selection, printed)
+
+
+def _parse_braced(text: str) -> SelectionSetNode:
+    """Parse the selection on its own, so that its text cannot leave the braces of the document."""
+    if len(text) > _MAX_CHARS:
+        raise SelectionError(f"it is longer than {_MAX_CHARS} characters")
+    braced = text if text.lstrip().startswith("{") else f"{{ {text} }}"
+    try:
+        document = parse(braced, no_location=True, max_lexical_tokens=_MAX_TOKENS, allow_empty_selection_sets=False)
+    except GraphQLError as error:
+        raise SelectionError(error.message) from error
+    definitions = document.definitions
+    only = definitions[0]
+    if len(definitions) != 1 or not isinstance(only, OperationDefinitionNode) or not _is_bare(only):
+        raise SelectionError("it has to be one selection in braces, such as { id name }")
+    return only.selection_set
+
+
+def _is_bare(operation: OperationDefinitionNode) -> bool:
+    parts = operation.name or operation.variable_definitions or operation.directives
+    return operation.operation is OperationType.QUERY and not parts
+
+
+def _iter_fields(node_set: SelectionSetNode, depth: int = 0) -> Iterator[FieldNode]:
+    if depth > _MAX_DEPTH:
+        raise SelectionError(f"it is nested deeper than {_MAX_DEPTH} levels")
+    for node in node_set.selections:
+        if isinstance(node, FieldNode):
+            yield node
+        inner = getattr(node, "selection_set", None)
+        if inner is not None:
+            yield from _iter_fields(inner, depth + 1)
+
+
+def _collect(target: Selection, node_set: SelectionSetNode, schema: GraphQLSchema) -> None:
+    for node in node_set.selections:
+        if isinstance(node, FieldNode):
+            _collect_field(target, node, schema)
+        elif isinstance(node, InlineFragmentNode):
+            _collect(_fragment_target(target, node, schema), node.selection_set, schema)
+
+
+def _collect_field(target: Selection, node: FieldNode, schema: GraphQLSchema) -> None:
+    name = node.name.value
+    key = name if node.alias is None else node.alias.value
+    fields = fields_of(target.type)
+    if key != name and (key in fields or key.startswith("__")):
+        raise SelectionError(f"the alias {key!r} is the name of another field of {target.type.name!r}")
+    if name == TYPENAME:
+        target.fields[key] = TYPENAME_FIELD
+        return
+    own = type_of(fields[name])
+    kind = composite_of(own)
+    if kind is None:
+        target.fields[key] = SelectedField(name, own)
+        return
+    before = target.fields.get(key)
+    inner = Selection(kind) if before is None or before.inner is None else before.inner
+    target.fields[key] = SelectedField(name, own, inner)
+    if node.selection_set is not None:
+        _collect(inner, node.selection_set, schema)
+
+
+def _fragment_target(target: Selection, node: InlineFragmentNode, schema: GraphQLSchema) -> Selection:
+    """Return the selection that a fragment's fields are added to: the parent's, or that of its types."""
+    named = None if node.type_condition is None else schema.get_type(node.type_condition.name.value)
+    condition = None if named is None else composite_of(named)
+    if condition is None or condition is target.type or isinstance(target.type, GraphQLObjectType):
+        return target
+    possible = (condition,) if isinstance(condition, GraphQLObjectType) else schema.get_possible_types(condition)
+    fragment = Fragment(tuple(one.name for one in possible), Selection(condition))
+    return target.fragments.setdefault(condition.name, fragment).selection
