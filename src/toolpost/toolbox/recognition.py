@@ -134,7 +134,7 @@ async def _glance(client: HttpClient, url: str, headers: Mapping[str, str]) -> R
 
 
 async def _look(client: HttpClient, url: str, headers: Mapping[str, str], *, written: bool) -> Recognised:
-    from toolpost.sources.webhook.recognition import looks_like_n8n  # noqa: PLC0415 - the same
+    from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - the same
     from toolpost.wire.requests import Request  # noqa: PLC0415
 
     wanted = (("Accept", "application/json, application/yaml, text/event-stream;q=0.5"), *headers.items())
@@ -176,7 +176,7 @@ async def _ask_graphql(client: HttpClient, url: str, headers: Mapping[str, str])
 
 
 async def _look_for_n8n(client: HttpClient, url: str) -> Recognised | None:
-    from toolpost.sources.webhook.recognition import looks_like_n8n  # noqa: PLC0415 - only those who look need it
+    from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - only those who look need it
     from toolpost.wire.requests import Request  # noqa: PLC0415
 
     async with await client.send(Request("GET", f"{url.rstrip('/')}/rest/settings")) as response:

@@ -1,1 +1,1 @@
-"""Webhooks as tools: those that an operator wrote down, and those of the active workflows of an n8n."""
+"""Webhooks as tools: those declared in the configuration, and those of the active workflows of an n8n."""

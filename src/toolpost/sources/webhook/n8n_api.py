@@ -1,4 +1,4 @@
-"""n8n's public API, as far as it takes to find the active workflows."""
+"""Client for n8n's public API: detect an n8n and list its active workflows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolTimeoutError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.webhook.recognition import looks_like_n8n
 from toolpost.web.contents import parsed_json
 from toolpost.web.failures import failure_of, presentable, reason_of
+from toolpost.web.media_types import media_type
 from toolpost.web.sending import Reply
 from toolpost.wire.requests import Request
 
@@ -20,21 +20,31 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.web.encoding import Pair
     from toolpost.wire.client import HttpClient
+    from toolpost.wire.headers import Headers
 
 API_KEY_HEADER = "X-N8N-API-KEY"
-WORKFLOWS = "/api/v1/workflows"
-HOW_TO_GET_A_KEY = (
+WORKFLOWS_PATH = "/api/v1/workflows"
+API_KEY_HINT = (
     "Make one in n8n under Settings, n8n API, and write it into the source: "
     "auth_type: api_key, auth_config: {api_key: ...}"
 )
-_PAGE = 100
-_MOST_PAGES = 200
-_ALL_BYTES = 128 * 1024 * 1024
-_LOOK_BYTES = 1024 * 1024
+_PAGE_SIZE = 100
+_MAX_PAGES = 200
+_MAX_TOTAL_BYTES = 128 * 1024 * 1024
+_MAX_PROBE_BYTES = 1024 * 1024
+_BASE_URL_HINT = "is the connection its base URL, without a path of the editor?"
+_MAX_HTML_BYTES = 64 * 1024
+_HTML_MARKERS = (b'name="n8n:config:', b"<title>n8n.io - workflow automation")
+# Keys that occur together in n8n's settings; newer versions return only the first three before a login.
+_SETTINGS_KEYS = (
+    {"settingsMode", "userManagement", "authCookie"},
+    {"versionCli", "endpointWebhook"},
+    {"n8nMetadata", "userManagement"},
+)
 
 
 class N8nApi:
-    """Asks one n8n; `headers` hold its API key, which goes nowhere else."""
+    """Client for the API of one n8n; `headers` hold its API key."""
 
     def __init__(self, client: HttpClient, base: str, headers: Sequence[Pair], *, timeout_s: float) -> None:
         self._client = client
@@ -43,68 +53,68 @@ class N8nApi:
         self._timeout_s = timeout_s
 
     async def is_n8n(self) -> bool:
-        """Whether one answers there; asked without any credential, because it may be somebody else."""
-        for path in ("/rest/settings", WORKFLOWS):
-            reply = await self._get(path, (), _LOOK_BYTES)
+        """Probe the base URL without a credential, because it may be another server."""
+        for path in ("/rest/settings", WORKFLOWS_PATH):
+            reply = await self._get(path, (), _MAX_PROBE_BYTES)
             if looks_like_n8n(reply.status, reply.headers, reply.body):
                 return True
         return False
 
-    async def active_workflows(self, *, page: int = _PAGE) -> list[dict[str, Any]]:
-        """Every workflow that is active, page by page, each once."""
+    async def active_workflows(self, *, page: int = _PAGE_SIZE) -> list[dict[str, Any]]:
+        """List the active workflows over all pages, each once."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return _each_once(await self._pages(page))
+                return _deduplicate(await self._pages(page))
         except TimeoutError:
             what = f"{self._subject} did not list its workflows within {self._timeout_s:g} s"
             raise ToolTimeoutError(f"{what}; raise connect_timeout_s") from None
 
     async def _pages(self, size: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        workflows: list[dict[str, Any]] = []
         seen = {""}
-        cursor, room = "", _ALL_BYTES
-        for _ in range(_MOST_PAGES):
-            reply = await self._page(size, cursor, max(room, 1))
-            told, room = self._told(reply), room - len(reply.body)
-            found += [workflow for workflow in told["data"] if is_object(workflow)]
-            cursor = told.get("nextCursor") or ""
+        cursor, bytes_left = "", _MAX_TOTAL_BYTES
+        for _ in range(_MAX_PAGES):
+            reply = await self._page(size, cursor, max(bytes_left, 1))
+            content, bytes_left = self._parse_page(reply), bytes_left - len(reply.body)
+            workflows += [workflow for workflow in content["data"] if is_object(workflow)]
+            cursor = content.get("nextCursor") or ""
             if not cursor:
-                return found
+                return workflows
             if not isinstance(cursor, str) or cursor in seen:
                 break
             seen.add(cursor)
         raise ToolClientError(f"{self._subject} lists its workflows without end: its cursors lead nowhere new")
 
-    async def _page(self, size: int, cursor: str, most: int) -> Reply:
+    async def _page(self, size: int, cursor: str, max_bytes: int) -> Reply:
         after = f"&cursor={quote(cursor, safe='', errors='replace')}" if cursor else ""
-        reply = await self._get(f"{WORKFLOWS}?active=true&limit={size}{after}", self._headers, most)
+        reply = await self._get(f"{WORKFLOWS_PATH}?active=true&limit={size}{after}", self._headers, max_bytes)
         if reply.status != 200:
-            raise self._refusal(reply)
+            raise self._error(reply)
         return reply
 
-    def _told(self, reply: Reply) -> dict[str, Any]:
+    def _parse_page(self, reply: Reply) -> dict[str, Any]:
         try:
-            told = parsed_json(reply.body)
+            content = parsed_json(reply.body)
         except ValueError:
-            told = None
-        if not is_object(told) or not is_array(told.get("data")):
-            raise ToolClientError(f"{self._subject} did not answer as n8n's API does; {_IS_IT_THE_BASE}")
-        return told
+            content = None
+        if not is_object(content) or not is_array(content.get("data")):
+            raise ToolClientError(f"{self._subject} did not answer as n8n's API does; {_BASE_URL_HINT}")
+        return content
 
-    async def _get(self, path: str, headers: tuple[Pair, ...], most: int) -> Reply:
-        wanted = (("Accept", "application/json"), *headers)
-        request = Request("GET", self._base + path, headers=wanted, timeout_s=self._timeout_s, max_bytes=most)
+    async def _get(self, path: str, headers: tuple[Pair, ...], max_bytes: int) -> Reply:
+        all_headers = (("Accept", "application/json"), *headers)
+        request = Request("GET", self._base + path, headers=all_headers, timeout_s=self._timeout_s, max_bytes=max_bytes)
         async with await self._client.send(request) as response:
             return Reply(response.status, response.headers, await response.read())
 
-    def _refusal(self, reply: Reply) -> ToolNodeError:
+    def _error(self, reply: Reply) -> ToolNodeError:
         status, secrets = reply.status, [value for _, value in self._headers]
-        said = presentable(reason_of(reply.headers, reply.body), secrets)
+        reason = presentable(reason_of(reply.headers, reply.body), secrets)
         if status == 401:
             given = "refuses the API key" if self._headers else "wants an API key"
-            return ToolAuthError(f"{self._subject} {given} ({said}). {HOW_TO_GET_A_KEY}", status_code=401)
+            return ToolAuthError(f"{self._subject} {given} ({reason}). {API_KEY_HINT}", status_code=401)
         if status == 403:
-            msg = f"{self._subject} does not let this API key list workflows ({said})"
+            msg = f"{self._subject} does not let this API key list workflows ({reason})"
             return ToolAuthError(f"{msg}; give it the scope workflow:list", status_code=403)
         if status == 404:
             msg = f"{self._subject} has no public API: it is switched off there (N8N_PUBLIC_API_DISABLED), or"
@@ -116,13 +126,35 @@ class N8nApi:
         return f"n8n at {self._base}"
 
 
-def _each_once(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A list that changes while it is read may tell of a workflow on two pages."""
+def _deduplicate(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep one entry per workflow id; a list that changes meanwhile may repeat one on two pages."""
     known: dict[str | int, dict[str, Any]] = {}
     for number, workflow in enumerate(workflows):
-        told = workflow.get("id")
-        known[told if isinstance(told, str) and told else number] = workflow
+        workflow_id = workflow.get("id")
+        known[workflow_id if isinstance(workflow_id, str) and workflow_id else number] = workflow
     return list(known.values())
 
 
-_IS_IT_THE_BASE = "is the connection its base URL, without a path of the editor?"
+def looks_like_n8n(status: int, headers: Headers, body: bytes) -> bool:
+    """Detect an n8n by its response to a GET of the base URL, `/rest/settings` or `/api/v1/workflows`."""
+    # Not by `/healthz`: many servers return its {"status": "ok"}.
+    kind = media_type(headers.get("content-type") or "")
+    if kind.essence == "text/html":
+        page = body[:_MAX_HTML_BYTES].lower()
+        return status == 200 and any(marker in page for marker in _HTML_MARKERS)
+    if kind.kind != "json":
+        return False
+    return _is_n8n_json(status, body)
+
+
+def _is_n8n_json(status: int, body: bytes) -> bool:
+    try:
+        value = parsed_json(body)
+    except ValueError:
+        return False
+    if not is_object(value):
+        return False
+    if status == 401:
+        return "x-n8n-api-key" in str(value.get("message")).lower()
+    settings = value.get("data")
+    return status == 200 and is_object(settings) and any(keys <= settings.keys() for keys in _SETTINGS_KEYS)
