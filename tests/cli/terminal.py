@@ -21,7 +21,7 @@ def at_a_terminal(home: Path, typed: Mapping[str, bytes], *arguments: str, colum
     process = subprocess.Popen(
         command(*arguments),
         cwd=home,
-        env=child_environment(TERM="xterm"),
+        env={**child_environment(TERM="xterm"), "COLUMNS": "", "LINES": ""},  # the terminal says how wide it is
         stdin=inner,
         stdout=inner,
         stderr=inner,
