@@ -42,11 +42,11 @@ def export_tools(
     said = "" if user == default_user() else user  # whoever calls is the person at their own machine
 
     async def work(box: Toolbox, output: Output) -> int:
-        from toolpost.sources.utcp.export import by_address, by_command, exported_manual, manual_text
+        from toolpost.sources.utcp.export import command_route, export_manual, http_route, serialize_manual
 
         specs = [spec for spec in box.registry.specs() if source is None or spec.source == source]
-        route = by_address(address) if address else by_command(config=written, user=said, env=_variables(written))
-        output.text(manual_text(exported_manual(specs, route)))
+        route = http_route(address) if address else command_route(config=written, user=said, env=_variables(written))
+        output.text(serialize_manual(export_manual(specs, route)))
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))

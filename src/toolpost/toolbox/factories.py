@@ -114,9 +114,9 @@ def _cli(config: ExternalToolConfig, loan: Loan) -> ToolSource:
 
 async def _described(config: ExternalToolConfig, network: NetworkPolicy) -> DescribedCommands:
     """What a manual says of commands: sources do not know each other, so one's reader is lent to the other."""
-    from toolpost.sources.utcp.described import described_commands  # noqa: PLC0415 - few need it
+    from toolpost.sources.utcp.cli_export import export_cli_commands  # noqa: PLC0415 - few need it
 
-    return await described_commands(config, network=network)
+    return await export_cli_commands(config, network=network)
 
 
 def _websocket(config: ExternalToolConfig, loan: Loan) -> ToolSource:

@@ -12,7 +12,14 @@ import pytest
 from tests.sources.utcp.serving import App, asked_of_utcp, in_file, source, toolbox
 from toolpost import Settings, Toolbox, ToolSpec
 from toolpost.schema.validator import compile_validator
-from toolpost.sources.utcp.export import Route, by_address, by_command, exported_manual, manual_text, portable
+from toolpost.sources.utcp.export import (
+    Route,
+    command_route,
+    export_manual,
+    http_route,
+    make_portable,
+    serialize_manual,
+)
 
 TOOLS = """
 from toolpost import tool
@@ -37,14 +44,14 @@ def config(tmp_path: Path) -> Path:
 
 
 def in_text(manual: dict[str, Any], kind: str) -> dict[str, Any]:
-    template = {"name": "toolpost", "call_template_type": "text", "content": manual_text(manual)}
+    template = {"name": "toolpost", "call_template_type": "text", "content": serialize_manual(manual)}
     return {"manual_call_templates": [{**template, "allowed_communication_protocols": [kind]}]}
 
 
 async def exported(config: Path) -> dict[str, Any]:
-    route = by_command((TOOLPOST,), config=str(config))
+    route = command_route((TOOLPOST,), config=str(config))
     async with Toolbox.open(config) as box:
-        return exported_manual(box.registry.specs(), route)
+        return export_manual(box.registry.specs(), route)
 
 
 async def test_others_load_our_manual_and_call_by_it(config: Path) -> None:
@@ -76,7 +83,7 @@ async def test_we_load_it_too(config: Path, tmp_path: Path) -> None:
 
 async def test_tools_behind_an_address_are_called_by_post(app: App) -> None:
     spec = ToolSpec(name="mine.add", input_schema={"type": "object", "properties": {"a": True}})
-    manual = exported_manual([spec], by_address(f"{app.address}/echo", headers={"X-Via": "utcp"}))
+    manual = export_manual([spec], http_route(f"{app.address}/echo", headers={"X-Via": "utcp"}))
 
     [theirs] = asked_of_utcp(in_text(manual, "http"), ("toolpost.mine__add", {"body": {"a": 1}}))["answers"]
     async with toolbox(source(manual)) as box:
@@ -95,7 +102,7 @@ def test_a_schema_is_written_so_that_every_reader_takes_it() -> None:
         "default": True,
     }
 
-    assert portable(schema) == {
+    assert make_portable(schema) == {
         "properties": {"a": {}, "b": {"items": {"not": {}}}, "properties": {"enum": [True, None]}},
         "additionalProperties": False,
         "anyOf": [{}, {"not": {}}],
@@ -105,10 +112,10 @@ def test_a_schema_is_written_so_that_every_reader_takes_it() -> None:
 
 def test_no_dollar_sign_stands_in_the_text_and_all_are_in_the_manual() -> None:
     spec = ToolSpec(name="x", description="$5", input_schema={"$ref": "#/$defs/A", "$defs": {"A": {"type": "object"}}})
-    manual = exported_manual([spec], by_command())
+    manual = export_manual([spec], command_route())
 
-    assert "$" not in manual_text(manual)
-    assert json.loads(manual_text(manual)) == manual
+    assert "$" not in serialize_manual(manual)
+    assert json.loads(serialize_manual(manual)) == manual
 
 
 def test_the_command_prints_a_manual(config: Path) -> None:
@@ -140,7 +147,7 @@ def test_the_command_takes_only_an_address_that_others_can_be_below(config: Path
 
 async def test_a_catalog_of_everything_is_a_manual_that_loads(config: Path) -> None:
     async with Toolbox(settings=Settings(data_dir=None, builtins="all")) as box:
-        manual = exported_manual(box.registry.specs(), by_command((TOOLPOST,)))
+        manual = export_manual(box.registry.specs(), command_route((TOOLPOST,)))
 
     answer = asked_of_utcp(in_text(manual, "cli"))
 
@@ -155,10 +162,10 @@ DEEP = {
 }
 
 
-@pytest.mark.parametrize("route", [by_command(), by_address("https://a.example")], ids=["command", "address"])
+@pytest.mark.parametrize("route", [command_route(), http_route("https://a.example")], ids=["command", "address"])
 async def test_what_a_schema_refers_to_is_found_in_the_manual(route: Route) -> None:
     spec = ToolSpec(name="mine.deep", input_schema=DEEP, output_schema={"$ref": "#/$defs/A", "$defs": DEEP["$defs"]})
-    manual = exported_manual([spec], route)
+    manual = export_manual([spec], route)
     [exported] = manual["tools"]
     async with toolbox(source(manual)) as box:
         assert box.problems == []

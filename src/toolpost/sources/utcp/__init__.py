@@ -1,1 +1,1 @@
-"""UTCP manuals as a source of tools, and our own catalog as a manual for others."""
+"""Source of tools for UTCP manuals, and export of the catalog as a manual."""

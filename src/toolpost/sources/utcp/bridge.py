@@ -1,4 +1,4 @@
-"""The bridge to other people's protocols: what we do not speak goes through the `utcp` packages, if they are there."""
+"""Bridge to the `utcp` packages, if installed, for the kinds of call templates that this package cannot call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolpost.contracts.adapt import adapt_exception
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.sources.utcp.manuals import manual_name, manual_of
+from toolpost.sources.utcp.manuals import manual_name, parse_manual
 from toolpost.sources.utcp.spec import tool_spec
 
 if TYPE_CHECKING:
@@ -35,32 +35,32 @@ class BridgedTool:
         self._client = client
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it; what fails is raised."""
+        """Call the tool; failures are raised."""
         started = now_ms()
         output = await self.run(params)
         return ToolResult.completed(output.content, output.text, started_at=started)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        """Run one call; other people's errors become ours."""
+        """Call the tool; foreign exceptions become ToolErrors."""
         try:
             return ToolOutput(await self._client.call_tool(self._full_name, dict(arguments)))
         except Exception as error:  # foreign code runs here, and may raise anything
             raise adapt_exception(error, "utcp") from error
 
 
-class Bridge:
-    """One UtcpClient for all tools of a source that need it."""
+class UtcpBridge:
+    """One UtcpClient for all bridged tools of a source."""
 
     def __init__(self, config: ExternalToolConfig) -> None:
         self._config = config
         self._client: Any = None
 
     async def tools(self, manual: str, tools: Sequence[ManualTool]) -> list[Tool]:
-        """Tools of one manual, whose templates the installed packages know."""
-        client = await self._opened()
-        described = {"tools": [_described(tool) for tool in tools]}
+        """Register tools of one manual; a ConfigError says that the packages do not know their kinds."""
+        client = await self._open_client()
+        manual_data = {"tools": [_manual_entry(tool) for tool in tools]}
         try:
-            read = _module("utcp.data.utcp_manual").UtcpManualSerializer().validate_dict(described)
+            read = _import_utcp("utcp.data.utcp_manual").UtcpManualSerializer().validate_dict(manual_data)
             first = read.tools[0].tool_call_template.model_copy(update={"name": manual})
             first.allowed_communication_protocols = sorted({tool.kind for tool in tools})
             await client.config.tool_repository.save_manual(first, read)
@@ -71,22 +71,26 @@ class Bridge:
         return [self._tool(tool, client) for tool in tools]
 
     async def manual(self, template: Mapping[str, Any]) -> list[Tool]:
-        """All tools of a manual that the installed packages find."""
-        client, kind = await self._opened(), str(template.get("call_template_type"))
+        """Let the packages discover a manual, and return its tools."""
+        client, kind = await self._open_client(), str(template.get("call_template_type"))
         name = manual_name(str(template.get("name") or self._config.name))
         try:
-            read = _module("utcp.data.call_template").CallTemplateSerializer().validate_dict({**template, "name": name})
+            read = (
+                _import_utcp("utcp.data.call_template")
+                .CallTemplateSerializer()
+                .validate_dict({**template, "name": name})
+            )
             result = await client.register_manual(read)
         except Exception as error:  # foreign code runs here, and may raise anything
             msg = f"the utcp packages here cannot find a manual by {kind}; install the plugin for it"
             raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error
         if not result.success:
             raise ConfigError(f"source {self._config.name!r}: no manual by {kind}: {'; '.join(result.errors)[:500]}")
-        found = manual_of(result.manual.model_dump(by_alias=True), name=name, kind=kind)
+        found = parse_manual(result.manual.model_dump(by_alias=True), name=name, kind=kind)
         return [self._tool(tool, client) for tool in found.tools if self._config.includes(tool.name)]
 
     async def close(self) -> None:
-        """Close what the client opened."""
+        """Close the client."""
         if self._client is not None:
             client, self._client = self._client, None
             await client.close()
@@ -94,18 +98,18 @@ class Bridge:
     def _tool(self, tool: ManualTool, client: Any) -> Tool:
         return BridgedTool(tool_spec(tool, None, source=self._config.name), tool.full_name, client)
 
-    async def _opened(self) -> Any:
+    async def _open_client(self) -> Any:
         if self._client is None:
             config = self._config
             own = {**config.auth_config, **config.env, **config.utcp.variables}
             variables = {key: value for key, value in own.items() if isinstance(value, str)}
-            with _own_logging():
-                kind = _module("utcp.utcp_client").UtcpClient
+            with _preserve_root_logging():
+                kind = _import_utcp("utcp.utcp_client").UtcpClient
                 self._client = await kind.create(config={"variables": variables})
         return self._client
 
 
-def _described(tool: ManualTool) -> dict[str, Any]:
+def _manual_entry(tool: ManualTool) -> dict[str, Any]:
     return {
         "name": tool.full_name,
         "description": tool.description,
@@ -116,7 +120,7 @@ def _described(tool: ManualTool) -> dict[str, Any]:
     }
 
 
-def _module(name: str) -> Any:
+def _import_utcp(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -124,8 +128,8 @@ def _module(name: str) -> Any:
 
 
 @contextmanager
-def _own_logging() -> Generator[None]:
-    """The packages set up the root logger when they are imported; that is the program's to do."""
+def _preserve_root_logging() -> Generator[None]:
+    """Restore the root logger, which importing the packages configures."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:

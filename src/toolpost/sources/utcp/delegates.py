@@ -1,4 +1,4 @@
-"""Parts of a manual that another transport speaks: API documents, MCP servers, GraphQL endpoints."""
+"""Configure the sources that parts of a manual are delegated to: OpenAPI, MCP and GraphQL."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.contracts.config import McpTransport, TransportType, UtcpMode
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.utcp.auth_objects import static_headers
-from toolpost.sources.utcp.templates import HttpTemplate, template_of
-from toolpost.sources.utcp.wires import origin_of
+from toolpost.sources.utcp.auth import static_headers
+from toolpost.sources.utcp.context import origin_of
+from toolpost.sources.utcp.templates import HttpTemplate, parse_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from toolpost.contracts.config import ExternalToolConfig
 
-_GUARDED = (
+_PROTECTED_DOCUMENT = (
     "an API's document is fetched without the auth and headers of its call template; if it needs them, write them as "
     "headers of the source, or save the document to a file"
 )
 
 
 class Delegate(NamedTuple):
-    """A source to make, under the same name; `only` are the tools of it that the manual means, None for all.
+    """Configuration of a source to create; `only` are the names of its tools to use, None for all.
 
-    `secrets` are the values of variables, which no error may tell; `remedy` is what an error tells beside itself.
+    `secrets` are redacted from its errors, `remedy` is appended to them.
     """
 
     config: ExternalToolConfig
@@ -38,15 +38,15 @@ class Delegate(NamedTuple):
         return f"Delegate({self.config.transport.value})"
 
 
-def api_delegate(
+def openapi_delegate(
     config: ExternalToolConfig, location: str, template: Mapping[str, Any] | None = None
 ) -> tuple[Delegate, list[str]]:
-    """The source of an API's document, and what of the template it cannot be given."""
+    """Configure the source of an OpenAPI document; also return the problems with its template."""
     given = template or {}
     problems: list[str] = []
     headers = dict(config.headers)
     if given.get("auth_tools"):
-        added = _headers_of(given["auth_tools"])
+        added = _auth_headers(given["auth_tools"])
         headers.update(added or {})
         if added is None:
             problems.append("its auth_tools are not plain headers; set auth_config.schemes of the source instead")
@@ -58,13 +58,13 @@ def api_delegate(
         "headers": headers,
         "base_url": base_url,
     }
-    is_guarded = "url" in given and bool(given.get("auth") or given.get("headers"))
-    return Delegate(config.model_copy(update=update), remedy=_GUARDED if is_guarded else ""), problems
+    is_protected = "url" in given and bool(given.get("auth") or given.get("headers"))
+    return Delegate(config.model_copy(update=update), remedy=_PROTECTED_DOCUMENT if is_protected else ""), problems
 
 
 def graphql_delegate(config: ExternalToolConfig, template: Mapping[str, Any]) -> Delegate:
-    """The source of a GraphQL endpoint."""
-    headers = {**config.headers, **_texts(template.get("headers")), **(_headers_of(template.get("auth")) or {})}
+    """Configure the source of a GraphQL endpoint."""
+    headers = {**config.headers, **_string_map(template.get("headers")), **(_auth_headers(template.get("auth")) or {})}
     update: dict[str, Any] = {
         "transport": TransportType.GRAPHQL,
         "connection": str(template.get("url")),
@@ -76,7 +76,7 @@ def graphql_delegate(config: ExternalToolConfig, template: Mapping[str, Any]) ->
 def mcp_delegates(
     config: ExternalToolConfig, template: Mapping[str, Any], only: frozenset[str] | None = None
 ) -> Iterator[Delegate]:
-    """The sources of the MCP servers that a template lists."""
+    """Configure the sources of the MCP servers that a template lists."""
     given = template.get("config")
     servers = given.get("mcpServers") if is_object(given) else None
     if not is_object(servers) or not servers:
@@ -87,13 +87,13 @@ def mcp_delegates(
         yield Delegate(_mcp_config(config, name, server), only)
 
 
-def check_servers(delegates: Iterable[Delegate], written: frozenset[str]) -> None:
-    """Refuse what a manual from elsewhere may not start or reach: commands, and addresses that nobody here wrote."""
+def check_remote_servers(delegates: Iterable[Delegate], trusted_origins: frozenset[str]) -> None:
+    """Refuse MCP servers of a remote manual that are commands or at origins that the operator did not write."""
     for delegate in delegates:
         connection = delegate.config.connection
         if not connection.startswith(("http://", "https://")):
             raise ConfigError("its MCP server is a command, which a manual from elsewhere may not run")
-        if (origin := origin_of(connection)) not in written:
+        if (origin := origin_of(connection)) not in trusted_origins:
             raise ConfigError(
                 f"its MCP server is at {origin or 'no usable address'}, and a manual from elsewhere may only name "
                 f"those at addresses that you wrote; if it is right, write base_url: {origin} into the source"
@@ -105,10 +105,10 @@ def _mcp_config(config: ExternalToolConfig, name: str, server: dict[str, Any]) -
     if isinstance(server.get("command"), str):
         args = server.get("args")
         words = [server["command"], *(map(str, args) if is_array(args) else ())]
-        update |= {"connection": shlex.join(words), "env": {**config.env, **_texts(server.get("env"))}}
+        update |= {"connection": shlex.join(words), "env": {**config.env, **_string_map(server.get("env"))}}
         update |= {"cwd": server.get("cwd") or config.cwd}
     elif isinstance(server.get("url"), str):
-        update |= {"connection": server["url"], "headers": {**config.headers, **_texts(server.get("headers"))}}
+        update |= {"connection": server["url"], "headers": {**config.headers, **_string_map(server.get("headers"))}}
         if str(server.get("transport") or server.get("type")) == "sse":
             update |= {"mcp": config.mcp.model_copy(update={"transport": McpTransport.SSE})}
     else:
@@ -116,13 +116,13 @@ def _mcp_config(config: ExternalToolConfig, name: str, server: dict[str, Any]) -
     return config.model_copy(update=update)
 
 
-def _headers_of(auth: Any) -> dict[str, str] | None:
-    """An auth object as headers that stay the same."""
+def _auth_headers(auth: Any) -> dict[str, str] | None:
+    """Return an auth object as static headers, None where that is impossible."""
     if not is_object(auth):
         return {}
-    read = template_of({"call_template_type": "http", "url": "x", "auth": auth})
+    read = parse_template({"call_template_type": "http", "url": "x", "auth": auth})
     return static_headers(read.auth) if isinstance(read, HttpTemplate) and read.auth is not None else {}
 
 
-def _texts(given: Any) -> dict[str, str]:
+def _string_map(given: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in given.items()} if is_object(given) else {}

@@ -1,4 +1,4 @@
-"""Our own catalog as a UTCP manual: each tool with its contract, and how somebody else's client calls it."""
+"""Export the catalog as a UTCP manual that other clients can call."""
 
 from __future__ import annotations
 
@@ -11,57 +11,62 @@ from urllib.parse import quote
 from toolpost.catalog.names import model_name
 from toolpost.processes.launch import INHERITED
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.sources.utcp.local_calls import LOCALE_VARIABLES
+from toolpost.sources.utcp.manuals import SCHEMA_MAPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from toolpost.contracts.spec import JsonSchema, ToolSpec
 
-UTCP_VERSION = "1.0.1"
+_UTCP_VERSION = "1.0.1"
 _ARGUMENTS = "arguments"
-_SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _SCHEMAS = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
 _SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _DEFINITIONS = ("$defs", "definitions")
 _DEFINED = ("#/$defs/", "#/definitions/")
-_LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 _MAY_BE_BOOLEAN = frozenset({"additionalProperties"})
 
 
-class Way(NamedTuple):
-    """How a tool is called: its call template, what it then takes, and what comes back."""
+class ExportedCall(NamedTuple):
+    """Call template of an exported tool, and the schemas of its inputs and outputs."""
 
     template: dict[str, Any]
     inputs: JsonSchema
     outputs: JsonSchema
 
 
-Route: TypeAlias = Callable[["ToolSpec"], Way]
+Route: TypeAlias = Callable[["ToolSpec"], ExportedCall]
 
 
-def exported_manual(specs: Iterable[ToolSpec], route: Route, *, version: str = "1.0.0") -> dict[str, Any]:
-    """The manual of these tools; `route` says how each of them is called."""
-    return {"utcp_version": UTCP_VERSION, "manual_version": version, "tools": [_tool(spec, route) for spec in specs]}
+def export_manual(specs: Iterable[ToolSpec], route: Route, *, version: str = "1.0.0") -> dict[str, Any]:
+    """Export tools as a manual; `route` decides how each of them is called."""
+    return {
+        "utcp_version": _UTCP_VERSION,
+        "manual_version": version,
+        "tools": [_export_tool(spec, route) for spec in specs],
+    }
 
 
-def manual_text(manual: Mapping[str, Any]) -> str:
-    """A manual as JSON in which no dollar sign stands: some clients take one in a text for a variable."""
+def serialize_manual(manual: Mapping[str, Any]) -> str:
+    """Serialize a manual as JSON."""
+    # Dollar signs are escaped, because some clients take one in a text for a variable.
     return json.dumps(manual, indent=2, ensure_ascii=True).replace("$", "\\u0024")
 
 
-def by_command(
+def command_route(
     program: Sequence[str] = ("toolpost",), *, config: str | None = None, user: str = "", env: Iterable[str] = ()
 ) -> Route:
-    """Calls go through our command line, under the policy of its configuration and for a user.
+    """Return a route that calls tools by the command line, with the policy of its configuration and for a user.
 
-    `env` are the variables that the configuration takes from the environment. A script takes one value for each
-    place, so that the arguments are one text, the JSON of them all.
+    `env` are the environment variables that the configuration uses. The arguments are passed as one JSON text,
+    because a placeholder of a script takes one value.
     """
     given = [*(("--config", config) if config else ()), *(("--user", user) if user else ())]
     options = f" {shlex.join(given)}" if given else ""
-    inherited = list(dict.fromkeys([*INHERITED, *_LOCALE, *env]))
+    inherited = list(dict.fromkeys([*INHERITED, *LOCALE_VARIABLES, *env]))
 
-    def way(spec: ToolSpec) -> Way:
+    def route(spec: ToolSpec) -> ExportedCall:
         called = f"{shlex.join([*program, 'tools', 'call', spec.name])}{options} --json"
         template = {
             "call_template_type": "cli",
@@ -74,15 +79,17 @@ def by_command(
             "contentMediaType": "application/json",
             "contentSchema": spec.input_schema,
         }
-        return Way(template, _object(_ARGUMENTS, argument), _object("content", spec.output_schema or {}))
+        return ExportedCall(
+            template, _wrap_schema(_ARGUMENTS, argument), _wrap_schema("content", spec.output_schema or {})
+        )
 
-    return way
+    return route
 
 
-def by_address(base_url: str, *, headers: Mapping[str, str] | None = None) -> Route:
-    """Calls are a POST below an address: `{base_url}/{tool}`, with the arguments as the body."""
+def http_route(base_url: str, *, headers: Mapping[str, str] | None = None) -> Route:
+    """Return a route that calls tools by POST to `{base_url}/{tool}`, with the arguments as the body."""
 
-    def way(spec: ToolSpec) -> Way:
+    def route(spec: ToolSpec) -> ExportedCall:
         template: dict[str, Any] = {
             "call_template_type": "http",
             "http_method": "POST",
@@ -92,57 +99,61 @@ def by_address(base_url: str, *, headers: Mapping[str, str] | None = None) -> Ro
         }
         if headers:
             template["headers"] = dict(headers)
-        return Way(template, _object("body", spec.input_schema), portable(spec.output_schema or {}))
+        return ExportedCall(template, _wrap_schema("body", spec.input_schema), make_portable(spec.output_schema or {}))
 
-    return way
+    return route
 
 
-def portable(schema: JsonSchema, *, moved_to: str = "#") -> JsonSchema:
-    """A schema without `true` and `false` in the place of schemas, which not every reader of manuals takes.
+def make_portable(schema: JsonSchema, *, moved_to: str = "#") -> JsonSchema:
+    """Replace boolean subschemas, which not every client supports, and adapt local references.
 
-    What it refers to in itself is found when it is `moved_to` another place, with its definitions at the root.
+    `moved_to` is the schema's new position in its document; its definitions move to the root.
     """
-    return {key: _portable(key, value, moved_to) for key, value in schema.items()}
+    return {key: _make_portable(key, value, moved_to) for key, value in schema.items()}
 
 
-def _portable(key: str, value: Any, moved_to: str) -> Any:
+def _make_portable(key: str, value: Any, moved_to: str) -> Any:
     if key == "$ref" and isinstance(value, str) and value.startswith("#") and not value.startswith(_DEFINED):
         return f"{moved_to}{value[1:]}"
-    if key in _SCHEMA_MAPS and is_object(value):
-        return {name: _part(part, moved_to) for name, part in value.items()}
+    if key in SCHEMA_MAPS and is_object(value):
+        return {name: _portable_subschema(part, moved_to) for name, part in value.items()}
     if key in _SCHEMA_LISTS and is_array(value):
-        return [_part(part, moved_to) for part in value]
+        return [_portable_subschema(part, moved_to) for part in value]
     if key in _SCHEMAS and not (key in _MAY_BE_BOOLEAN and isinstance(value, bool)):
-        return [_part(part, moved_to) for part in value] if is_array(value) else _part(value, moved_to)
+        return (
+            [_portable_subschema(part, moved_to) for part in value]
+            if is_array(value)
+            else _portable_subschema(value, moved_to)
+        )
     return value
 
 
-def _part(part: Any, moved_to: str) -> Any:
+def _portable_subschema(part: Any, moved_to: str) -> Any:
     if isinstance(part, bool):
         return {} if part else {"not": {}}
-    return portable(part, moved_to=moved_to) if is_object(part) else part
+    return make_portable(part, moved_to=moved_to) if is_object(part) else part
 
 
-def _object(name: str, schema: JsonSchema) -> JsonSchema:
-    """An object with one field; the definitions of its schema, or of the content in it, come to the root."""
-    place = f"#/properties/{name}"
+def _wrap_schema(name: str, schema: JsonSchema) -> JsonSchema:
+    """Wrap a schema as the only field of an object, and move its definitions to the root."""
+    pointer = f"#/properties/{name}"
     if "contentSchema" in schema:
-        inner = portable(schema["contentSchema"], moved_to=f"{place}/contentSchema")
+        inner = make_portable(schema["contentSchema"], moved_to=f"{pointer}/contentSchema")
         defined = {key: inner.pop(key) for key in _DEFINITIONS if key in inner}
         field = {**schema, "contentSchema": inner}
     else:
-        field = portable(schema, moved_to=place)
+        field = make_portable(schema, moved_to=pointer)
         defined = {key: field.pop(key) for key in _DEFINITIONS if key in field}
     return {"type": "object", "properties": {name: field}, "required": [name], **defined}
 
 
-def _tool(spec: ToolSpec, route: Route) -> dict[str, Any]:
-    way = route(spec)
+def _export_tool(spec: ToolSpec, route: Route) -> dict[str, Any]:
+    call = route(spec)
     return {
         "name": model_name(spec.name),
         "description": spec.description,
-        "inputs": way.inputs,
-        "outputs": way.outputs,
+        "inputs": call.inputs,
+        "outputs": call.outputs,
         "tags": list(spec.tags),
-        "tool_call_template": {"name": model_name(spec.name), **way.template},
+        "tool_call_template": {"name": model_name(spec.name), **call.template},
     }

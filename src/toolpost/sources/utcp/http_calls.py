@@ -1,111 +1,276 @@
-"""Calls that are one HTTP request and its answer: http and graphql templates; a token that was refused is renewed."""
+"""Build the requests of HTTP call templates, and call http and graphql templates."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from urllib.parse import unquote_plus, urlencode
 
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import ToolClientError, ToolOutputError
+from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import NO_META
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.utcp.auth_objects import present
-from toolpost.sources.utcp.http_requests import bare_request, headers_of
+from toolpost.sources.utcp.auth import present_credentials
+from toolpost.sources.utcp.context import argument_text
+from toolpost.sources.utcp.templates import HttpTemplate, SseTemplate, StreamTemplate
 from toolpost.web.contents import UnreadableError, content_of, decoded
-from toolpost.web.encoding import compact_json
+from toolpost.web.encoding import UnsendableError, compact_json, percent, sendable_header, text_of
 from toolpost.web.failures import failure_of, phrase_of, presentable
+from toolpost.web.files import file_of, is_file, type_of
+from toolpost.web.media_types import media_type
+from toolpost.web.multipart import FormPart, multipart_body
+from toolpost.web.planned import PlannedRequest
+from toolpost.web.presentation import NOTHING
+from toolpost.web.sending import Reply
+from toolpost.web.targets import pairs_of, target_of
+from toolpost.wire.guard import split_url
+from toolpost.wire.responses import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from toolpost.sources.utcp.http_requests import RequestPlan
-    from toolpost.sources.utcp.templates import GraphqlTemplate, WebTemplate
-    from toolpost.sources.utcp.wires import Asked, Prepared, Wires
-    from toolpost.web.planned import PlannedRequest
+    from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, RequestFactory
+    from toolpost.sources.utcp.templates import GraphqlTemplate, RequestTemplate, WebTemplate
+    from toolpost.web.encoding import Pair
     from toolpost.web.presentation import Presentation
-    from toolpost.web.sending import Reply
+    from toolpost.web.targets import Slot, Target
 
+_Answer = TypeVar("_Answer", Reply, Response)
+
+_new_request = maker(PlannedRequest)
 _new_output = maker(ToolOutput)
-_NO_BODY = frozenset({204, 205})
-_LONGEST_LOOK = 4096
-_LONGEST_QUOTE = 120
-_MOST_ERRORS = 3
-CUT = "The stream went on; this is what came until then."
+TRUNCATED = "The stream went on; this is what came until then."
 REMEDY = "Check the credential of the source and the variables of its manual."
+_NO_NAMES: AbstractSet[str] = frozenset()
+_NO_BODY = frozenset({204, 205})
+_EXCERPT_BYTES = 4096
+_EXCERPT_CHARS = 120
+_MAX_ERRORS = 3
 
 
-async def call_http(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
-    """Call an http template."""
-    reply, presented = await exchange(planned_of(prepared, asked), prepared, asked, wires)
-    return output_of(prepared, reply, (*presented.secrets, *prepared.secrets, *wires.header_secrets))
+class _Body(NamedTuple):
+    data: bytes
+    content_type: str
 
 
-async def call_graphql(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
-    """Call a graphql template: a POST of the query with the arguments as its variables."""
-    template = cast("GraphqlTemplate", prepared.template)
-    variables = dict(asked.arguments)
-    headers = headers_of(template, variables)
-    query = template.query or _query(template, prepared.full_name, variables)
+class RequestBuilder:
+    """Build the requests of one template; the parts that no argument changes are computed once."""
+
+    __slots__ = ("_body_field", "_header_fields", "_headers", "_method", "_names", "_target", "_template", "_url_parts")
+
+    def __init__(self, template: RequestTemplate) -> None:
+        self._template = template
+        self._body_field = template.body_field
+        self._header_fields = template.header_fields
+        self._headers = tuple(template.headers.items())
+        self._method = None if isinstance(template, SseTemplate) else template.http_method
+        self._url_parts = split_url(template.url)
+        self._target: Target | None = None  # parsed by the first call, so that its error belongs to that call
+        self._names = _NO_NAMES
+
+    def build(self, arguments: Mapping[str, Any]) -> PlannedRequest:
+        """Build a request without null arguments; a ToolValidationError names the argument that cannot be sent."""
+        rest = {name: value for name, value in arguments.items() if value is not None}
+        headers = build_headers(self._template, rest) if self._header_fields else self._headers
+        sent = None if self._body_field is None else rest.pop(self._body_field, None)
+        target = self._target or self._build_target(rest)
+        names = self._names if self._target else _query_names(target)
+        if names and not names.isdisjoint(rest):
+            doubled = sorted(names & rest.keys())
+            raise ToolValidationError([f"{name}: the address has a value of its own for it" for name in doubled])
+        query = (*target.query, *(pair for name, value in rest.items() for pair in _query_pairs(name, value)))
+        body = None
+        if sent is not None:
+            body, headers = _with_body(self._template, sent, headers)
+        method = self._method or ("GET" if body is None else "POST")
+        return _new_request((method, target.address, query, tuple(headers), (), body, NOTHING))
+
+    def _build_target(self, rest: dict[str, Any]) -> Target:
+        # A URL without placeholders is the same for every call.
+        target = _fill_target(self._url_parts, rest)
+        if "{" not in self._url_parts[1]:
+            self._target, self._names = target, _query_names(target)
+        return target
+
+
+def plain_request(method: str, url: str, headers: Sequence[Pair], body: bytes | None = None) -> PlannedRequest:
+    """Build a request to a URL without placeholders."""
+    address, _, query = url.partition("#")[0].partition("?")
+    return PlannedRequest(method=method, address=address, query=pairs_of(query), headers=tuple(headers), body=body)
+
+
+def build_headers(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
+    """Merge the template's headers with those from arguments, and remove these arguments from `rest`."""
+    fields = {name: rest.pop(name) for name in template.header_fields if name in rest}
+    given = [(name, _header_value(name, value)) for name, value in fields.items() if value is not None]
+    taken = {name.lower() for name, _ in given}
+    return [*(pair for pair in template.headers.items() if pair[0].lower() not in taken), *given]
+
+
+def _query_names(target: Target) -> AbstractSet[str]:
+    return {unquote_plus(name) for name, _ in target.query} if target.query else _NO_NAMES
+
+
+def _fill_target(url_parts: tuple[str, str], rest: dict[str, Any]) -> Target:
+    """Fill the placeholders of the URL, and remove the arguments that were used from `rest`."""
+    used: set[str] = set()
+
+    def fill(slot: Slot) -> str:
+        if slot.name not in rest:
+            raise ToolValidationError(f"{slot.name}: it stands in the address and must be given")
+        used.add(slot.name)
+        return percent(argument_text(slot.name, rest[slot.name]))
+
+    try:
+        target = target_of(*url_parts, fill)
+    except UnsendableError as error:
+        raise ToolValidationError(str(error)) from error
+    for name in used:
+        del rest[name]
+    return target
+
+
+def _query_pairs(name: str, value: Any) -> Iterator[Pair]:
+    """Yield the query pairs of an argument; a list repeats its name for each item."""
+    for item in value if is_array(value) else [value]:
+        if item is not None:
+            yield percent(name), percent(argument_text(name, item))
+
+
+def _with_body(template: RequestTemplate, sent: Any, headers: Sequence[Pair]) -> tuple[bytes, list[Pair]]:
+    """Encode the body and set Content-Type; a header of the template overrides its `content_type`."""
+    header = next((value for name, value in headers if name.lower() == "content-type"), None)
+    default = template.content_type if isinstance(template, (HttpTemplate, StreamTemplate)) else "application/json"
+    try:
+        body = _encode_body(sent, header or default)
+    except UnsendableError as error:
+        raise ToolValidationError(f"{template.body_field}: {error}") from error
+    others = [pair for pair in headers if pair[0].lower() != "content-type"]
+    return body.data, [*others, ("Content-Type", body.content_type)]
+
+
+def _encode_body(sent: Any, content_type: str) -> _Body:
+    match media_type(content_type).kind:
+        case "json":
+            return _Body(compact_json(sent).encode(), content_type)
+        case "form" if is_object(sent):
+            return _Body(urlencode([*_form_fields(sent)]).encode(), content_type)
+        case "multipart" if is_object(sent):
+            data, boundary = multipart_body([*_multipart_parts(sent)])
+            return _Body(data, f"multipart/form-data; boundary={boundary}")
+        case _ if is_file(sent):
+            return _Body(file_of(sent, {}).data, content_type)
+        case _:
+            return _Body(text_of(sent).encode(), content_type)
+
+
+def _form_fields(sent: dict[str, Any]) -> Iterator[Pair]:
+    for name, value in sent.items():
+        for item in value if is_array(value) else [value]:
+            if item is not None:
+                yield name, text_of(item)
+
+
+def _multipart_parts(sent: dict[str, Any]) -> Iterator[FormPart]:
+    for name, value in sent.items():
+        if is_file(value):
+            file = file_of(value, {})
+            yield FormPart(name, file.data, type_of(file), file.name or name)
+        elif value is not None:
+            yield FormPart(name, text_of(value).encode())
+
+
+def _header_value(name: str, value: Any) -> str:
+    try:
+        return sendable_header(text_of(value))
+    except (UnsendableError, UnicodeEncodeError) as error:
+        raise ToolValidationError(f"{name}: {error}") from error
+
+
+async def call_http(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+    """Call an http template and decode its response."""
+    reply, presented = await send_authenticated(
+        build_request(tool, invocation), tool, invocation, context, context.send
+    )
+    return parse_response(tool, reply, (*presented.secrets, *tool.secrets, *context.header_secrets))
+
+
+async def call_graphql(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+    """Call a graphql template: POST the query with the arguments as its variables."""
+    template = cast("GraphqlTemplate", tool.template)
+    variables = dict(invocation.arguments)
+    headers = build_headers(template, variables)
+    query = template.query or _build_query(template, tool.full_name, variables)
     sent: dict[str, Any] = {"query": query, "variables": variables}
     if template.operation_name:
         sent["operationName"] = template.operation_name
     accepted = (*headers, ("Content-Type", "application/json"), ("Accept", "application/json"))
-    planned = bare_request("POST", template.url, accepted, compact_json(sent).encode())
-    reply, presented = await exchange(planned, prepared, asked, wires)
-    secrets = (*presented.secrets, *prepared.secrets, *wires.header_secrets)
-    return _graphql_output(prepared, output_of(prepared, reply, secrets).content, secrets)
+    planned = plain_request("POST", template.url, accepted, compact_json(sent).encode())
+    reply, presented = await send_authenticated(planned, tool, invocation, context, context.send)
+    secrets = (*presented.secrets, *tool.secrets, *context.header_secrets)
+    return _graphql_output(tool, parse_response(tool, reply, secrets).content, secrets)
 
 
-def planned_of(prepared: Prepared, asked: Asked) -> PlannedRequest:
-    """The request of one call."""
-    return cast("RequestPlan", prepared.plan).request(asked.arguments)
+def build_request(tool: PreparedTool, invocation: Invocation) -> PlannedRequest:
+    """Build the request of one call."""
+    return cast("RequestFactory", tool.build_request)(invocation.arguments)
 
 
-async def exchange(
-    planned: PlannedRequest, prepared: Prepared, asked: Asked, wires: Wires
-) -> tuple[Reply, Presentation]:
-    """Send a request with all that it takes to be let in; tells what was presented, too."""
-    auth = cast("WebTemplate", prepared.template).auth
-    planned = planned.with_headers(wires.headers)
-    presented = await present(auth, asked.credential, wires.tokens)
-    reply = await wires.send(planned.presenting(presented))
-    if reply.status == 401 and presented.tokens:
-        # A request that was not let in had no effect, so that it may go again, whatever its method.
+async def send_authenticated(
+    planned: PlannedRequest,
+    tool: PreparedTool,
+    invocation: Invocation,
+    context: ManualContext,
+    send: Callable[[PlannedRequest], Awaitable[_Answer]],
+) -> tuple[_Answer, Presentation]:
+    """Send a request with its credentials; return the answer and the credentials that it was sent with.
+
+    A 401 for a token of the template's token endpoint is answered with a new token, once.
+    """
+    auth = cast("WebTemplate", tool.template).auth
+    planned = planned.with_headers(context.headers)
+    presented = await present_credentials(auth, invocation.credential, context.tokens)
+    answer = await send(planned.presenting(presented))
+    if answer.status == 401 and presented.tokens:
+        # A request that was refused had no effect, so it may be sent again, whatever its method.
+        if isinstance(answer, Response):
+            await answer.close()
         for token in presented.tokens:
-            wires.tokens.forget(token)
-        presented = await present(auth, asked.credential, wires.tokens)
-        reply = await wires.send(planned.presenting(presented))
-    return reply, presented
+            context.tokens.forget(token)
+        presented = await present_credentials(auth, invocation.credential, context.tokens)
+        answer = await send(planned.presenting(presented))
+    return answer, presented
 
 
-def output_of(prepared: Prepared, reply: Reply, secrets: Sequence[str]) -> ToolOutput:
-    """The output that an answer stands for, or a ToolError raised."""
+def parse_response(tool: PreparedTool, reply: Reply, secrets: Sequence[str]) -> ToolOutput:
+    """Decode a response into the output of a call; a ToolError reports a failure status or an unreadable body."""
     status, headers = reply.status, reply.headers
     if not 200 <= status < 300:
-        raise failure_of(prepared.shown, status, headers, reply.body, remedy=REMEDY, secrets=secrets)
+        raise failure_of(tool.label, status, headers, reply.body, remedy=REMEDY, secrets=secrets)
     location = headers.get("location")
     if status in _NO_BODY or not reply.body:
         return ToolOutput(None, f"{status} {phrase_of(status)}: {location}" if location else None)
     try:
-        content = content_of(reply.body, headers.get("content-type") or "", declared=_promised(prepared))
+        content = content_of(reply.body, headers.get("content-type") or "", declared=_declared_types(tool))
     except UnreadableError as error:
-        begins = presentable(decoded(reply.body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
-        head = f"{prepared.shown} answered {status}, but the answer is unusable"
+        begins = presentable(decoded(reply.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
+        head = f"{tool.label} answered {status}, but the answer is unusable"
         raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
     output = _new_output((content.value, None, content.media_type, NO_META))
     if content.note:
         output = output.noted(content.note)
-    return output.noted(CUT) if reply.cut else output
+    return output.noted(TRUNCATED) if reply.cut else output
 
 
-def _promised(prepared: Prepared) -> tuple[str, ...]:
-    """JSON, where the manual says that an object or a list comes."""
-    said = (prepared.outputs or {}).get("type")
-    return ("application/json",) if said in ("object", "array") else ()
+def _declared_types(tool: PreparedTool) -> tuple[str, ...]:
+    """Return JSON where the manual declares an object or an array."""
+    declared = (tool.outputs or {}).get("type")
+    return ("application/json",) if declared in ("object", "array") else ()
 
 
-def _query(template: GraphqlTemplate, full_name: str, variables: Mapping[str, Any]) -> str:
-    """A query of one field without a selection, which is all that a manual without one can mean."""
+def _build_query(template: GraphqlTemplate, full_name: str, variables: Mapping[str, Any]) -> str:
+    """Build a query of one field without a selection set, for a template that has no query."""
     types = template.variable_types
     declared = ", ".join(f"${name}: {types.get(name, 'String')}" for name in variables)
     passed = ", ".join(f"{name}: ${name}" for name in variables)
@@ -117,24 +282,24 @@ def _query(template: GraphqlTemplate, full_name: str, variables: Mapping[str, An
     return f"{template.operation_type} ({declared}) {{ {field}({passed}) }}"
 
 
-def _graphql_output(prepared: Prepared, answer: Any, secrets: Sequence[str]) -> ToolOutput:
-    """What stands under `data`; errors are the failure, unless a query gave something beside them."""
+def _graphql_output(tool: PreparedTool, answer: Any, secrets: Sequence[str]) -> ToolOutput:
+    """Return `data`; raise the errors, unless a query returned data beside them."""
     if not is_object(answer) or not ("data" in answer or "errors" in answer):
-        raise ToolOutputError(f"{prepared.shown} answered with something that is no GraphQL answer")
+        raise ToolOutputError(f"{tool.label} answered with something that is no GraphQL answer")
     errors, data = answer.get("errors"), answer.get("data")
     if not errors and data is None:
-        raise ToolOutputError(f"{prepared.shown} answered without errors, but without data, too")
+        raise ToolOutputError(f"{tool.label} answered without errors, but without data, too")
     if not errors:
         return ToolOutput(data)
-    found = errors if is_array(errors) else [errors]
-    told = presentable("; ".join(map(_message, found[:_MOST_ERRORS])), secrets)
-    got_nothing = not is_object(data) or all(value is None for value in data.values())
-    if got_nothing or cast("GraphqlTemplate", prepared.template).is_mutation:
-        effect = "" if got_nothing else ". It gave data too, so it may have had its effect"
-        raise ToolClientError(f"{prepared.shown} answered with errors: {told}{effect}", code="graphql_errors")
-    return ToolOutput(data).noted(f"The server told of errors beside this: {told}")
+    reported = errors if is_array(errors) else [errors]
+    message = presentable("; ".join(map(_error_message, reported[:_MAX_ERRORS])), secrets)
+    is_empty = not is_object(data) or all(value is None for value in data.values())
+    if is_empty or cast("GraphqlTemplate", tool.template).is_mutation:
+        effect = "" if is_empty else ". It gave data too, so it may have had its effect"
+        raise ToolClientError(f"{tool.label} answered with errors: {message}{effect}", code="graphql_errors")
+    return ToolOutput(data).noted(f"The server told of errors beside this: {message}")
 
 
-def _message(error: Any) -> str:
-    told = error.get("message") if is_object(error) else error
-    return (told if isinstance(told, str) else compact_json(told)) if told else "no reason given"
+def _error_message(error: Any) -> str:
+    message = error.get("message") if is_object(error) else error
+    return (message if isinstance(message, str) else compact_json(message)) if message else "no reason given"

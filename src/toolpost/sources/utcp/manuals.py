@@ -1,4 +1,4 @@
-"""A manual: its tools and how each is called, read from a document; what cannot be used is told tool by tool."""
+"""Parse UTCP manuals into tools with unique names; tools that cannot be used are reported one by one."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.spec import JsonSchema
 
-LOCAL_KINDS = frozenset({"text", "file", "cli"})
-# Kinds that are discovered by a question and answered over the same way have tools that go that way, too.
-_LEND_THEIR_TEMPLATE = frozenset({"tcp", "udp", "websocket"})
+# Manuals that are fetched by a message: their tools use the same connection unless they say otherwise.
+_TEMPLATE_INHERITING_KINDS = frozenset({"tcp", "udp", "websocket"})
 _HASH_CHARS = 6
 _NOT_IN_NAME = re.compile(r"\W")
-_SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_VALUES = frozenset({"enum", "examples", "default", "const"})
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_VALUE_KEYWORDS = frozenset({"enum", "examples", "default", "const"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualTool:
-    """One tool as its manual describes it; `template` is not filled in yet.
+    """A tool as its manual describes it, with the variables of `template` unfilled.
 
-    `name` is what it is filtered and called by here: the last part of its name, or more where two would be the same.
+    `name` is its name in the source: the last part of `full_name`, or more of it where two tools share that part.
     """
 
     full_name: str
@@ -44,17 +43,16 @@ class ManualTool:
 
     @property
     def kind(self) -> str:
-        """The kind of its call template."""
+        """Kind of the call template."""
         return str(self.template.get("call_template_type"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manual:
-    """Tools with where they came from.
+    """Tools of a manual and where it came from.
 
-    `remote` is the address of a manual that is not this machine's own, `written` the one that an operator gave for
-    it; `allowed` are the kinds of call templates
-    that an operator lets it use, None for those that it may use anyway; `variables` are the operator's.
+    `remote` is the URL of a manual from another machine, `operator_url` the URL that the operator wrote for it.
+    `allowed` are the kinds of call templates that the operator allows, None for the default of `allows`.
     """
 
     name: str
@@ -62,42 +60,42 @@ class Manual:
     tools: tuple[ManualTool, ...]
     problems: tuple[str, ...] = ()
     remote: str | None = None
-    written: str = ""
+    operator_url: str = ""
     folder: Path | None = None
     allowed: frozenset[str] | None = None
     variables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     def allows(self, kind: str) -> bool:
-        """Whether its tools may be of this kind: those of a manual from elsewhere only of its own."""
+        """Return whether tools may be of this kind; by default, a remote manual may only use its own kind."""
         if self.allowed:
             return kind in self.allowed
         return self.remote is None or kind == self.kind
 
 
-def manual_name(written: str) -> str:
-    """The name under which a manual's tools and variables are found."""
-    return _NOT_IN_NAME.sub("_", written)
+def manual_name(name: str) -> str:
+    """Normalize the name of a manual, which prefixes its tools and variables."""
+    return _NOT_IN_NAME.sub("_", name)
 
 
-def manual_of(
+def parse_manual(
     data: Mapping[str, Any],
     *,
     name: str,
     kind: str,
     remote: str | None = None,
-    written: str = "",
+    operator_url: str = "",
     folder: Path | None = None,
     allowed: frozenset[str] | None = None,
     template: Mapping[str, Any] | None = None,
     variables: tuple[Mapping[str, Any], ...] = (),
 ) -> Manual:
-    """Read a manual; a tool that is broken is left out and told of. `template` is how the manual itself was got."""
+    """Parse a manual; a broken tool is skipped and reported. `template` is the call template of the manual itself."""
     tools: dict[str, ManualTool] = {}
     problems: list[str] = []
-    lent = template if kind in _LEND_THEIR_TEMPLATE else None
+    default = template if kind in _TEMPLATE_INHERITING_KINDS else None
     for number, item in enumerate(data["tools"]):
         try:
-            tool = _tool(item, name, number, lent)
+            tool = _parse_tool(item, name, number, default)
         except ConfigError as error:
             problems.append(str(error))
             continue
@@ -107,47 +105,48 @@ def manual_of(
     return Manual(
         name=name,
         kind=kind,
-        tools=_named(tools.values(), name),
+        tools=_assign_names(tools.values(), name),
         problems=tuple(problems),
         remote=remote,
-        written=written,
+        operator_url=operator_url,
         folder=folder,
         allowed=allowed,
         variables=variables,
     )
 
 
-def _named(tools: Iterable[ManualTool], manual: str) -> tuple[ManualTool, ...]:
-    """The tools with the names that they are called by here; two that would still share one keep apart by a hash."""
-    every = list(tools)
-    names = [tool.full_name.rpartition(".")[2] for tool in every]
-    for longer in (_whole, _with_digest):
-        times = Counter(map(_key, names))
-        found = zip(every, names, strict=True)
-        names = [name if times[_key(name)] == 1 else longer(tool.full_name, manual) for tool, name in found]
-    return tuple(replace(tool, name=name) for tool, name in zip(every, names, strict=True))
+def _assign_names(tools: Iterable[ManualTool], manual: str) -> tuple[ManualTool, ...]:
+    """Name the tools uniquely: by the last part of the name, else by the full name, else with a hash."""
+    listed = list(tools)
+    names = [tool.full_name.rpartition(".")[2] for tool in listed]
+    for qualify in (_full_name, _with_digest):
+        counts = Counter(map(_catalog_name, names))
+        pairs = zip(listed, names, strict=True)
+        names = [name if counts[_catalog_name(name)] == 1 else qualify(tool.full_name, manual) for tool, name in pairs]
+    return tuple(replace(tool, name=name) for tool, name in zip(listed, names, strict=True))
 
 
-def _whole(full_name: str, manual: str) -> str:
+def _full_name(full_name: str, manual: str) -> str:
     return full_name.removeprefix(f"{manual}.").replace(".", "_")
 
 
 def _with_digest(full_name: str, manual: str) -> str:
     digest = hashlib.sha256(full_name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
-    return f"{_whole(full_name, manual)}_{digest}"
+    return f"{_full_name(full_name, manual)}_{digest}"
 
 
-def told_apart(manuals: Sequence[Manual]) -> list[Manual]:
-    """The manuals of one source: tools of one name in several of them are called by their manuals' names, too.
-
-    All of them are, so that no newcomer takes over a name that calls already go to.
-    """
-    for longer in (_with_manual, _with_manual_and_digest):
-        times = Counter(_key(tool.name) for manual in manuals for tool in manual.tools)
-        twice = {name for name, count in times.items() if count > 1}
+def qualify_duplicates(manuals: Sequence[Manual]) -> list[Manual]:
+    """Prefix the names of tools that several manuals of a source share with the manual's name."""
+    # All of them, so that a manual that is added later does not take over a name in use.
+    for qualify in (_with_manual, _with_manual_and_digest):
+        counts = Counter(_catalog_name(tool.name) for manual in manuals for tool in manual.tools)
+        duplicates = {name for name, count in counts.items() if count > 1}
         manuals = [
             replace(
-                manual, tools=tuple(longer(one, manual) if _key(one.name) in twice else one for one in manual.tools)
+                manual,
+                tools=tuple(
+                    qualify(tool, manual) if _catalog_name(tool.name) in duplicates else tool for tool in manual.tools
+                ),
             )
             for manual in manuals
         ]
@@ -162,16 +161,16 @@ def _with_manual_and_digest(tool: ManualTool, manual: Manual) -> ManualTool:
     return replace(tool, name=f"{manual.name}_{_with_digest(tool.full_name, manual.name)}")
 
 
-def _key(name: str) -> str:
-    """What a name is in the catalog."""
+def _catalog_name(name: str) -> str:
+    """Return the form of a name by which the catalog compares it."""
     return canonical_name("", name)
 
 
-def _tool(item: Any, manual: str, number: int, lent: Mapping[str, Any] | None) -> ManualTool:
+def _parse_tool(item: Any, manual: str, number: int, default: Mapping[str, Any] | None) -> ManualTool:
     if not is_object(item) or not isinstance(item.get("name"), str) or not item["name"].strip("."):
         raise ConfigError(f"tool number {number + 1} is left out: it has no name")
     name = item["name"]
-    template = item.get("tool_call_template") or lent
+    template = item.get("tool_call_template") or default
     if not is_object(template) or not isinstance(template.get("call_template_type"), str):
         raise ConfigError(f"tool {name!r} is left out: it has no tool_call_template with a call_template_type")
     inputs, outputs = item.get("inputs"), item.get("outputs")
@@ -179,30 +178,30 @@ def _tool(item: Any, manual: str, number: int, lent: Mapping[str, Any] | None) -
     return ManualTool(
         full_name=name if name.startswith(f"{manual}.") else f"{manual}.{name}",
         description=str(item.get("description") or ""),
-        inputs=_of_object(inputs if is_object(inputs) else {}),
-        outputs=pruned(outputs) or None if is_object(outputs) else None,
+        inputs=_object_schema(inputs if is_object(inputs) else {}),
+        outputs=_drop_nulls(outputs) or None if is_object(outputs) else None,
         tags=tuple(map(str, tags)) if is_array(tags) else (),
         template=template,
     )
 
 
-def _of_object(inputs: dict[str, Any]) -> JsonSchema:
-    schema = pruned(inputs)
+def _object_schema(inputs: dict[str, Any]) -> JsonSchema:
+    schema = _drop_nulls(inputs)
     return schema if "type" in schema else {"type": "object", **schema}
 
 
-def pruned(schema: Mapping[str, Any]) -> JsonSchema:
-    """A schema without keywords that are null: programs write those for what they left out, and none may be."""
-    return {key: _pruned(key, value) for key, value in schema.items() if value is not None}
+def _drop_nulls(schema: Mapping[str, Any]) -> JsonSchema:
+    """Drop the keywords of a schema that are null, which programs write for absent ones."""
+    return {key: _drop_nested_nulls(key, value) for key, value in schema.items() if value is not None}
 
 
-def _pruned(key: str, value: Any) -> Any:
-    if key in _VALUES:
+def _drop_nested_nulls(key: str, value: Any) -> Any:
+    if key in _VALUE_KEYWORDS:
         return value
     if is_object(value):
-        if key in _SCHEMA_MAPS:
-            return {name: pruned(part) if is_object(part) else part for name, part in value.items()}
-        return pruned(value)
+        if key in SCHEMA_MAPS:
+            return {name: _drop_nulls(part) if is_object(part) else part for name, part in value.items()}
+        return _drop_nulls(value)
     if is_array(value):
-        return [pruned(part) if is_object(part) else part for part in value]
+        return [_drop_nulls(part) if is_object(part) else part for part in value]
     return value

@@ -1,4 +1,4 @@
-"""A tool of a manual as the record that the catalog holds."""
+"""Build the ToolSpec of a manual's tool."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget, replay_of
 from toolpost.schema.jsontypes import is_object
 from toolpost.schema.secrets import harmless
+from toolpost.sources.utcp.context import origin_of, template_urls
 from toolpost.sources.utcp.templates import (
     CliTemplate,
     FileTemplate,
@@ -20,14 +21,13 @@ from toolpost.sources.utcp.templates import (
     WebSocketTemplate,
     WebTemplate,
 )
-from toolpost.sources.utcp.wires import addresses_of, origin_of
 
 if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
     from toolpost.sources.utcp.manuals import ManualTool
     from toolpost.sources.utcp.templates import CallTemplate
 
-_REPEATABLE = frozenset({"PUT", "DELETE"})
+_IDEMPOTENT = frozenset({"PUT", "DELETE"})
 _CATEGORIES: dict[type[object], ToolCategory] = {
     CliTemplate: ToolCategory.SYSTEM,
     FileTemplate: ToolCategory.FILE,
@@ -47,11 +47,11 @@ _UNKNOWN = _Effects("external", "unsafe", destructive=None)
 
 
 def tool_spec(
-    tool: ManualTool, template: CallTemplate | None, *, source: str, longest_s: float | None = None
+    tool: ManualTool, template: CallTemplate | None, *, source: str, max_timeout_s: float | None = None
 ) -> ToolSpec:
-    """The record of a tool; without a template, somebody else's code calls it and may do anything.
+    """Build the ToolSpec of a tool; without a template, the tool is bridged and its effects are unknown.
 
-    `longest_s` is how long a call may take, whatever its manual says.
+    `max_timeout_s` limits the timeout that the manual declares.
     """
     effects = _UNKNOWN if template is None else _effects(template)
     local = isinstance(template, (CliTemplate, FileTemplate, TextTemplate))
@@ -69,7 +69,7 @@ def tool_spec(
             destructive=effects.destructive,
             open_world=not isinstance(template, (FileTemplate, TextTemplate)),
         ),
-        timeout_s=_timeout_s(template, longest_s),
+        timeout_s=_timeout_s(template, max_timeout_s),
         tags=tuple(dict.fromkeys(("utcp", source, *tool.tags))),
         source=source,
         origin=source,
@@ -85,34 +85,35 @@ def tool_spec(
 
 
 def _target(tool: ManualTool, template: CallTemplate | None) -> ToolTarget:
-    """What a call does, as the manual writes it: what its variables stand for may be secret, but not the hosts."""
-    hosts = [] if template is None else [origin_of(address) for address in addresses_of(template)]
-    written = tool.template
+    """Describe what a call does."""
+    # As the manual writes it: values of variables may be secret, hosts are not.
+    hosts = [] if template is None else [origin_of(address) for address in template_urls(template)]
+    declared = tool.template
     match template:
         case WebTemplate():
-            url = str(written.get("url")).partition("?")[0]
+            url = str(declared.get("url")).partition("?")[0]
             method = str(getattr(template, "http_method", "") or "")
             summary = f"{method} {url}".strip() + (f" ({hosts[0]})" if "$" in url else "")
         case SocketTemplate():
-            summary = f"{tool.kind} {written.get('host')}:{written.get('port')}"
+            summary = f"{tool.kind} {declared.get('host')}:{declared.get('port')}"
         case CliTemplate():
-            steps = [step for step in written.get("commands", ()) if is_object(step)]
+            steps = [step for step in declared.get("commands", ()) if is_object(step)]
             summary = "; ".join(str(step.get("command")) for step in steps)
         case FileTemplate():
-            summary = f"the file {written.get('file_path')}"
+            summary = f"the file {declared.get('file_path')}"
         case TextTemplate():
             summary = "a text in the manual"
         case _:
             summary = f"{tool.full_name} by the utcp packages ({tool.kind})"
-    return ToolTarget.of("utcp", summary, template=harmless(written), hosts=hosts)
+    return ToolTarget.of("utcp", summary, template=harmless(declared), hosts=hosts)
 
 
 def _effects(template: CallTemplate) -> _Effects:
     match template:
         case HttpTemplate() | StreamTemplate():
-            return _by_method(template.http_method)
+            return _method_effects(template.http_method)
         case SseTemplate():
-            return _by_method("GET" if template.body_field is None else "POST")
+            return _method_effects("GET" if template.body_field is None else "POST")
         case GraphqlTemplate():
             return _UNKNOWN if template.is_mutation else _READS
         case TextTemplate() | FileTemplate():
@@ -121,23 +122,24 @@ def _effects(template: CallTemplate) -> _Effects:
             return _UNKNOWN
 
 
-def _by_method(method: str) -> _Effects:
-    """What a method may do (RFC 9110 section 9.2)."""
+def _method_effects(method: str) -> _Effects:
+    """Derive the effects of an HTTP method (RFC 9110 section 9.2)."""
     if method == "GET":
         return _READS
-    replay = replay_of("external", idempotent=method in _REPEATABLE)
+    replay = replay_of("external", idempotent=method in _IDEMPOTENT)
     return _Effects("external", replay, destructive=True if method == "DELETE" else None)
 
 
 def _output_schema(tool: ManualTool, template: CallTemplate | None) -> JsonSchema | None:
-    """What a call gives; of a stream a manual describes the items, and a call gives them all."""
+    """Return the schema of the output."""
+    # The manual of a stream describes one item, but a call returns a list of them.
     if isinstance(template, _STREAMS) and tool.outputs is not None and tool.outputs.get("type") != "array":
         return None
     return tool.outputs
 
 
-def _timeout_s(template: CallTemplate | None, longest_s: float | None) -> float | None:
-    """How long the manual lets a call take, where it says so."""
+def _timeout_s(template: CallTemplate | None, max_timeout_s: float | None) -> float | None:
+    """Return the timeout that the template declares, in seconds."""
     if template is None or "timeout" not in template.model_fields_set:
         return None
     match template:
@@ -147,4 +149,4 @@ def _timeout_s(template: CallTemplate | None, longest_s: float | None) -> float 
             seconds = milliseconds / 1000
         case _:
             return None
-    return seconds if longest_s is None else min(seconds, longest_s)
+    return seconds if max_timeout_s is None else min(seconds, max_timeout_s)

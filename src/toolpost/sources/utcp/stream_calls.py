@@ -1,64 +1,139 @@
-"""Calls whose answers come bit by bit: sse and streamable_http templates; each bit is progress, all are the result.
+"""Call sse and streamable_http templates: each item is reported as progress, all items are the output.
 
-A stream of events or lines that does not end gives what came until its time or its room was up.
+A stream of events or lines that does not end yields the items that came before its deadline or size limit.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import codecs
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError
-from toolpost.sources.utcp.auth_objects import present
-from toolpost.sources.utcp.event_streams import Events, Lines, json_or_text
-from toolpost.sources.utcp.http_calls import CUT, REMEDY, planned_of
-from toolpost.sources.utcp.wires import MAX_BYTES, SHARE_OF_TIME
+from toolpost.sources.utcp.context import MAX_BYTES, STREAM_TIME_SHARE, json_or_text
+from toolpost.sources.utcp.http_calls import REMEDY, TRUNCATED, build_request, send_authenticated
 from toolpost.web.contents import decoded
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of
 from toolpost.web.media_types import OCTETS, media_type
-from toolpost.wire.pace import Pace
 from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
+    from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool
     from toolpost.sources.utcp.templates import SseTemplate
-    from toolpost.sources.utcp.wires import Asked, Prepared, Wires
     from toolpost.web.planned import PlannedRequest
     from toolpost.wire.requests import Follow
     from toolpost.wire.responses import Response
 
-_LONGEST_PROGRESS = 200
+_MAX_LINE_CHARS = 16 * 1024 * 1024
 
 
-async def call_sse(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
-    """Call an sse template: the data of all events, those of one type where the template names it."""
-    template = cast("SseTemplate", prepared.template)
-    planned = planned_of(prepared, asked).with_headers((("Accept", "text/event-stream"),))
-    async with await opened(planned, prepared, asked, wires) as response:
+class ServerSentEvent(NamedTuple):
+    """One server-sent event; its default type is `message`."""
+
+    type: str
+    data: Any
+
+
+class LineDecoder:
+    """Decode chunks of bytes into lines that end with LF, CR or CRLF, also where a chunk splits one."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._parts: list[str] = []
+        self._length = 0
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Yield the lines that a chunk completes."""
+        text = self._decoder.decode(chunk)
+        if self._after_cr and text:
+            text = text.removeprefix("\n")
+            self._after_cr = False
+        self._after_cr = self._after_cr or text.endswith("\r")
+        first, *more = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._append(first)
+        for line in more:
+            yield self._pop()
+            self._append(line)
+
+    def flush(self) -> Iterator[str]:
+        """Yield the last line where it has no line ending."""
+        self._append(self._decoder.decode(b"", final=True))
+        if left := self._pop():
+            yield left
+
+    def _append(self, part: str) -> None:
+        self._parts.append(part)
+        self._length += len(part)
+        if self._length > _MAX_LINE_CHARS:
+            message = f"a line of the stream is longer than {_MAX_LINE_CHARS:,} characters"
+            raise ToolClientError(message, code="response_too_large")
+
+    def _pop(self) -> str:
+        line, self._parts, self._length = "".join(self._parts), [], 0
+        return line
+
+
+class SseDecoder:
+    """Decode chunks of bytes into server-sent events; an unfinished last event is dropped, as the standard says."""
+
+    def __init__(self) -> None:
+        self._lines = LineDecoder()
+        self._type = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
+        """Yield the events that a chunk completes."""
+        for line in self._lines.feed(chunk):
+            if line:
+                self._read_field(line)
+            elif (event := self._pop_event()) is not None:
+                yield event
+
+    def _read_field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._type = value
+
+    def _pop_event(self) -> ServerSentEvent | None:
+        data, type_ = self._data, self._type
+        self._data, self._type = [], ""
+        return ServerSentEvent(type_ or "message", json_or_text("\n".join(data))) if data else None
+
+
+async def call_sse(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+    """Call an sse template and return the data of its events, of one type where the template names one."""
+    template = cast("SseTemplate", tool.template)
+    planned = build_request(tool, invocation).with_headers((("Accept", "text/event-stream"),))
+    async with await open_response(planned, tool, invocation, context) as response:
         if response.media_type != "text/event-stream":
             got = response.media_type or "a body that does not say what it is"
-            raise ToolOutputError(f"{prepared.shown} answered with {got} where events were promised")
-        events = Events()
+            raise ToolOutputError(f"{tool.label} answered with {got} where events were promised")
+        events = SseDecoder()
 
-        def take(piece: bytes) -> list[Any]:
-            return [event.data for event in events.feed(piece) if template.event_type in (None, event.kind)]
+        def decode(chunk: bytes) -> list[Any]:
+            return [event.data for event in events.feed(chunk) if template.event_type in (None, event.type)]
 
-        return await _collected(response, take, _progress(asked))
+        return await _collect(response, decode, invocation.progress())
 
 
-async def call_stream(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOutput:
-    """Call a streamable_http template: a list of what its lines say, or the bytes where it has none."""
-    async with await opened(planned_of(prepared, asked), prepared, asked, wires) as response:
+async def call_stream(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+    """Call a streamable_http template and return its lines as a list, or its body where it is not lines."""
+    async with await open_response(build_request(tool, invocation), tool, invocation, context) as response:
         kind = media_type(response.headers.get("content-type") or "")
-        tell = _progress(asked)
+        report = invocation.progress()
         if kind.kind == "lines":
-            return await _collected(response, _LineTaker(), tell)
+            return await _collect(response, _JsonLines(), report)
         data = bytearray()
-        async for piece in response.stream():
-            data += piece
-            tell(f"{len(data)} bytes")
+        async for chunk in response.stream():
+            data += chunk
+            report(f"{len(data)} bytes")
         if kind.kind == "json":
             return ToolOutput([json_or_text(decoded(bytes(data), kind.charset))] if data else [])
         if kind.kind in ("text", "xml", "yaml", "events"):
@@ -66,74 +141,68 @@ async def call_stream(prepared: Prepared, asked: Asked, wires: Wires) -> ToolOut
         return ToolOutput(bytes(data), media_type=kind.essence or OCTETS)
 
 
-class _LineTaker:
-    """JSON lines as values; called without a piece it gives the last line."""
+class _JsonLines:
+    """Decode chunks into the values of JSON lines; an empty chunk flushes the last line."""
 
     def __init__(self) -> None:
-        self._lines = Lines()
+        self._lines = LineDecoder()
 
-    def __call__(self, piece: bytes) -> list[Any]:
-        lines = self._lines.feed(piece) if piece else self._lines.rest()
+    def __call__(self, chunk: bytes) -> list[Any]:
+        lines = self._lines.feed(chunk) if chunk else self._lines.flush()
         return [json_or_text(line) for line in lines if line.strip()]
 
 
-async def _collected(response: Response, take: Callable[[bytes], list[Any]], tell: Callable[[str], None]) -> ToolOutput:
-    found: list[Any] = []
+async def _collect(
+    response: Response, decode: Callable[[bytes], list[Any]], report: Callable[[str], None]
+) -> ToolOutput:
+    """Collect the items of a stream; return those that came where it is cut off."""
+    items: list[Any] = []
     try:
-        async for piece in _pieces(response):
-            for item in take(piece):
-                found.append(item)
-                tell(item if isinstance(item, str) else compact_json(item))
+        async for chunk in _chunks(response):
+            for item in decode(chunk):
+                items.append(item)
+                report(item if isinstance(item, str) else compact_json(item))
     except (ToolTimeoutError, ToolClientError):
-        if not found:
+        if not items:
             raise
-        return ToolOutput(found).noted(CUT)
-    return ToolOutput(found)
+        return ToolOutput(items).noted(TRUNCATED)
+    return ToolOutput(items)
 
 
-async def _pieces(response: Response) -> AsyncIterator[bytes]:
-    """The pieces of a body, and an empty one at its end."""
-    async for piece in response.stream():
-        yield piece
+async def _chunks(response: Response) -> AsyncIterator[bytes]:
+    """Yield the chunks of a body, and an empty one at its end."""
+    async for chunk in response.stream():
+        yield chunk
     yield b""
 
 
-def _progress(asked: Asked) -> Callable[[str], None]:
-    context, pace = asked.context(), Pace()
-    return lambda text: context.progress(text[:_LONGEST_PROGRESS]) if pace.allows() else None
-
-
-async def opened(
-    planned: PlannedRequest, prepared: Prepared, asked: Asked, wires: Wires, *, follow: Follow = "none"
+async def open_response(
+    planned: PlannedRequest,
+    tool: PreparedTool,
+    invocation: Invocation,
+    context: ManualContext,
+    *,
+    follow: Follow = "none",
 ) -> Response:
-    """The head of a successful answer; a token that was refused is renewed once."""
-    auth = getattr(prepared.template, "auth", None)
-    planned = planned.with_headers(wires.headers)
-    presented = await present(auth, asked.credential, wires.tokens)
-    response = await _sent(planned.presenting(presented), prepared, wires, follow)
-    if response.status == 401 and presented.tokens:
-        await response.close()
-        for token in presented.tokens:
-            wires.tokens.forget(token)
-        presented = await present(auth, asked.credential, wires.tokens)
-        response = await _sent(planned.presenting(presented), prepared, wires, follow)
+    """Send a request and return its response with the body unread; a ToolError reports a failure status."""
+
+    async def send(request: PlannedRequest) -> Response:
+        return await context.client.send(
+            Request(
+                request.method,
+                request.wire_url,
+                headers=tuple(request.wire_headers),
+                body=request.body,
+                timeout_s=tool.timeout_s * STREAM_TIME_SHARE,
+                max_bytes=MAX_BYTES,
+                follow=follow,
+            )
+        )
+
+    response, presented = await send_authenticated(planned, tool, invocation, context, send)
     if 200 <= response.status < 300:
         return response
     async with response:
-        secrets = (*presented.secrets, *prepared.secrets, *wires.header_secrets)
+        secrets = (*presented.secrets, *tool.secrets, *context.header_secrets)
         body = await response.read()
-        raise failure_of(prepared.shown, response.status, response.headers, body, remedy=REMEDY, secrets=secrets)
-
-
-async def _sent(whole: PlannedRequest, prepared: Prepared, wires: Wires, follow: Follow) -> Response:
-    return await wires.client.send(
-        Request(
-            whole.method,
-            whole.wire_url,
-            headers=tuple(whole.wire_headers),
-            body=whole.body,
-            timeout_s=prepared.timeout_s * SHARE_OF_TIME,
-            max_bytes=MAX_BYTES,
-            follow=follow,
-        )
-    )
+        raise failure_of(tool.label, response.status, response.headers, body, remedy=REMEDY, secrets=secrets)

@@ -1,4 +1,4 @@
-"""Call templates as manuals write them: how one tool is called, for each kind that we speak ourselves."""
+"""Models of the call templates that this package calls itself."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.pydantic_words import in_plain_words
-from toolpost.sources.utcp.auth_objects import AuthObject
+from toolpost.sources.utcp.auth import AuthObject
 
 Method = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
-_MOST_COMPLAINTS = 3
+_MAX_ISSUES = 3
 
 
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-def _named(value: Any) -> Any:
-    """A null where a mapping or a list may stand, as programs write what they left out."""
+def _null_to_map(value: Any) -> Any:
+    # Programs write null for absent mappings and lists.
     return {} if value is None else value
 
 
-def _listed(value: Any) -> Any:
+def _null_to_list(value: Any) -> Any:
     return [] if value is None else value
 
 
-def _known_encoding(name: str | None) -> str | None:
-    """Checked before anything is sent: an answer that nobody can read would be lost."""
+def _check_encoding(name: str | None) -> str | None:
+    # Checked before a call is sent, because its answer could not be decoded afterwards.
     try:
         b"x".decode("utf-8" if name is None else name, "replace")
     except LookupError:
@@ -37,27 +37,27 @@ def _known_encoding(name: str | None) -> str | None:
     return name
 
 
-Pairs = Annotated[dict[str, str], BeforeValidator(_named)]
-Words = Annotated[list[str], BeforeValidator(_listed)]
+StringMap = Annotated[dict[str, str], BeforeValidator(_null_to_map)]
+StringList = Annotated[list[str], BeforeValidator(_null_to_list)]
 
 
 class CallTemplate(BaseModel):
-    """What all kinds have; fields that only others know are ignored, as the format wants."""
+    """Base of all call templates; unknown fields are ignored, as the format requires."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
 
 class WebTemplate(CallTemplate):
-    """What all kinds have that begin with an HTTP request."""
+    """Base of the templates that start with an HTTP request."""
 
     url: str = Field(min_length=1)
     auth: AuthObject | None = None
-    headers: Pairs = Field(default_factory=dict[str, str], repr=False)
-    header_fields: Words = Field(default_factory=list[str])
+    headers: StringMap = Field(default_factory=dict[str, str], repr=False)
+    header_fields: StringList = Field(default_factory=list[str])
 
 
 class HttpTemplate(WebTemplate):
-    """One request, one answer."""
+    """An HTTP request and its response."""
 
     http_method: Annotated[Method, BeforeValidator(_upper)] = "GET"
     content_type: str = "application/json"
@@ -65,14 +65,14 @@ class HttpTemplate(WebTemplate):
 
 
 class SseTemplate(WebTemplate):
-    """A stream of events; a POST where the call has a body, else a GET."""
+    """A stream of server-sent events; a POST where the call has a body, else a GET."""
 
     event_type: str | None = None
     body_field: str | None = None
 
 
 class StreamTemplate(WebTemplate):
-    """An answer that comes in pieces; `timeout` is in milliseconds."""
+    """A response that is read as a stream; `timeout` is in milliseconds."""
 
     http_method: Annotated[Literal["GET", "POST"], BeforeValidator(_upper)] = "GET"
     content_type: str = "application/octet-stream"
@@ -81,21 +81,21 @@ class StreamTemplate(WebTemplate):
 
 
 class GraphqlTemplate(WebTemplate):
-    """A GraphQL operation; without a `query` one is made of the tool's name and its arguments."""
+    """A GraphQL operation; without a `query`, it is built from the tool's name and arguments."""
 
     operation_type: Literal["query", "mutation"] = "query"
     operation_name: str | None = None
     query: str | None = None
-    variable_types: Pairs = Field(default_factory=dict[str, str])
+    variable_types: StringMap = Field(default_factory=dict[str, str])
 
     @property
     def is_mutation(self) -> bool:
-        """Whether it may change something."""
+        """Whether the operation may have side effects."""
         return self.operation_type == "mutation" or "mutation" in (self.query or "")
 
 
 class WebSocketTemplate(WebTemplate):
-    """One message and the answer to it; `timeout` is in seconds."""
+    """A WebSocket message and its answer; `timeout` is in seconds."""
 
     message: str | dict[str, Any] | list[Any] | None = None
     protocol: str | None = None
@@ -111,39 +111,39 @@ class CommandStep(CallTemplate):
 
 
 class CliTemplate(CallTemplate):
-    """A script; without `inherit_env_vars` it sees the few variables that every program needs."""
+    """A bash script; without `inherit_env_vars`, it inherits the few variables that every program needs."""
 
     commands: list[CommandStep] = Field(min_length=1)
-    env_vars: Pairs = Field(default_factory=dict[str, str], repr=False)
+    env_vars: StringMap = Field(default_factory=dict[str, str], repr=False)
     inherit_env_vars: list[str] | None = None
     working_dir: str | None = None
 
 
 class TextTemplate(CallTemplate):
-    """A text that is the answer."""
+    """A text that is the output."""
 
     content: str
 
 
 class FileTemplate(CallTemplate):
-    """A file whose content is the answer."""
+    """A file whose content is the output."""
 
     file_path: str = Field(min_length=1)
 
 
 class SocketTemplate(CallTemplate):
-    """What TCP and UDP have in common; `timeout` is in milliseconds."""
+    """Base of the TCP and UDP templates; `timeout` is in milliseconds."""
 
     host: str = Field(min_length=1)
     port: int = Field(ge=1, le=65535)
     request_data_format: Literal["json", "text"] = "json"
     request_data_template: str | None = None
-    response_byte_format: Annotated[str | None, AfterValidator(_known_encoding)] = "utf-8"
+    response_byte_format: Annotated[str | None, AfterValidator(_check_encoding)] = "utf-8"
     timeout: float = Field(default=30_000, gt=0, allow_inf_nan=False)
 
 
 class TcpTemplate(SocketTemplate):
-    """A message over a connection of its own; the framing says where the answer ends."""
+    """A message over a TCP connection; the framing says where the answer ends."""
 
     framing_strategy: Literal["length_prefix", "delimiter", "fixed_length", "stream"] = "stream"
     length_prefix_bytes: Literal[1, 2, 4, 8] = 4
@@ -154,7 +154,7 @@ class TcpTemplate(SocketTemplate):
     max_response_size: int = Field(default=65_536, ge=1)
 
     @model_validator(mode="after")
-    def _can_be_framed(self) -> Self:
+    def _check_framing(self) -> Self:
         if self.framing_strategy == "fixed_length" and self.fixed_message_length is None:
             msg = "framing_strategy fixed_length needs fixed_message_length"
             raise ValueError(msg)
@@ -167,21 +167,21 @@ class TcpTemplate(SocketTemplate):
 
     @property
     def delimiter(self) -> bytes:
-        """What ends a message; it may be written with escapes, unless the template says otherwise."""
-        written = self.message_delimiter or "\0"
+        """Delimiter of messages, with its escape sequences interpreted unless the template disables that."""
+        text = self.message_delimiter or "\0"
         if self.interpret_escape_sequences:
-            written = written.encode("latin-1", "backslashreplace").decode("unicode_escape")
-        return written.encode()
+            text = text.encode("latin-1", "backslashreplace").decode("unicode_escape")
+        return text.encode()
 
 
 class UdpTemplate(SocketTemplate):
-    """A datagram, and so many that come back."""
+    """A datagram and a fixed number of answers."""
 
     number_of_response_datagrams: int = Field(default=1, ge=0, le=1024)
 
 
 RequestTemplate: TypeAlias = HttpTemplate | SseTemplate | StreamTemplate
-KINDS: dict[str, type[CallTemplate]] = {
+TEMPLATE_TYPES: dict[str, type[CallTemplate]] = {
     "http": HttpTemplate,
     "sse": SseTemplate,
     "streamable_http": StreamTemplate,
@@ -195,13 +195,13 @@ KINDS: dict[str, type[CallTemplate]] = {
 }
 
 
-def template_of(data: dict[str, Any]) -> CallTemplate:
-    """Read a call template of a kind that we speak; ConfigError says which fields are wrong, without their values."""
+def parse_template(data: dict[str, Any]) -> CallTemplate:
+    """Parse a call template of a known kind; the ConfigError names invalid fields without their values."""
     try:
-        return KINDS[str(data["call_template_type"])].model_validate(data)
+        return TEMPLATE_TYPES[str(data["call_template_type"])].model_validate(data)
     except ValidationError as error:
-        found = [
+        issues = [
             f"{'.'.join(map(str, issue['loc']))}: {in_plain_words(issue['msg'])}"
-            for issue in error.errors(include_url=False, include_input=False)[:_MOST_COMPLAINTS]
+            for issue in error.errors(include_url=False, include_input=False)[:_MAX_ISSUES]
         ]
-        raise ConfigError(f"its call template cannot be used: {'; '.join(found)}") from None
+        raise ConfigError(f"its call template cannot be used: {'; '.join(issues)}") from None

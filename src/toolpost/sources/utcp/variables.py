@@ -1,7 +1,7 @@
-"""Variables in call templates: `${NAME}` or `$NAME`, filled from what the operator set for this source.
+"""Fill the variables of call templates, `${NAME}` or `$NAME`, from the values that the operator set for the source.
 
-Only `${NAME}`, and `$NAME` in capitals where an address or a secret stands, is asked for by name when it is not set;
-anything else with a dollar sign is text: a price, a reference, a shell's or a query's own variable.
+An unset variable is missing only as `${NAME}`, or as `$NAME` in capitals outside of messages. Any other dollar sign
+is text: a price, a reference, a variable of a shell or a query.
 """
 
 from __future__ import annotations
@@ -16,94 +16,93 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)", re.ASCII)
-_OURS = re.compile(r"CMD_\d+_OUTPUT", re.ASCII)
-# What a shell or a GraphQL server reads has variables of its own; a text is the answer itself.
-_AS_WRITTEN = {"cli": frozenset({"commands"}), "graphql": frozenset({"query"}), "text": frozenset({"content"})}
-_MESSAGES = frozenset({"message", "request_data_template"})
-_NEVER = frozenset({"call_template_type", "name"})
+_STEP_OUTPUT = re.compile(r"CMD_\d+_OUTPUT", re.ASCII)
+# Shell commands and GraphQL queries have variables of their own; a text is the output itself.
+_VERBATIM_FIELDS = {"cli": frozenset({"commands"}), "graphql": frozenset({"query"}), "text": frozenset({"content"})}
+_MESSAGE_FIELDS = frozenset({"message", "request_data_template"})
+_IDENTITY_FIELDS = frozenset({"call_template_type", "name"})
 
 
-class Filled(NamedTuple):
-    """A template with its variables filled in: the values that went in, and the names that nobody set."""
+class FilledTemplate(NamedTuple):
+    """A template with its variables filled in, the values used, and the names that are not set."""
 
     template: dict[str, Any]
     values: tuple[str, ...]
     missing: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return f"Filled({len(self.values)} values, missing={self.missing})"
+        return f"FilledTemplate({len(self.values)} values, missing={self.missing})"
 
 
 class Variables:
-    """The variables of one manual; `own` are the operator's for this source, by name or by the manual's own key.
+    """Variables of one manual; `values` are the operator's for this source, by name or by the manual's key."""
 
-    The environment is asked by that key alone: a manual must not read whatever else is in there.
-    """
-
-    def __init__(self, manual: str, own: Sequence[Mapping[str, Any]], environ: Mapping[str, str]) -> None:
-        self.secrets: set[str] = set()  # what went into templates, and what stood in them, under a name that says so
+    def __init__(self, manual: str, values: Sequence[Mapping[str, Any]], environ: Mapping[str, str]) -> None:
+        self.secrets: set[str] = set()  # values of templates whose names mark them as secret
         self._prefix = f"{manual.replace('_', '__')}_"
-        self._own = own
+        self._values = values
         self._environ = environ
 
     def key(self, name: str) -> str:
-        """What the format calls a variable of this manual."""
+        """Return the key of a variable: its name prefixed with the manual's, as the format defines it."""
         return f"{self._prefix}{name}"
 
     def find(self, name: str) -> str | None:
-        """The value of a variable; None when nobody set it."""
+        """Return the value of a variable, None where it is not set."""
         key = self.key(name)
-        for values in self._own:
+        for values in self._values:
             value = values.get(key, values.get(name))
             if isinstance(value, str):
                 return value
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 return str(value)
+        # Only by the prefixed key: a manual must not read other variables of the environment.
         return self._environ.get(key)
 
-    def filled(self, template: Mapping[str, Any]) -> Filled:
-        """A template with its variables filled in, wherever they may stand."""
+    def fill(self, template: Mapping[str, Any]) -> FilledTemplate:
+        """Fill the variables of a template in all fields that may have some."""
         kind = str(template.get("call_template_type"))
-        filling = _Filling(self)
+        filler = _TemplateFiller(self)
         found = {
             key: value
-            if key in _NEVER or key in _AS_WRITTEN.get(kind, ())
-            else filling.of(value, is_message=key in _MESSAGES)
+            if key in _IDENTITY_FIELDS or key in _VERBATIM_FIELDS.get(kind, ())
+            else filler.fill(value, is_message=key in _MESSAGE_FIELDS)
             for key, value in template.items()
         }
         if kind == "cli":
-            lent = self._lent(template.get("commands"))
-            filling.values += lent.values()
+            script_variables = self._script_variables(template.get("commands"))
+            filler.values += script_variables.values()
             given: Any = found.get("env_vars") or {}
-            found["env_vars"] = {**lent, **given} if is_object(given) else given
-            self.secrets |= self._inherited(template)
-        self.secrets |= {*filling.secrets, *_secrets_in(found)}
-        return Filled(found, tuple(dict.fromkeys(filling.values)), tuple(dict.fromkeys(filling.missing)))
+            found["env_vars"] = {**script_variables, **given} if is_object(given) else given
+            self.secrets |= self._inherited_secrets(template)
+        self.secrets |= {*filler.secrets, *_literal_secrets(found)}
+        return FilledTemplate(found, tuple(dict.fromkeys(filler.values)), tuple(dict.fromkeys(filler.missing)))
 
-    def _lent(self, commands: Any) -> dict[str, str]:
-        """What the commands of a script name: it finds the values in its environment, where they cannot be code."""
+    def _script_variables(self, commands: Any) -> dict[str, str]:
+        """Return the variables that commands refer to."""
+        # They become environment variables of the script, where they cannot become code.
         names = [one or other for one, other in _VARIABLE.findall(str(commands))]
         found = {name: self.find(name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
-    def _inherited(self, template: Mapping[str, Any]) -> set[str]:
-        """The secrets that a script is handed on from our own environment."""
+    def _inherited_secrets(self, template: Mapping[str, Any]) -> set[str]:
+        """Return the secrets that a script inherits from this process."""
         names: Any = template.get("inherit_env_vars")
         wanted = [name for name in names if isinstance(name, str)] if is_array(names) else []
         return {self._environ[name] for name in wanted if is_secret_name(name) and name in self._environ}
 
 
-def _secrets_in(part: Mapping[str, Any]) -> Iterator[str]:
-    """What a template has under names such as `api_key` or `Authorization`, there without the word before it too."""
+def _literal_secrets(part: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the literal secrets of a template, also without a scheme such as `Bearer` before them."""
     for name, value in part.items():
         if is_object(value):
-            yield from _secrets_in(value)
+            yield from _literal_secrets(value)
         elif isinstance(value, str) and is_secret_name(name):
             yield from (value, value.rpartition(" ")[2])
 
 
-class _Filling:
-    """One template being filled."""
+class _TemplateFiller:
+    """Fills one template, and collects the values used and the names that are not set."""
 
     def __init__(self, variables: Variables) -> None:
         self._variables = variables
@@ -111,24 +110,24 @@ class _Filling:
         self.secrets: list[str] = []
         self.missing: list[str] = []
 
-    def of(self, value: Any, *, is_message: bool) -> Any:
+    def fill(self, value: Any, *, is_message: bool) -> Any:
         if isinstance(value, str):
-            return _VARIABLE.sub(lambda found: self._value(found, is_message=is_message), value)
+            return _VARIABLE.sub(lambda match: self._value(match, is_message=is_message), value)
         if is_array(value):
-            return [self.of(item, is_message=is_message) for item in value]
+            return [self.fill(item, is_message=is_message) for item in value]
         if is_object(value):
-            return {key: self.of(item, is_message=is_message) for key, item in value.items()}
+            return {key: self.fill(item, is_message=is_message) for key, item in value.items()}
         return value
 
-    def _value(self, found: re.Match[str], *, is_message: bool) -> str:
-        name = found[1] or found[2]
+    def _value(self, match: re.Match[str], *, is_message: bool) -> str:
+        name = match[1] or match[2]
         value = self._variables.find(name)
         if value is not None:
             self.values.append(value)
             if is_secret_name(name):
                 self.secrets.append(value)
             return value
-        is_meant = found[1] is not None or (name.isupper() and not is_message)
-        if is_meant and not _OURS.fullmatch(name):
+        is_required = match[1] is not None or (name.isupper() and not is_message)
+        if is_required and not _STEP_OUTPUT.fullmatch(name):
             self.missing.append(name)
-        return found[0]
+        return match[0]

@@ -1,4 +1,4 @@
-"""Auth objects of call templates, and what they present with a request."""
+"""Models of the auth objects in call templates, and the credentials that they add to a request."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from toolpost.web.tokens import Token
 
 
-class _Object(BaseModel):
+class _AuthModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
 
-class ApiKeyAuth(_Object):
-    """A key under a name; a bearer token is one in the header Authorization."""
+class ApiKeyAuth(_AuthModel):
+    """An API key in a header, query parameter or cookie; a bearer token is a key in the header Authorization."""
 
     auth_type: Literal["api_key"]
     api_key: str = Field(min_length=1, repr=False)
@@ -32,16 +32,16 @@ class ApiKeyAuth(_Object):
     location: Literal["header", "query", "cookie"] = "header"
 
 
-class BasicAuth(_Object):
-    """A name and a password."""
+class BasicAuth(_AuthModel):
+    """HTTP basic authentication."""
 
     auth_type: Literal["basic"]
     username: str
     password: str = Field(repr=False)
 
 
-class OAuth2Auth(_Object):
-    """A client that gets tokens with credentials of its own (RFC 6749 section 4.4)."""
+class OAuth2Auth(_AuthModel):
+    """Client credentials grant (RFC 6749 section 4.4)."""
 
     auth_type: Literal["oauth2"]
     token_url: str = Field(min_length=1)
@@ -54,14 +54,14 @@ AuthObject = Annotated[ApiKeyAuth | BasicAuth | OAuth2Auth, Field(discriminator=
 
 
 class TemplateTokens:
-    """The tokens that templates ask for; it remembers of which clients the secret is only taken in a header."""
+    """Token cache of templates; remembers the clients whose secret is only accepted in a header."""
 
     def __init__(self, send: Send) -> None:
         self._tokens = ClientTokens(send)
         self._by_header: set[OAuth2Auth] = set()
 
     async def token(self, auth: OAuth2Auth) -> Token:
-        """A token; the secret goes in the body, and where that is refused in a header, as the format's client does."""
+        """Request a token with the secret in the body, then in a header, as the reference client does."""
         if auth not in self._by_header:
             with suppress(ToolAuthError):
                 return await self._tokens.token(_grant(auth, "post"))
@@ -70,55 +70,57 @@ class TemplateTokens:
         return token
 
     def forget(self, value: str) -> None:
-        """Do not use this token again."""
+        """Remove a token from the cache."""
         self._tokens.forget(value)
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Cancel token requests."""
         await self._tokens.close()
 
 
-async def present(
+async def present_credentials(
     auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, credential: Credential, tokens: TemplateTokens
 ) -> Presentation:
-    """What goes with a call: what its template asks for, and the source's own credential, which comes before that."""
+    """Combine the source's credential with the template's auth; the source's headers take precedence."""
     if auth is None and not credential.headers:
         return NOTHING
-    own = _as_it_is(credential)
-    asked = await _asked(auth, tokens)
-    if own is NOTHING or asked is NOTHING:
-        return asked if own is NOTHING else own
+    own = _credential_presentation(credential)
+    template = await _template_presentation(auth, tokens)
+    if own is NOTHING or template is NOTHING:
+        return template if own is NOTHING else own
     taken = {name.lower() for name, _ in own.headers}
-    kept = tuple(pair for pair in asked.headers if pair[0].lower() not in taken)
-    tokens_left = asked.tokens if kept == asked.headers else ()
-    return own.joined(asked._replace(headers=kept, tokens=tokens_left))
+    kept = tuple(pair for pair in template.headers if pair[0].lower() not in taken)
+    tokens_left = template.tokens if kept == template.headers else ()
+    return own.joined(template._replace(headers=kept, tokens=tokens_left))
 
 
 def static_headers(auth: ApiKeyAuth | BasicAuth | OAuth2Auth) -> dict[str, str] | None:
-    """The auth as headers that stay the same; None where it takes more than that."""
+    """Return the auth as static headers, None where it needs a token or another location."""
     match auth:
         case BasicAuth():
-            return {"Authorization": _basic(auth)}
+            return {"Authorization": _basic_header(auth)}
         case ApiKeyAuth(location="header"):
             return {auth.var_name: auth.api_key}
         case _:
             return None
 
 
-async def _asked(auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, tokens: TemplateTokens) -> Presentation:
+async def _template_presentation(
+    auth: ApiKeyAuth | BasicAuth | OAuth2Auth | None, tokens: TemplateTokens
+) -> Presentation:
     match auth:
         case None:
             return NOTHING
         case ApiKeyAuth():
-            return _placed(auth)
+            return _api_key_presentation(auth)
         case BasicAuth():
-            return Presentation(headers=(("Authorization", _basic(auth)),))
+            return Presentation(headers=(("Authorization", _basic_header(auth)),))
         case OAuth2Auth():
             token = await tokens.token(auth)
             return Presentation(headers=(("Authorization", f"{token.kind} {token.value}"),), tokens=(token.value,))
 
 
-def _placed(auth: ApiKeyAuth) -> Presentation:
+def _api_key_presentation(auth: ApiKeyAuth) -> Presentation:
     pair = ((auth.var_name, auth.api_key),)
     match auth.location:
         case "query":
@@ -133,7 +135,7 @@ def _placed(auth: ApiKeyAuth) -> Presentation:
             return Presentation(headers=pair)
 
 
-def _basic(auth: BasicAuth) -> str:
+def _basic_header(auth: BasicAuth) -> str:
     return f"Basic {base64.b64encode(f'{auth.username}:{auth.password}'.encode()).decode()}"
 
 
@@ -148,7 +150,7 @@ def _grant(auth: OAuth2Auth, method: Literal["basic", "post"]) -> ClientGrant:
     )
 
 
-def _as_it_is(credential: Credential) -> Presentation:
+def _credential_presentation(credential: Credential) -> Presentation:
     if not credential.headers:
         return NOTHING
     cookies = [value.partition("=") for name, value in credential.headers.items() if name.lower() == "cookie"]

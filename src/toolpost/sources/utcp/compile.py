@@ -1,0 +1,135 @@
+"""Compile a manual's tool: check that it is allowed, fill in its variables, and parse its template and URLs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolpost.contracts.errors import ConfigError, ToolPermissionError
+from toolpost.sources.utcp.context import PreparedTool, template_urls
+from toolpost.sources.utcp.http_calls import RequestBuilder, call_graphql, call_http
+from toolpost.sources.utcp.local_calls import call_command, call_file, call_text
+from toolpost.sources.utcp.scripts import check_script
+from toolpost.sources.utcp.socket_calls import call_tcp, call_udp, call_websocket
+from toolpost.sources.utcp.stream_calls import call_sse, call_stream
+from toolpost.sources.utcp.templates import (
+    TEMPLATE_TYPES,
+    CliTemplate,
+    RequestTemplate,
+    WebSocketTemplate,
+    WebTemplate,
+    parse_template,
+)
+from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from toolpost.contracts.calls import ToolOutput
+    from toolpost.sources.utcp.context import Invocation, ManualContext
+    from toolpost.sources.utcp.manuals import Manual, ManualTool
+    from toolpost.sources.utcp.templates import CallTemplate
+    from toolpost.sources.utcp.variables import FilledTemplate, Variables
+
+    CallFunction: TypeAlias = Callable[[PreparedTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
+
+CALL_FUNCTIONS: dict[str, CallFunction] = {
+    "http": call_http,
+    "sse": call_sse,
+    "streamable_http": call_stream,
+    "graphql": call_graphql,
+    "websocket": call_websocket,
+    "cli": call_command,
+    "text": call_text,
+    "file": call_file,
+    "tcp": call_tcp,
+    "udp": call_udp,
+}
+
+
+def check_kind_allowed(tool: ManualTool, manual: Manual) -> None:
+    """Refuse a tool of a kind that its manual may not use; the ConfigError says which setting allows it."""
+    if manual.allows(tool.kind):
+        return
+    has = sorted(manual.allowed or {manual.kind})
+    wanted = ", ".join(dict.fromkeys([*has, tool.kind]))
+    raise unusable_tool(
+        tool,
+        f"it is called by {tool.kind}, and the manual may only use {', '.join(has)}; "
+        f"write utcp: {{allowed_communication_protocols: [{wanted}]}} to let it",
+    )
+
+
+def unusable_tool(tool: ManualTool, why: str) -> ConfigError:
+    """Build the error that says why a tool cannot be used."""
+    return ConfigError(f"tool {tool.full_name!r} is left out: {why}")
+
+
+def compile_tool(tool: ManualTool, variables: Variables, *, timeout_s: float) -> PreparedTool:
+    """Fill in and check a tool's template; a ConfigError says why the tool cannot be called."""
+    if tool.kind not in TEMPLATE_TYPES:
+        known = ", ".join(TEMPLATE_TYPES)
+        raise unusable_tool(
+            tool,
+            f"its call template is of the kind {tool.kind!r}; known are {known} and mcp, "
+            "and others with utcp: {bridge: true}",
+        )
+    return compile_template(tool, fill_template(tool, variables), timeout_s=timeout_s)
+
+
+def fill_template(tool: ManualTool, variables: Variables) -> FilledTemplate:
+    """Fill the variables of a tool's template; a ConfigError names those that are not set."""
+    filled = variables.fill(tool.template)
+    if filled.missing:
+        raise unset_variables(tool, filled.missing, variables)
+    return filled
+
+
+def unset_variables(tool: ManualTool, names: Sequence[str], variables: Variables) -> ConfigError:
+    """Build the error that names the variables that are not set."""
+    return unusable_tool(
+        tool,
+        f"its variables are not set: {', '.join(dict.fromkeys(names))}. Write them into utcp.variables of the source, "
+        f"or set the environment variable {variables.key(names[0])}",
+    )
+
+
+def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: float) -> PreparedTool:
+    """Parse and check a template whose variables are filled in."""
+    try:
+        template = parse_template(filled.template)
+        _check_urls(template)
+        if isinstance(template, CliTemplate):
+            check_script(template.commands)
+    except (ConfigError, ToolPermissionError) as error:
+        raise unusable_tool(tool, str(error)) from None
+    return PreparedTool(
+        full_name=tool.full_name,
+        template=template,
+        label=_label(tool, template),
+        timeout_s=timeout_s,
+        secrets=filled.values,
+        outputs=tool.outputs,
+        build_request=RequestBuilder(template).build if isinstance(template, RequestTemplate) else None,
+    )
+
+
+def _check_urls(template: CallTemplate) -> None:
+    """Parse every URL as strictly as a call does; a host must not contain a placeholder."""
+    for url in template_urls(template):
+        origin = split_url(url)[0]
+        if "{" in origin:
+            raise ConfigError(
+                f"the host in {origin!r} of its address has a place for an argument; a host must be written"
+            )
+        is_socket = isinstance(template, WebSocketTemplate) and url == template.url
+        parse_target(url if "{" not in url else origin, schemes=WEBSOCKET_SCHEMES if is_socket else HTTP_SCHEMES)
+
+
+def _label(tool: ManualTool, template: CallTemplate) -> str:
+    """Return the name of a tool in errors."""
+    # The URL as the manual writes it: a variable in it may be a secret.
+    if not isinstance(template, WebTemplate):
+        return f"tool {tool.full_name!r}"
+    method: Any = getattr(template, "http_method", "")
+    written = str(tool.template.get("url")).partition("?")[0]
+    return f"{method} {written}".strip()
