@@ -86,8 +86,8 @@ class UtcpBridge:
             raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error
         if not result.success:
             raise ConfigError(f"source {self._config.name!r}: no manual by {kind}: {'; '.join(result.errors)[:500]}")
-        found = parse_manual(result.manual.model_dump(by_alias=True), name=name, kind=kind)
-        return [self._tool(tool, client) for tool in found.tools if self._config.includes(tool.name)]
+        parsed = parse_manual(result.manual.model_dump(by_alias=True), name=name, kind=kind)
+        return [self._tool(tool, client) for tool in parsed.tools if self._config.includes(tool.name)]
 
     async def close(self) -> None:
         """Close the client."""

@@ -131,5 +131,5 @@ def _label(tool: ManualTool, template: CallTemplate) -> str:
     if not isinstance(template, WebTemplate):
         return f"tool {tool.full_name!r}"
     method: Any = getattr(template, "http_method", "")
-    written = str(tool.template.get("url")).partition("?")[0]
-    return f"{method} {written}".strip()
+    url = str(tool.template.get("url")).partition("?")[0]
+    return f"{method} {url}".strip()

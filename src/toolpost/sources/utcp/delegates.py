@@ -42,15 +42,15 @@ def openapi_delegate(
     config: ExternalToolConfig, location: str, template: Mapping[str, Any] | None = None
 ) -> tuple[Delegate, list[str]]:
     """Configure the source of an OpenAPI document; also return the problems with its template."""
-    given = template or {}
+    fields = template or {}
     problems: list[str] = []
     headers = dict(config.headers)
-    if given.get("auth_tools"):
-        added = _auth_headers(given["auth_tools"])
+    if fields.get("auth_tools"):
+        added = _auth_headers(fields["auth_tools"])
         headers.update(added or {})
         if added is None:
             problems.append("its auth_tools are not plain headers; set auth_config.schemes of the source instead")
-    base_url = config.base_url or given.get("base_url")
+    base_url = config.base_url or fields.get("base_url")
     update = {
         "transport": TransportType.HTTP,
         "utcp_mode": UtcpMode.MANUAL_URL,
@@ -58,7 +58,7 @@ def openapi_delegate(
         "headers": headers,
         "base_url": base_url,
     }
-    is_protected = "url" in given and bool(given.get("auth") or given.get("headers"))
+    is_protected = "url" in fields and bool(fields.get("auth") or fields.get("headers"))
     return Delegate(config.model_copy(update=update), remedy=_PROTECTED_DOCUMENT if is_protected else ""), problems
 
 
@@ -77,8 +77,8 @@ def mcp_delegates(
     config: ExternalToolConfig, template: Mapping[str, Any], only: frozenset[str] | None = None
 ) -> Iterator[Delegate]:
     """Configure the sources of the MCP servers that a template lists."""
-    given = template.get("config")
-    servers = given.get("mcpServers") if is_object(given) else None
+    mcp = template.get("config")
+    servers = mcp.get("mcpServers") if is_object(mcp) else None
     if not is_object(servers) or not servers:
         raise ConfigError("an mcp call template needs config: {mcpServers: {...}}")
     for name, server in servers.items():
@@ -124,5 +124,5 @@ def _auth_headers(auth: Any) -> dict[str, str] | None:
     return static_headers(read.auth) if isinstance(read, HttpTemplate) and read.auth is not None else {}
 
 
-def _string_map(given: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in given.items()} if is_object(given) else {}
+def _string_map(value: Any) -> dict[str, str]:
+    return {str(key): str(item) for key, item in value.items()} if is_object(value) else {}

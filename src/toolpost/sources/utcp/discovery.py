@@ -224,8 +224,8 @@ class ManualDiscovery:
                 return await self._from_client_config(document.data, origin)
 
     def _manual(self, data: Mapping[str, Any], origin: _Origin) -> Manual:
-        given = origin.template.get("allowed_communication_protocols")
-        allowed = self._config.utcp.allowed_communication_protocols or given
+        default = origin.template.get("allowed_communication_protocols")
+        allowed = self._config.utcp.allowed_communication_protocols or default
         return parse_manual(
             data,
             name=origin.name,

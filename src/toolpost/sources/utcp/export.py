@@ -62,8 +62,8 @@ def command_route(
     `env` are the environment variables that the configuration uses. The arguments are passed as one JSON text,
     because a placeholder of a script takes one value.
     """
-    given = [*(("--config", config) if config else ()), *(("--user", user) if user else ())]
-    options = f" {shlex.join(given)}" if given else ""
+    arguments = [*(("--config", config) if config else ()), *(("--user", user) if user else ())]
+    options = f" {shlex.join(arguments)}" if arguments else ""
     inherited = list(dict.fromkeys([*INHERITED, *LOCALE_VARIABLES, *env]))
 
     def route(spec: ToolSpec) -> ExportedCall:

@@ -103,9 +103,9 @@ def plain_request(method: str, url: str, headers: Sequence[Pair], body: bytes | 
 def build_headers(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
     """Merge the template's headers with those from arguments, and remove these arguments from `rest`."""
     fields = {name: rest.pop(name) for name in template.header_fields if name in rest}
-    given = [(name, _header_value(name, value)) for name, value in fields.items() if value is not None]
-    taken = {name.lower() for name, _ in given}
-    return [*(pair for pair in template.headers.items() if pair[0].lower() not in taken), *given]
+    added = [(name, _header_value(name, value)) for name, value in fields.items() if value is not None]
+    names = {name.lower() for name, _ in added}
+    return [*(pair for pair in template.headers.items() if pair[0].lower() not in names), *added]
 
 
 def _query_names(target: Target) -> AbstractSet[str]:

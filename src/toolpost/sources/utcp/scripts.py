@@ -116,8 +116,8 @@ def _option_rule(outline: str) -> str:
 
 def _check_code(outline: str) -> None:
     for pattern in (_READS_CODE, _INTERPRETS, _NAMED_BY_ARGUMENT, _IN_PROGRAM):
-        if (found := pattern.search(outline)) is not None:
-            word = " ".join((found["word"] or found[0]).split()).replace(_SLOT, "")
+        if (match := pattern.search(outline)) is not None:
+            word = " ".join((match["word"] or match[0]).split()).replace(_SLOT, "")
             raise ConfigError(
                 f"its command has {word!r}, which would take an argument for code; put it into a script of its own "
                 "that takes the argument as a word"

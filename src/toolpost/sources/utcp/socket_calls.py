@@ -58,8 +58,8 @@ def _fill_json(part: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _fill_text(template: str, arguments: Mapping[str, Any], *, escaped: bool) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if arguments.get(name) is None:
             raise ToolValidationError(f"{name}: its message needs it")
         text = argument_text(name, arguments[name])

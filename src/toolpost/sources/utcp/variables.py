@@ -63,7 +63,7 @@ class Variables:
         """Fill the variables of a template in all fields that may have some."""
         kind = str(template.get("call_template_type"))
         filler = _TemplateFiller(self)
-        found = {
+        fields = {
             key: value
             if key in _IDENTITY_FIELDS or key in _VERBATIM_FIELDS.get(kind, ())
             else filler.fill(value, is_message=key in _MESSAGE_FIELDS)
@@ -72,18 +72,18 @@ class Variables:
         if kind == "cli":
             script_variables = self._script_variables(template.get("commands"))
             filler.values += script_variables.values()
-            given: Any = found.get("env_vars") or {}
-            found["env_vars"] = {**script_variables, **given} if is_object(given) else given
+            declared: Any = fields.get("env_vars") or {}
+            fields["env_vars"] = {**script_variables, **declared} if is_object(declared) else declared
             self.secrets |= self._inherited_secrets(template)
-        self.secrets |= {*filler.secrets, *_literal_secrets(found)}
-        return FilledTemplate(found, tuple(dict.fromkeys(filler.values)), tuple(dict.fromkeys(filler.missing)))
+        self.secrets |= {*filler.secrets, *_literal_secrets(fields)}
+        return FilledTemplate(fields, tuple(dict.fromkeys(filler.values)), tuple(dict.fromkeys(filler.missing)))
 
     def _script_variables(self, commands: Any) -> dict[str, str]:
         """Return the variables that commands refer to."""
         # They become environment variables of the script, where they cannot become code.
         names = [one or other for one, other in _VARIABLE.findall(str(commands))]
-        found = {name: self.find(name) for name in names}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: self.find(name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _inherited_secrets(self, template: Mapping[str, Any]) -> set[str]:
         """Return the secrets that a script inherits from this process."""
