@@ -22,11 +22,10 @@ from toolpost.cli.answer_stream import answer_stream
 from toolpost.cli.output import Output
 from toolpost.schema.bounds import check_schema
 from toolpost.sources.openapi.cache import ApiCache
-from toolpost.sources.openapi.gathering import Gathered, gather
-from toolpost.sources.openapi.operation import Api
-from toolpost.sources.openapi.reader import api_of, read_api
+from toolpost.sources.openapi.loader import LoadedDocuments, build_api, load_documents, read_api
+from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
+from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.sources.openapi.view import BUDGET, fitted, tokens
 from toolpost.stores.cache_folder import CacheFolder
 
 T = TypeVar("T")
@@ -94,11 +93,11 @@ def measure(tick: Tick) -> Figure:
 def row_of(path: Path) -> Row:
     """Everything about one document."""
     raw = path.read_bytes()
-    gathered, parse_s = spent(lambda: _gathered(raw))
-    api, read_s = spent(lambda: api_of(gathered, BASE_URL))
+    loaded, parse_s = spent(lambda: _load(raw))
+    api, read_s = spent(lambda: build_api(loaded, BASE_URL))
     specs, specs_s = spent(lambda: _specs(api))
     _, check_s = spent(lambda: _checked(specs))
-    views, views_s = spent(lambda: [fitted(spec.input_schema) for spec in specs])
+    views, views_s = spent(lambda: [fit_to_budget(spec.input_schema) for spec in specs])
     return {
         "name": path.name.partition(".")[0] if "octokit" not in str(path) else "octokit_api_github_com",
         "operations": len(api.operations),
@@ -108,15 +107,15 @@ def row_of(path: Path) -> Row:
         "views_s": views_s,
         "cache_s": _from_cache(path),
         "memory": _memory(raw),
-        "largest": max(map(tokens, views)),
+        "largest": max(map(estimate_tokens, views)),
     }
 
 
-def _gathered(raw: bytes) -> Gathered:
-    return asyncio.run(gather(raw, BASE_URL, no_network))
+def _load(raw: bytes) -> LoadedDocuments:
+    return asyncio.run(load_documents(raw, BASE_URL, no_network))
 
 
-def _specs(api: Api) -> list[Any]:
+def _specs(api: ApiDescription) -> list[Any]:
     return [tool_spec(operation, source="api") for operation in api.operations]
 
 
@@ -131,7 +130,7 @@ def _from_cache(path: Path) -> float:
     with tempfile.TemporaryDirectory() as folder:
         cache = ApiCache(CacheFolder(Path(folder), FileSealer(Path(folder) / "key")))
 
-        def load() -> Api:
+        def load() -> ApiDescription:
             return asyncio.run(read_api(str(path), fetch=no_network, cache=cache, base_url=BASE_URL))
 
         load()
@@ -143,9 +142,9 @@ def _memory(raw: bytes) -> float:
     gc.collect()
     tracemalloc.start()
     try:
-        gathered = _gathered(raw)
+        loaded = _load(raw)
         parsed = tracemalloc.get_traced_memory()[0]
-        api = api_of(gathered, BASE_URL)
+        api = build_api(loaded, BASE_URL)
         specs = _specs(api)
         held = tracemalloc.get_traced_memory()[0]
     finally:
@@ -159,12 +158,12 @@ def _growth() -> float:
     return _per_operation(_synthetic(4000)) / _per_operation(_synthetic(500))
 
 
-def _per_operation(gathered: Gathered) -> float:
-    paths = gathered.first.data["paths"]
-    return min(spent(lambda: _specs(api_of(gathered, BASE_URL)))[1] for _ in range(3)) / len(paths)
+def _per_operation(loaded: LoadedDocuments) -> float:
+    paths = loaded.first.data["paths"]
+    return min(spent(lambda: _specs(build_api(loaded, BASE_URL)))[1] for _ in range(3)) / len(paths)
 
 
-def _synthetic(count: int) -> Gathered:
+def _synthetic(count: int) -> LoadedDocuments:
     """A document of so many operations, each with a body and an answer of its own that share what lies below."""
 
     def ref(name: str) -> dict[str, str]:
@@ -184,7 +183,7 @@ def _synthetic(count: int) -> Gathered:
     }
     shared = {f"S{n}": {"type": "object", "properties": {"next": ref(f"S{(n + 1) % 20}")}} for n in range(20)}
     document = {"openapi": "3.1.0", "paths": paths, "components": {"schemas": {**schemas, **shared}}}
-    return _gathered(json.dumps(document).encode())
+    return _load(json.dumps(document).encode())
 
 
 def _targets(rows: list[Row]) -> list[Target]:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.parts import ROOT, found
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.sources.openapi.operation import Api, Operation
-from toolpost.sources.openapi.reader import api_from, read_api
+from toolpost.sources.openapi.loader import parse_api, read_api
+from toolpost.sources.openapi.models import ApiDescription, ApiOperation
 
 OWN = Path(__file__).parent / "sources/openapi/documents"
 OCTOKIT = "octokit_api_github_com"
@@ -36,22 +36,22 @@ async def no_network(url: str) -> bytes:
     raise ToolConnectionError(f"{url} is out of reach")
 
 
-async def api_of(document: dict[str, Any], *, address: str = ADDRESS) -> Api:
+async def api_of(document: dict[str, Any], *, address: str = ADDRESS) -> ApiDescription:
     """Read a document that a test wrote down; `openapi: 3.1.0` and empty paths are understood."""
     whole = {"info": {"title": "Shop", "version": "1"}, "paths": {}, **document}
     if "swagger" not in whole:
         whole.setdefault("openapi", "3.1.0")
-    return await api_from(json.dumps(whole).encode(), address, fetch=no_network)
+    return await parse_api(json.dumps(whole).encode(), address, fetch=no_network)
 
 
-async def own_api(name: str, *, base_url: str | None = "https://shop.example") -> Api:
+async def own_api(name: str, *, base_url: str | None = "https://shop.example") -> ApiDescription:
     """Read one of our own documents."""
     return await read_api(str(OWN / name), fetch=no_network, base_url=base_url)
 
 
 async def operation_of(
     operation: dict[str, Any], *, path: str = "/things", method: str = "get", **rest: Any
-) -> Operation:
+) -> ApiOperation:
     """Read a document with a single operation."""
     (read,) = (await api_of({"paths": {path: {method: operation}}, **rest})).operations
     return read

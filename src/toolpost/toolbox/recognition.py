@@ -107,13 +107,13 @@ async def _looks_around(
     client: HttpClient, url: str, headers: Mapping[str, str], found: Recognised, tried: list[str]
 ) -> AsyncGenerator[Recognised | None]:
     """What speaks for something else than the address itself does, one look after the other."""
-    from toolpost.sources.openapi.places import usual_places  # noqa: PLC0415 - only those who look need it
+    from toolpost.sources.openapi.well_known import well_known_urls  # noqa: PLC0415 - only those who look need it
 
     if _may_be_graphql(url):
         yield await _ask_graphql(client, url, headers)
     if found.kind == "unknown" and _is_root(url):
         yield await _look_for_n8n(client, url)
-    for place in usual_places(url):
+    for place in well_known_urls(url):
         tried.append(place)
         other = await _glance(client, place, headers)
         yield other._replace(because=f"its document is at {place}") if other.kind == "openapi" else None

@@ -23,8 +23,8 @@ from toolpost.contracts.errors import (
     ToolServerError,
 )
 from toolpost.runtime.retry import may_repeat
-from toolpost.sources.openapi.answers import output_of
-from toolpost.sources.openapi.operation import Answer, Operation, Parameter, SecurityNeed
+from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement
+from toolpost.sources.openapi.responses import parse_response
 from toolpost.web.contents import MOST_ITEMS
 from toolpost.web.planned import PlannedRequest
 from toolpost.wire.headers import Headers
@@ -47,19 +47,19 @@ def answered(
     parameters: tuple[Parameter, ...] = (),
     **more: Any,
 ) -> ToolOutput:
-    answers = tuple(Answer(status=key, content=dict.fromkeys(kinds)) for key, kinds in (declared or {}).items())
-    operation = Operation(
+    answers = tuple(ApiResponse(status=key, content=dict.fromkeys(kinds)) for key, kinds in (declared or {}).items())
+    operation = ApiOperation(
         tool_name="t",
         method=method,
         path="/things/{id}",
         servers=("https://h",),
-        answers=answers,
+        responses=answers,
         parameters=parameters,
-        security=((SecurityNeed(scheme="key"),), (SecurityNeed(scheme="oauth"),)),
+        security=((SecurityRequirement(scheme="key"),), (SecurityRequirement(scheme="oauth"),)),
     )
     pairs = [("Content-Type", content_type)] if content_type is not None else []
     data = body.encode() if isinstance(body, str) else body
-    return output_of(operation, status, Headers((*pairs, *(headers or {}).items())), data, now=NOW, **more)
+    return parse_response(operation, status, Headers((*pairs, *(headers or {}).items())), data, now=NOW, **more)
 
 
 def failed(body: bytes | str = b"", content_type: str | None = None, status: int = 500, **more: Any) -> ToolError:

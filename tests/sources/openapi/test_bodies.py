@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.openapi.operation import Answer, Body, Operation, Parameter, Part
+from toolpost.sources.openapi.models import ApiOperation, ApiResponse, FieldEncoding, Parameter, RequestBody
 from toolpost.sources.openapi.requests import (
-    artifact_ids,
-    request_of,
+    build_request,
+    find_artifact_ids,
 )
 from toolpost.web.files import File
 from toolpost.web.planned import PlannedRequest
@@ -24,13 +24,13 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 PNG = b"\x89PNG\r\n\x1a\n\0"
 
 
-def operation(content_type: str, **body: Any) -> Operation:
-    carried = Body(**{"argument": "body", "content_type": content_type, "schema": True, **body})
-    return Operation(tool_name="t", method="post", path="/", servers=("https://h",), body=carried)
+def operation(content_type: str, **body: Any) -> ApiOperation:
+    carried = RequestBody(**{"argument": "body", "content_type": content_type, "schema": True, **body})
+    return ApiOperation(tool_name="t", method="post", path="/", servers=("https://h",), body=carried)
 
 
 def planned(content_type: str, value: Any, *, files: dict[str, File] | None = None, **body: Any) -> PlannedRequest:
-    return request_of(operation(content_type, **body), {"body": value}, files=files)
+    return build_request(operation(content_type, **body), {"body": value}, files=files)
 
 
 def sent(content_type: str, value: Any, **more: Any) -> tuple[str, bytes | None]:
@@ -66,10 +66,10 @@ def test_a_list_a_number_and_a_text_are_bodies_too() -> None:
 
 def test_a_body_that_is_not_given_is_not_sent() -> None:
     for arguments in ({}, {"body": None}):
-        request = request_of(operation("application/json"), arguments)
+        request = build_request(operation("application/json"), arguments)
         assert (request.body, "Content-Type" in dict(request.headers)) == (None, False)
     with pytest.raises(ToolValidationError, match="'body' is required"):
-        request_of(operation("application/json", required=True), {})
+        build_request(operation("application/json", required=True), {})
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_body_that_is_not_given_is_not_sent() -> None:
 )
 def test_null_is_sent_where_the_schema_says_it_may_be(schema: dict[str, Any]) -> None:
     asked = replace(operation("application/json", schema=schema), definitions={"nothing": {"type": "null"}})
-    assert request_of(asked, {"body": None}).body == b"null"
+    assert build_request(asked, {"body": None}).body == b"null"
 
 
 def test_what_is_not_json_is_refused() -> None:
@@ -105,14 +105,16 @@ def test_a_form_has_a_pair_for_each_field() -> None:
 @pytest.mark.parametrize(
     ("part", "value", "expected"),
     [
-        (Part(style="deepObject"), {"a": {"b": [1, 2]}}, [("f[a][b][]", "1"), ("f[a][b][]", "2")]),
-        (Part(style="deepObject"), [{"p": 1}, {"p": 2}], [("f[0][p]", "1"), ("f[1][p]", "2")]),
-        (Part(style="form", explode=False), [1, 2], [("f", "1,2")]),
-        (Part(style="pipeDelimited", explode=False), ["a", "b"], [("f", "a|b")]),
-        (Part(content_type="application/json"), [1, 2], [("f", "[1,2]")]),
+        (FieldEncoding(style="deepObject"), {"a": {"b": [1, 2]}}, [("f[a][b][]", "1"), ("f[a][b][]", "2")]),
+        (FieldEncoding(style="deepObject"), [{"p": 1}, {"p": 2}], [("f[0][p]", "1"), ("f[1][p]", "2")]),
+        (FieldEncoding(style="form", explode=False), [1, 2], [("f", "1,2")]),
+        (FieldEncoding(style="pipeDelimited", explode=False), ["a", "b"], [("f", "a|b")]),
+        (FieldEncoding(content_type="application/json"), [1, 2], [("f", "[1,2]")]),
     ],
 )
-def test_a_field_of_a_form_is_written_as_its_encoding_says(part: Part, value: Any, expected: list[Any]) -> None:
+def test_a_field_of_a_form_is_written_as_its_encoding_says(
+    part: FieldEncoding, value: Any, expected: list[Any]
+) -> None:
     for content_type in ("application/x-www-form-urlencoded", "multipart/form-data"):
         request = planned(content_type, {"f": value}, parts={"f": part})
         if request.body and content_type.startswith("application"):
@@ -129,7 +131,7 @@ def test_files_come_from_base64_from_text_and_from_artifacts() -> None:
         "kept": [{"artifact_id": "a1"}, {"artifact_id": "a1", "filename": "other.png"}],
         "bare": {"base64": ""},
     }
-    parts = {name: Part(is_file=True, content_type="image/jpeg" if name == "bare" else None) for name in value}
+    parts = {name: FieldEncoding(is_file=True, content_type="image/jpeg" if name == "bare" else None) for name in value}
     request = planned("multipart/form-data", value, parts=parts, files=files)
     assert read_parts(request) == [
         ({"name": "text", "filename": "note.txt"}, "text/plain", "héllo".encode()),
@@ -138,12 +140,12 @@ def test_files_come_from_base64_from_text_and_from_artifacts() -> None:
         ({"name": "kept", "filename": "other.png"}, "image/png", PNG),
         ({"name": "bare", "filename": "bare"}, "image/jpeg", b""),
     ]
-    assert artifact_ids(operation("multipart/form-data", parts=parts), {"body": value}) == ["a1"]
+    assert find_artifact_ids(operation("multipart/form-data", parts=parts), {"body": value}) == ["a1"]
 
 
 def test_plain_fields_beside_files_have_no_type_objects_are_json_and_lists_repeat() -> None:
     value = {"n": 1.0, "o": {"a": None}, "l": ["x", "y"], "none": None, "t": "a"}
-    parts = {"t": Part(content_type="text/markdown", headers={"X-Part": "1"})}
+    parts = {"t": FieldEncoding(content_type="text/markdown", headers={"X-Part": "1"})}
     request = planned("multipart/form-data", value, parts=parts)
     read = [(d["name"], kind, data.decode()) for d, kind, data in read_parts(request)]
     plain = [("n", "", "1"), ("o", "application/json", '{"a":null}'), ("l", "", "x"), ("l", "", "y")]
@@ -153,7 +155,7 @@ def test_plain_fields_beside_files_have_no_type_objects_are_json_and_lists_repea
 
 def test_a_name_cannot_end_its_quotes_or_its_line() -> None:
     file = {"text": "x", "filename": 'a"\r\nX: y\\ü.txt'}
-    request = planned("multipart/form-data", {'f"\n': file}, parts={'f"\n': Part(is_file=True)})
+    request = planned("multipart/form-data", {'f"\n': file}, parts={'f"\n': FieldEncoding(is_file=True)})
     line = 'Content-Disposition: form-data; name="f%22%0A"; filename="a%22%0D%0AX: y\\ü.txt"\r\n'
     assert line.encode() in (request.body or b"")
 
@@ -172,7 +174,7 @@ def test_a_name_cannot_end_its_quotes_or_its_line() -> None:
 )
 def test_a_file_that_is_none_is_refused_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(ToolValidationError, match=reason):
-        planned("multipart/form-data", value, parts={"f": Part(is_file=True)})
+        planned("multipart/form-data", value, parts={"f": FieldEncoding(is_file=True)})
 
 
 @pytest.mark.parametrize(
@@ -220,9 +222,12 @@ def test_a_value_that_the_type_cannot_hold_is_refused(content_type: str, value: 
 
 def test_json_is_welcome_first_and_anything_else_after() -> None:
     def accept(*kinds: str) -> str:
-        answers = (Answer(status="200", content=dict.fromkeys(kinds)), Answer(status="404", content={"text/no": None}))
-        asked = Operation(tool_name="t", method="get", path="/", servers=("https://h",), answers=answers)
-        return dict(request_of(asked, {}).headers)["Accept"]
+        answers = (
+            ApiResponse(status="200", content=dict.fromkeys(kinds)),
+            ApiResponse(status="404", content={"text/no": None}),
+        )
+        asked = ApiOperation(tool_name="t", method="get", path="/", servers=("https://h",), responses=answers)
+        return dict(build_request(asked, {}).headers)["Accept"]
 
     assert accept() == "application/json, */*;q=0.9"
     assert accept("application/xml", "application/vnd.x+json", "*/*") == (
@@ -236,7 +241,7 @@ def test_a_caller_who_names_the_types_has_the_last_word() -> None:
     named = [Parameter(name=name, location="header", argument=name, schema=True, style="simple") for name in names]
     asked = replace(operation("application/octet-stream"), parameters=tuple(named))
     given = {"Accept": "image/webp", "Content-Type": "application/x-tar", "body": {"text": "x"}}
-    assert request_of(asked, given).headers == (("Accept", "image/webp"), ("Content-Type", "application/x-tar"))
+    assert build_request(asked, given).headers == (("Accept", "image/webp"), ("Content-Type", "application/x-tar"))
 
 
 @settings(deadline=None)
@@ -249,7 +254,7 @@ def test_any_text_in_a_form_is_read_as_it_was(name: str, text: str) -> None:
 @settings(deadline=None)
 @given(st.binary())
 def test_any_bytes_in_a_part_arrive_between_the_boundaries(data: bytes) -> None:
-    parts, files = {"f": Part(is_file=True)}, {"a": File(data)}
+    parts, files = {"f": FieldEncoding(is_file=True)}, {"a": File(data)}
     request = planned("multipart/form-data", {"f": {"artifact_id": "a"}}, parts=parts, files=files)
     boundary = dict(request.headers)["Content-Type"].partition("boundary=")[2].encode()
     head, _, rest = (request.body or b"").partition(b"\r\n\r\n")

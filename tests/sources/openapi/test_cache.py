@@ -8,9 +8,8 @@ from tests.specs import OWN, no_network
 from toolpost.auth.seal import FileSealer
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.sources.openapi.cache import ApiCache
-from toolpost.sources.openapi.gathering import Fetch
-from toolpost.sources.openapi.operation import Api
-from toolpost.sources.openapi.reader import read_api
+from toolpost.sources.openapi.loader import Fetch, read_api
+from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.stores.cache_folder import CacheFolder
 
@@ -41,7 +40,7 @@ def _cache(tmp_path: Path) -> ApiCache:
     return cache_in(tmp_path / "cache")
 
 
-def assert_same(api: Api, other: Api) -> None:
+def assert_same(api: ApiDescription, other: ApiDescription) -> None:
     assert (api.title, api.version, api.schemes, api.problems) == (
         other.title,
         other.version,
@@ -67,7 +66,7 @@ async def test_an_api_comes_back_as_it_was(cache: ApiCache, name: str) -> None:
 async def test_it_is_not_read_a_second_time(cache: ApiCache, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)
-    monkeypatch.setattr("toolpost.sources.openapi.gathering.parse_openapi", None)
+    monkeypatch.setattr("toolpost.sources.openapi.loader.parse_openapi", None)
 
     assert len((await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)).operations) == 6
 

@@ -9,8 +9,8 @@ from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
-from toolpost.sources.openapi.operation import Operation, Parameter, SecurityNeed, SecurityScheme
-from toolpost.sources.openapi.requests import request_of
+from toolpost.sources.openapi.models import ApiOperation, Parameter, SecurityRequirement, SecurityScheme
+from toolpost.sources.openapi.requests import build_request
 from toolpost.web.presentation import Presentation
 
 TOKEN_URL = "https://id.example.org/token"
@@ -37,14 +37,14 @@ KEY = Credential("k", {"X-API-Key": "plain"})
 COOKIE = Credential("k", {"Cookie": "session=plain"})
 
 
-def asking(*alternatives: str, **more: Any) -> Operation:
+def asking(*alternatives: str, **more: Any) -> ApiOperation:
     """An operation; each alternative is the names of its schemes."""
-    security = tuple(tuple(SecurityNeed(scheme=name) for name in names.split()) for names in alternatives)
-    return Operation(tool_name="t", method="get", path="/x", servers=("https://h",), security=security, **more)
+    security = tuple(tuple(SecurityRequirement(scheme=name) for name in names.split()) for names in alternatives)
+    return ApiOperation(tool_name="t", method="get", path="/x", servers=("https://h",), security=security, **more)
 
 
 async def presented(
-    operation: Operation, values: dict[str, Any] | None = None, credential: Credential = NO_CREDENTIAL
+    operation: ApiOperation, values: dict[str, Any] | None = None, credential: Credential = NO_CREDENTIAL
 ) -> Presentation:
     return await Credentials(SCHEMES, values or {}, source="shop").present(operation, credential)
 
@@ -243,7 +243,7 @@ def test_a_secret_shows_only_in_what_goes_over_the_wire() -> None:
     sid = Parameter(name="sid", location="cookie", argument="sid", schema=True)
     auth = Parameter(name="authorization", location="header", argument="auth", schema=True, style="simple")
     operation = asking(parameters=(key, sid, auth))
-    planned = request_of(operation, {"key": "mine", "sid": "mine", "auth": "mine"}).presenting(
+    planned = build_request(operation, {"key": "mine", "sid": "mine", "auth": "mine"}).presenting(
         Presentation(
             headers=(("Authorization", "Bearer s&1"),), query=(("key", "s&2"),), cookies=(("sid", "s;3"), ("b", "s4"))
         )

@@ -11,9 +11,9 @@ import pytest
 
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError, ToolRateLimitError, ToolServerError
 from toolpost.sources.openapi.credentials import Credentials
-from toolpost.sources.openapi.exchange import exchange
-from toolpost.sources.openapi.operation import Operation, SecurityNeed, SecurityScheme
-from toolpost.sources.openapi.requests import Plan
+from toolpost.sources.openapi.models import ApiOperation, SecurityRequirement, SecurityScheme
+from toolpost.sources.openapi.requests import RequestBuilder
+from toolpost.sources.openapi.source import call_operation
 from toolpost.web.planned import PlannedRequest
 from toolpost.web.presentation import Presentation
 from toolpost.web.sending import Reply
@@ -50,9 +50,9 @@ def client(
     return Credentials(SCHEMES, {"oauth": {**CLIENT, **(value or {})}}, source="shop", tokens=tokens)
 
 
-def scoped(*scopes: str) -> Operation:
-    need = SecurityNeed(scheme="oauth", scopes=scopes)
-    return Operation(tool_name="t", method="get", path="/x", servers=("https://h",), security=((need,),))
+def scoped(*scopes: str) -> ApiOperation:
+    need = SecurityRequirement(scheme="oauth", scopes=scopes)
+    return ApiOperation(tool_name="t", method="get", path="/x", servers=("https://h",), security=((need,),))
 
 
 async def test_a_client_gets_a_token_with_the_scopes_of_the_operation() -> None:
@@ -170,7 +170,7 @@ async def test_a_token_that_is_refused_is_renewed_once(refusals: int, tries: lis
         seen.append(dict(planned.wire_headers)["Authorization"].removeprefix("Bearer "))
         return Reply(200 if len(seen) > refusals else 401, Headers(()), b"")
 
-    call = exchange(Plan(scoped()), {}, send=send, credentials=client(Endpoint()))
+    call = call_operation(RequestBuilder(scoped()), {}, send=send, credentials=client(Endpoint()))
     if refusals < 2:
         await call
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.sources.openapi.documents import MAX_BYTES, parse_document, parse_openapi, shown_address
+from toolpost.sources.openapi.documents import MAX_BYTES, parse_document, parse_openapi, redact_url
 
 DOCUMENT = {"openapi": "3.0.3", "info": {"title": "Größe", "version": "1"}, "paths": {}}
 JSON = json.dumps(DOCUMENT, ensure_ascii=False)
@@ -102,6 +102,6 @@ def test_numbers_and_texts_that_json_cannot_hold_are_made_text() -> None:
 
 
 def test_an_address_is_shown_without_what_may_be_secret() -> None:
-    assert shown_address("https://ann:pw@api.example/doc.json?key=s3cret#x") == "https://api.example/doc.json"
-    assert shown_address("./doc.yaml") == "./doc.yaml"
-    assert shown_address("http://[bad") == "the document"
+    assert redact_url("https://ann:pw@api.example/doc.json?key=s3cret#x") == "https://api.example/doc.json"
+    assert redact_url("./doc.yaml") == "./doc.yaml"
+    assert redact_url("http://[bad") == "the document"

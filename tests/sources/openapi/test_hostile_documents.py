@@ -20,9 +20,9 @@ from toolpost.schema.bounds import CheckedDefinitions, check_schema
 from toolpost.schema.shared_definitions import SharedDefinitions
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.openapi.documents import parse_openapi
-from toolpost.sources.openapi.reader import api_from
+from toolpost.sources.openapi.loader import parse_api
+from toolpost.sources.openapi.model_view import fit_to_budget
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.sources.openapi.view import fitted
 
 GARBAGE: list[Any] = [
     None,
@@ -67,7 +67,7 @@ async def test_a_mangled_document_gives_tools_or_an_error_that_says_why(name: st
         for node, key in chance.sample(list(places(document)), chance.randint(1, 8)):
             node[key] = chance.choice(GARBAGE)
         try:
-            api = await api_from(json.dumps(document).encode(), ADDRESS, fetch=no_network)
+            api = await parse_api(json.dumps(document).encode(), ADDRESS, fetch=no_network)
         except ConfigError:
             continue
         inputs = CheckedDefinitions(SharedDefinitions())
@@ -76,7 +76,7 @@ async def test_a_mangled_document_gives_tools_or_an_error_that_says_why(name: st
             check_schema(spec.input_schema, tool_name=spec.name)
             check_schema(spec.input_schema, tool_name=spec.name, checked=inputs)
             check_schema(True if spec.output_schema is None else spec.output_schema, tool_name=spec.name, role="output")
-            compile_validator(fitted(spec.input_schema, budget=50))
+            compile_validator(fit_to_budget(spec.input_schema, budget=50))
 
 
 def wide(levels: int, word: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ async def test_schemas_that_multiply_are_read_in_no_time(word: str, media_type: 
     api = await api_of(
         {"paths": {"/a": {"post": {"requestBody": body}}}, "components": {"schemas": wide(40, word)}},
     )
-    fitted(tool_spec(api.operations[0], source="s").input_schema, budget=100)
+    fit_to_budget(tool_spec(api.operations[0], source="s").input_schema, budget=100)
 
     assert time.process_time() - began < 5
 

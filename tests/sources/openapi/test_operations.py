@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from tests.specs import ADDRESS, api_of, operation_of, own_api
-from toolpost.sources.openapi.operation import Api, Operation, SecurityNeed
+from toolpost.sources.openapi.models import ApiDescription, ApiOperation, SecurityRequirement
 
 
 @pytest.fixture(name="shop")
-async def _shop() -> Api:
+async def _shop() -> ApiDescription:
     return await own_api("shop.yaml")
 
 
-def named(api: Api, name: str) -> Operation:
+def named(api: ApiDescription, name: str) -> ApiOperation:
     return next(operation for operation in api.operations if operation.tool_name == name)
 
 
-async def test_every_method_is_an_operation_also_without_an_operation_id(shop: Api) -> None:
+async def test_every_method_is_an_operation_also_without_an_operation_id(shop: ApiDescription) -> None:
     assert [(one.method, one.path, one.tool_name) for one in shop.operations] == [
         ("GET", "/things/{id}", "things_get"),
         ("PUT", "/things/{id}", "things_get_2"),
@@ -29,7 +29,7 @@ async def test_every_method_is_an_operation_also_without_an_operation_id(shop: A
     assert shop.problems == ()
 
 
-async def test_what_is_said_about_an_operation_is_kept(shop: Api) -> None:
+async def test_what_is_said_about_an_operation_is_kept(shop: ApiDescription) -> None:
     operation = named(shop, "things_get")
 
     assert operation.operation_id == "things/get"
@@ -38,7 +38,7 @@ async def test_what_is_said_about_an_operation_is_kept(shop: Api) -> None:
     assert [one.tool_name for one in shop.operations if one.deprecated] == ["things_get_2"]
 
 
-async def test_parameters_of_the_path_are_overridden_and_those_that_clash_are_renamed(shop: Api) -> None:
+async def test_parameters_of_the_path_are_overridden_and_those_that_clash_are_renamed(shop: ApiDescription) -> None:
     parameters = {one.argument: one for one in named(shop, "things_get").parameters}
 
     assert list(parameters) == ["lang", "id_query", "X-Trace", "id"]
@@ -48,7 +48,7 @@ async def test_parameters_of_the_path_are_overridden_and_those_that_clash_are_re
     assert (parameters["id"].location, parameters["id"].required) == ("path", True)
 
 
-async def test_servers_have_their_variables_filled_and_the_nearest_list_counts(shop: Api) -> None:
+async def test_servers_have_their_variables_filled_and_the_nearest_list_counts(shop: ApiDescription) -> None:
     assert named(shop, "things_get").servers == ("https://eu.shop.example/v2",)
     assert named(shop, "delete_things_id").servers == ("https://shop.example/admin",)
 
@@ -77,15 +77,15 @@ async def test_an_api_from_a_file_without_a_server_says_that_it_has_none() -> No
     assert "base_url" in api.problems[0]
 
 
-async def test_security_is_kept_by_the_name_of_the_scheme(shop: Api) -> None:
-    key, oauth = SecurityNeed(scheme="key"), SecurityNeed(scheme="oauth", scopes=("write",))
+async def test_security_is_kept_by_the_name_of_the_scheme(shop: ApiDescription) -> None:
+    key, oauth = SecurityRequirement(scheme="key"), SecurityRequirement(scheme="oauth", scopes=("write",))
 
     assert named(shop, "things_get").security == ((key,),)
     assert named(shop, "things_get_2").security == ()
     assert named(shop, "delete_things_id").security == ((), (key, oauth))
 
 
-async def test_schemes_say_how_they_are_presented(shop: Api) -> None:
+async def test_schemes_say_how_they_are_presented(shop: ApiDescription) -> None:
     key, oauth = shop.schemes["key"], shop.schemes["oauth"]
 
     assert (key.type, key.location, key.parameter) == ("apiKey", "header", "X-Key")
@@ -93,8 +93,8 @@ async def test_schemes_say_how_they_are_presented(shop: Api) -> None:
     assert set(oauth.flows) == {"authorizationCode", "clientCredentials"}
 
 
-async def test_answers_are_kept_by_status_and_media_type(shop: Api) -> None:
-    found, problem = named(shop, "things_get").answers
+async def test_answers_are_kept_by_status_and_media_type(shop: ApiDescription) -> None:
+    found, problem = named(shop, "things_get").responses
 
     assert (found.status, found.description) == ("200", "The thing.")
     assert found.content == {"application/json": {"$ref": "#/$defs/Thing"}}
@@ -107,8 +107,8 @@ async def test_links_are_followed_to_what_they_say() -> None:
     answer = {"description": "x", "links": {"next": {"$ref": "#/components/links/next"}}}
     operation = await operation_of({"responses": {"2xx": answer}}, components={"links": {"next": link}})
 
-    assert operation.answers[0].links == {"next": link}
-    assert operation.answers[0].status == "2XX"
+    assert operation.responses[0].links == {"next": link}
+    assert operation.responses[0].status == "2XX"
 
 
 async def test_the_newest_version_brings_new_methods_and_places() -> None:

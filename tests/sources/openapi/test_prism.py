@@ -13,7 +13,7 @@ from tests.sources.openapi.apps.contract import DOCUMENT
 from tests.sources.openapi.apps.serving import Caller, api_from, calling
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolRateLimitError
-from toolpost.sources.openapi.requests import request_of
+from toolpost.sources.openapi.requests import build_request
 
 OPEN = {"header": "k"}
 POINT = {"x": 1, "y": -2}
@@ -142,7 +142,7 @@ async def test_it_takes_each_credential_and_nobody_without(prism: Caller, wanted
     assert (await prism(wanted, schemes=schemes, credential=credential)).content == {"ok": True}
     with pytest.raises(ToolAuthError, match="needs a credential for"):
         await prism(wanted)
-    reply = await prism.send(request_of(prism.operation(wanted), {}))
+    reply = await prism.send(build_request(prism.operation(wanted), {}))
     assert reply.status == 401
 
 

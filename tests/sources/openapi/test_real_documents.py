@@ -20,16 +20,16 @@ from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.fast_engine import fast_engine
 from toolpost.sources.openapi.cache import ApiCache
-from toolpost.sources.openapi.operation import Api
-from toolpost.sources.openapi.reader import read_api
+from toolpost.sources.openapi.loader import read_api
+from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
+from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.sources.openapi.view import BUDGET, fitted, tokens
 from toolpost.stores.cache_folder import CacheFolder
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 BASE_URL = "https://api.example"
 DOCUMENTS = [*real_documents(), pytest.param("octokit", id="octokit_api_github_com")]
-_read: dict[Path, Api] = {}  # the one that was read last: tests come document by document
+_read: dict[Path, ApiDescription] = {}  # the one that was read last: tests come document by document
 
 
 @pytest.fixture(name="path", params=DOCUMENTS, scope="module")
@@ -39,7 +39,7 @@ def _path(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(name="api")
-async def _api(path: Path) -> Api:
+async def _api(path: Path) -> ApiDescription:
     if path not in _read:
         _read.clear()
         _read[path] = await read_api(str(path), fetch=no_network, base_url=BASE_URL)
@@ -47,7 +47,7 @@ async def _api(path: Path) -> Api:
 
 
 @pytest.fixture(name="specs")
-def _specs(api: Api) -> list[ToolSpec]:
+def _specs(api: ApiDescription) -> list[ToolSpec]:
     return [tool_spec(operation, source="api") for operation in api.operations]
 
 
@@ -81,9 +81,11 @@ def referred(node: Any) -> Iterator[str]:
             yield from referred(item)
 
 
-def bare(api: Api) -> Api:
+def bare(api: ApiDescription) -> ApiDescription:
     """The record without the definitions, which all operations share."""
-    return replace(api, operations=tuple(replace(one, definitions={}, answer_definitions={}) for one in api.operations))
+    return replace(
+        api, operations=tuple(replace(one, definitions={}, response_definitions={}) for one in api.operations)
+    )
 
 
 def schemas_of(specs: list[ToolSpec]) -> Iterator[dict[str, Any]]:
@@ -94,7 +96,9 @@ def schemas_of(specs: list[ToolSpec]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.req("MISC-02", "DEF-06")
-def test_every_operation_is_a_tool_that_the_catalog_takes(path: Path, api: Api, specs: list[ToolSpec]) -> None:
+def test_every_operation_is_a_tool_that_the_catalog_takes(
+    path: Path, api: ApiDescription, specs: list[ToolSpec]
+) -> None:
     registry = ToolRegistry()
     registry.register_many(SpecOnly(spec) for spec in specs)
 
@@ -109,7 +113,7 @@ def test_every_schema_is_closed_and_taken_by_the_fast_engine(specs: list[ToolSpe
         fast_engine(schema)
 
 
-def test_every_name_is_legal(api: Api, specs: list[ToolSpec]) -> None:
+def test_every_name_is_legal(api: ApiDescription, specs: list[ToolSpec]) -> None:
     models = [model_name(spec.name) for spec in specs]
 
     assert len(set(models)) == len(models)
@@ -118,7 +122,7 @@ def test_every_name_is_legal(api: Api, specs: list[ToolSpec]) -> None:
     assert [name for name in arguments if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name)] == []
 
 
-def test_every_operation_can_be_called_somewhere_with_all_that_its_path_needs(api: Api) -> None:
+def test_every_operation_can_be_called_somewhere_with_all_that_its_path_needs(api: ApiDescription) -> None:
     for operation in api.operations:
         assert operation.servers
         assert all(re.fullmatch(r"https?://[^{}\s]+", server) for server in operation.servers)
@@ -126,7 +130,7 @@ def test_every_operation_can_be_called_somewhere_with_all_that_its_path_needs(ap
         assert given == set(re.findall(r"\{(.+?)\}", operation.path))
 
 
-def test_the_cache_gives_back_what_it_was_given(path: Path, api: Api, tmp_path: Path) -> None:
+def test_the_cache_gives_back_what_it_was_given(path: Path, api: ApiDescription, tmp_path: Path) -> None:
     cache = ApiCache(CacheFolder(tmp_path, FileSealer(tmp_path / "key")))
     cache.save(b"the document", str(path), api, {})
     kept = cache.load(b"the document", str(path))
@@ -134,12 +138,12 @@ def test_the_cache_gives_back_what_it_was_given(path: Path, api: Api, tmp_path: 
     assert kept is not None
     assert bare(kept.api) == bare(api)
     assert kept.api.operations[0].definitions == api.operations[0].definitions
-    assert kept.api.operations[0].answer_definitions == api.operations[0].answer_definitions
+    assert kept.api.operations[0].response_definitions == api.operations[0].response_definitions
 
 
 def test_no_view_for_a_model_is_over_budget_or_lacks_an_argument(specs: list[ToolSpec]) -> None:
     for spec in specs:
-        view = fitted(spec.input_schema)
-        assert tokens(view) <= BUDGET
+        view = fit_to_budget(spec.input_schema)
+        assert estimate_tokens(view) <= BUDGET
         assert set(view["properties"]) == set(spec.input_schema["properties"])
         assert view["required"] == spec.input_schema["required"]

@@ -10,15 +10,14 @@ import pytest
 from tests.specs import OWN, no_network, own_api
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
 from toolpost.schema.bounds import check_schema
-from toolpost.sources.openapi.gathering import MAX_FETCHED, gather
-from toolpost.sources.openapi.operation import Api
-from toolpost.sources.openapi.reader import api_from, read_api
+from toolpost.sources.openapi.loader import MAX_FETCHED, load_documents, parse_api, read_api
+from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import input_schema, output_schema
 
 SITE = "https://split.example/docs/"
 
 
-def assert_whole(api: Api) -> None:
+def assert_whole(api: ApiDescription) -> None:
     order, read, raw = api.operations
 
     assert [one.tool_name for one in api.operations] == ["order", "read", "get_raw"]
@@ -89,7 +88,7 @@ async def test_a_remote_document_never_leads_to_a_file_or_a_strange_protocol(ref
         asked.append(url)
         return b"type: string"
 
-    api = await api_from(_referring(reference).encode(), f"{SITE}openapi.json", fetch=fetch)
+    api = await parse_api(_referring(reference).encode(), f"{SITE}openapi.json", fetch=fetch)
 
     assert asked == []
     assert api.operations[0].parameters[0].schema == {}
@@ -100,7 +99,7 @@ async def test_what_the_guard_refuses_stays_open() -> None:
     async def fetch(url: str) -> bytes:
         raise ToolPermissionError(f"Permission denied: {url}")
 
-    api = await api_from(_referring("http://169.254.169.254/x").encode(), f"{SITE}a.json", fetch=fetch)
+    api = await parse_api(_referring("http://169.254.169.254/x").encode(), f"{SITE}a.json", fetch=fetch)
 
     assert "Permission denied" in api.problems[0]
 
@@ -109,7 +108,7 @@ async def test_data_that_looks_like_a_reference_is_not_followed() -> None:
     data = {"$ref": "https://a.example/1"}
     text = _referring("#").replace('{"$ref": "#"}', json.dumps({"default": data, "enum": [data], "example": data}))
 
-    api = await api_from(text.encode(), f"{SITE}a.json", fetch=no_network)
+    api = await parse_api(text.encode(), f"{SITE}a.json", fetch=no_network)
 
     assert api.problems == ()
 
@@ -123,7 +122,7 @@ async def test_documents_without_end_are_not_all_read() -> None:
         here = f"https://a.example/{count}"
         return f"properties: {{a: {{$ref: '{here}a'}}, b: {{$ref: '{here}b'}}}}".encode()
 
-    api = await api_from(_referring("https://a.example/0").encode(), f"{SITE}a.json", fetch=fetch)
+    api = await parse_api(_referring("https://a.example/0").encode(), f"{SITE}a.json", fetch=fetch)
 
     left = MAX_FETCHED + 1  # each of those that were read leads to two more
     assert count == MAX_FETCHED
@@ -145,11 +144,11 @@ async def test_files_beyond_what_all_may_hold_are_counted_and_the_rest_is_read(t
     document = _in_files(tmp_path, 20)
     room = (tmp_path / "paths/p0.json").stat().st_size * 9
 
-    gathered = await gather(document.read_bytes(), document.as_uri(), no_network, limit=room)
+    loaded = await load_documents(document.read_bytes(), document.as_uri(), no_network, limit=room)
 
-    assert len(gathered.others) == 9
+    assert len(loaded.others) == 9
     left = "12 of the documents that are referred to were not read"
-    assert gathered.problems == [f"{left}: all together may hold {room:,} bytes; bundle the API into fewer"]
+    assert loaded.problems == [f"{left}: all together may hold {room:,} bytes; bundle the API into fewer"]
 
 
 @pytest.mark.parametrize("place", ["missing.yaml", "."])

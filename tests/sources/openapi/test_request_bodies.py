@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.specs import operation_of
-from toolpost.sources.openapi.operation import Body, Part
+from toolpost.sources.openapi.models import FieldEncoding, RequestBody
 from toolpost.web.files import FILE
 
 
-async def body_of(content: dict[str, Any], parameters: Any = (), **rest: Any) -> Body:
+async def body_of(content: dict[str, Any], parameters: Any = (), **rest: Any) -> RequestBody:
     operation = await operation_of(
         {"requestBody": {"description": "It.", "content": content}, "parameters": list(parameters)},
         method="post",
@@ -101,7 +101,7 @@ async def test_the_files_of_a_form_are_found_behind_references_and_compositions(
 async def test_a_field_is_a_file_where_it_holds_bytes(schema: Any, encoding: Any, is_file: bool) -> None:
     media = {"schema": {"type": "object", "properties": {"f": schema}}, "encoding": {"f": encoding}}
 
-    assert (await body_of({"multipart/form-data": media})).parts.get("f", Part()).is_file is is_file
+    assert (await body_of({"multipart/form-data": media})).parts.get("f", FieldEncoding()).is_file is is_file
 
 
 async def test_the_encoding_says_how_fields_are_written() -> None:
@@ -129,9 +129,9 @@ async def test_the_encoding_says_how_fields_are_written() -> None:
     )
 
     assert body.parts == {
-        "deep": Part(style="deepObject"),
-        "list": Part(style="pipeDelimited", explode=False),
-        "meta": Part(content_type="application/json", headers={"X-Kind": "meta"}),
+        "deep": FieldEncoding(style="deepObject"),
+        "list": FieldEncoding(style="pipeDelimited", explode=False),
+        "meta": FieldEncoding(content_type="application/json", headers={"X-Kind": "meta"}),
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sources.openapi.apps.serving import Caller, calling, served
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.openapi.operation import Api, Body, Operation, Parameter, Part
+from toolpost.sources.openapi.models import ApiDescription, ApiOperation, FieldEncoding, Parameter, RequestBody
 
 CONTROLS = ["line\nbreak", "carriage\rreturn", "\r\nSet-Cookie: a=b", "nul\0inside", "\x1b[31mred", "\x7f", "bell\x07"]
 EDGES = [" before", "after ", "\ttab", "tab\t"]
@@ -69,20 +69,22 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 async def mirror(address: str) -> AsyncIterator[Caller]:
-    async with calling(Api(title="", version="", operations=tuple(_operations(address))), address) as caller:
+    async with calling(ApiDescription(title="", version="", operations=tuple(_operations(address))), address) as caller:
         yield caller
 
 
-def _operations(server: str) -> Iterator[Operation]:
+def _operations(server: str) -> Iterator[ApiOperation]:
     places: list[tuple[str, Any, Any]] = [("path", "path", "simple"), ("query", "query", "form")]
     for path, location, style in [*places, ("header", "header", "simple"), ("cookie", "cookie", "form")]:
         parameter = Parameter(name="X-Value", location=location, argument="value", schema=True, style=style)
         where = "/path/{X-Value}/end" if path == "path" else f"/{path}"
-        yield Operation(tool_name=path, method="get", path=where, servers=(server,), parameters=(parameter,))
+        yield ApiOperation(tool_name=path, method="get", path=where, servers=(server,), parameters=(parameter,))
     bodies = {"json": "application/json", "form": "application/x-www-form-urlencoded", "text": "text/plain"}
     for path, kind in {**bodies, "parts": "multipart/form-data"}.items():
-        body = Body(argument="value", content_type=kind, schema=True, parts={"file": Part(is_file=True)})
-        yield Operation(tool_name=path, method="post", path=f"/{path}", servers=(server,), body=body)
+        body = RequestBody(
+            argument="value", content_type=kind, schema=True, parts={"file": FieldEncoding(is_file=True)}
+        )
+        yield ApiOperation(tool_name=path, method="post", path=f"/{path}", servers=(server,), body=body)
 
 
 async def seen(mirror: Caller, wanted: str, value: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
-from toolpost.sources.openapi.operation import Operation, Parameter
-from toolpost.sources.openapi.requests import request_of
+from toolpost.sources.openapi.models import ApiOperation, Parameter
+from toolpost.sources.openapi.requests import build_request
 from toolpost.web.planned import PlannedRequest
 
 SERVER = "https://api.example.org/v1"
@@ -24,8 +24,8 @@ JSON = st.recursive(SCALAR, lambda inner: st.lists(inner) | st.dictionaries(TEXT
 def planned(path: str = "/things", value: Any = None, server: str = SERVER, **parameter: Any) -> PlannedRequest:
     location = parameter.pop("location", "query")
     given = Parameter(**{"name": "color", "location": location, "argument": "color", "schema": True, **parameter})
-    operation = Operation(tool_name="t", method="get", path=path, servers=(server,), parameters=(given,))
-    return request_of(operation, {"color": value})
+    operation = ApiOperation(tool_name="t", method="get", path=path, servers=(server,), parameters=(given,))
+    return build_request(operation, {"color": value})
 
 
 def in_path(value: Any, path: str = "/{color}", **parameter: Any) -> str:
@@ -183,9 +183,9 @@ def test_what_is_required_must_be_there() -> None:
 
 
 def test_an_argument_that_nobody_knows_is_refused() -> None:
-    operation = Operation(tool_name="t", method="get", path="/", servers=(SERVER,))
+    operation = ApiOperation(tool_name="t", method="get", path="/", servers=(SERVER,))
     with pytest.raises(ToolValidationError, match="unknown argument 'colour'; known are: none"):
-        request_of(operation, {"colour": 1})
+        build_request(operation, {"colour": 1})
 
 
 @pytest.mark.parametrize("value", ["", [], {}, [""], [None], None])
@@ -271,9 +271,9 @@ def test_a_server_that_is_no_url_is_an_error_that_says_so(server: str) -> None:
 
 def test_an_operation_without_a_server_or_with_an_undeclared_place_says_so() -> None:
     with pytest.raises(ToolSchemaError, match="no server"):
-        request_of(Operation(tool_name="t", method="get", path="/x", servers=()), {})
+        build_request(ApiOperation(tool_name="t", method="get", path="/x", servers=()), {})
     with pytest.raises(ToolSchemaError, match=r"does not declare 'id' in the path '/\{id\}'"):
-        request_of(Operation(tool_name="t", method="get", path="/{id}", servers=(SERVER,)), {})
+        build_request(ApiOperation(tool_name="t", method="get", path="/{id}", servers=(SERVER,)), {})
 
 
 @settings(deadline=None)

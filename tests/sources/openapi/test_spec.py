@@ -7,7 +7,7 @@ import pytest
 from tests.specs import operation_of, own_api
 from toolpost.contracts.spec import SafetyProfile, ToolCategory
 from toolpost.schema.validator import compile_validator
-from toolpost.sources.openapi.description import shortened
+from toolpost.sources.openapi.descriptions import shorten
 from toolpost.sources.openapi.spec import input_schema, output_schema, tool_spec
 
 JSON = "application/json"
@@ -174,7 +174,7 @@ async def test_an_output_that_leads_to_everything_is_cut_where_it_only_takes_mor
     schema = output_schema(operation) or {}
     is_valid = compile_validator(schema).is_valid
 
-    assert len(operation.answer_definitions) == count
+    assert len(operation.response_definitions) == count
     assert 10 < len(schema["$defs"]) < 150
     assert is_valid({"n": 1, "next": {"n": 2, "next": None}})
     assert not is_valid({"n": 1, "next": {"n": "two"}})
@@ -207,7 +207,7 @@ async def test_a_description_is_never_empty_nor_longer_than_models_take() -> Non
     ],
 )
 def test_texts_are_cut_at_sentences_or_words(text: str, limit: int, short: str) -> None:
-    assert shortened(text, limit) == short
+    assert shorten(text, limit) == short
 
 
 async def test_long_names_are_cut_and_stay_apart() -> None:

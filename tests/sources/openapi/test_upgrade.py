@@ -3,21 +3,21 @@
 import pytest
 
 from tests.specs import api_of, own_api
-from toolpost.sources.openapi.operation import Api, Operation, Part
-from toolpost.sources.openapi.requests import request_of
+from toolpost.sources.openapi.models import ApiDescription, ApiOperation, FieldEncoding
+from toolpost.sources.openapi.requests import build_request
 from toolpost.web.files import FILE
 
 
 @pytest.fixture(name="shop")
-async def _shop() -> Api:
+async def _shop() -> ApiDescription:
     return await own_api("shop_swagger.yaml", base_url=None)
 
 
-def named(api: Api, name: str) -> Operation:
+def named(api: ApiDescription, name: str) -> ApiOperation:
     return next(operation for operation in api.operations if operation.tool_name == name)
 
 
-async def test_host_base_path_and_schemes_make_the_servers_the_safest_first(shop: Api) -> None:
+async def test_host_base_path_and_schemes_make_the_servers_the_safest_first(shop: ApiDescription) -> None:
     assert named(shop, "list").servers == ("https://api.shop.example/v1", "http://api.shop.example/v1")
     assert named(shop, "create").servers == ("http://api.shop.example/v1",)
 
@@ -28,7 +28,7 @@ async def test_without_a_host_the_document_says_where_the_api_is() -> None:
     assert api.operations[0].servers == ("https://shop.example/v2",)
 
 
-async def test_collection_formats_become_styles(shop: Api) -> None:
+async def test_collection_formats_become_styles(shop: ApiDescription) -> None:
     written = {one.name: (one.style, one.explode) for one in named(shop, "list").parameters}
 
     assert written == {
@@ -40,13 +40,13 @@ async def test_collection_formats_become_styles(shop: Api) -> None:
     }
 
 
-async def test_the_words_of_a_parameter_become_its_schema(shop: Api) -> None:
+async def test_the_words_of_a_parameter_become_its_schema(shop: ApiDescription) -> None:
     page = named(shop, "list").parameters[0]
 
     assert page.schema == {"type": "integer", "exclusiveMinimum": 0, "default": 1}
 
 
-async def test_a_body_parameter_becomes_the_body_also_by_reference(shop: Api) -> None:
+async def test_a_body_parameter_becomes_the_body_also_by_reference(shop: ApiDescription) -> None:
     body = named(shop, "create").body
 
     assert body is not None
@@ -62,7 +62,7 @@ async def test_a_body_parameter_becomes_the_body_also_by_reference(shop: Api) ->
     }
 
 
-async def test_form_fields_with_a_file_become_a_multipart_body(shop: Api) -> None:
+async def test_form_fields_with_a_file_become_a_multipart_body(shop: ApiDescription) -> None:
     body = named(shop, "upload").body
 
     assert body is not None
@@ -70,25 +70,25 @@ async def test_form_fields_with_a_file_become_a_multipart_body(shop: Api) -> Non
     assert isinstance(body.schema, dict)
     assert body.schema["required"] == ["photo"]
     assert body.schema["properties"]["photo"] == {**FILE, "description": f"The picture.\n{FILE['description']}"}
-    assert body.parts == {"photo": Part(is_file=True)}
+    assert body.parts == {"photo": FieldEncoding(is_file=True)}
 
 
-async def test_form_fields_without_one_become_a_form(shop: Api) -> None:
+async def test_form_fields_without_one_become_a_form(shop: ApiDescription) -> None:
     body = named(shop, "login").body
 
     assert body is not None
     assert (body.content_type, body.required) == ("application/x-www-form-urlencoded", True)
-    assert body.parts == {"scopes": Part(explode=False)}
+    assert body.parts == {"scopes": FieldEncoding(explode=False)}
 
 
-async def test_answers_have_the_types_that_are_produced(shop: Api) -> None:
-    assert list(named(shop, "list").answers[0].content) == ["application/json", "text/csv"]
-    assert named(shop, "create").answers[0].content["application/json"] == {"$ref": "#/$defs/Thing"}
-    assert named(shop, "download").answers[0].content == {"image/png": {"type": "string", "format": "binary"}}
-    assert named(shop, "upload").answers[0].content == {}
+async def test_answers_have_the_types_that_are_produced(shop: ApiDescription) -> None:
+    assert list(named(shop, "list").responses[0].content) == ["application/json", "text/csv"]
+    assert named(shop, "create").responses[0].content["application/json"] == {"$ref": "#/$defs/Thing"}
+    assert named(shop, "download").responses[0].content == {"image/png": {"type": "string", "format": "binary"}}
+    assert named(shop, "upload").responses[0].content == {}
 
 
-async def test_security_definitions_become_schemes(shop: Api) -> None:
+async def test_security_definitions_become_schemes(shop: ApiDescription) -> None:
     login, app = shop.schemes["login"], shop.schemes["app"]
 
     assert (login.type, login.scheme) == ("http", "basic")
@@ -106,7 +106,7 @@ async def test_lists_within_lists_are_joined_by_the_format_of_their_own_level() 
         {"swagger": "2.0", "host": "a.example", "paths": {"/route": {"get": {"parameters": [connections]}}}}
     )
 
-    request = request_of(api.operations[0], {"connections": [[-5, 9309], [-5, 31]]})
+    request = build_request(api.operations[0], {"connections": [[-5, 9309], [-5, 31]]})
 
     assert request.query == (("connections", "-5%7C9309,-5%7C31"),)
 
@@ -116,7 +116,7 @@ async def test_paths_that_differ_by_their_query_alone_are_tools_of_their_own() -
     item = {"get": {"operationId": "get_acl", "parameters": [comp, {"name": "top", "in": "query", "type": "integer"}]}}
     api = await api_of({"swagger": "2.0", "host": "a.example", "x-ms-paths": {"/{box}?comp=acl": item}})
 
-    request = request_of(api.operations[0], {"box": "b", "top": 3})
+    request = build_request(api.operations[0], {"box": "b", "top": 3})
 
     assert api.operations[0].tool_name == "get_acl"
     assert request.url == "https://a.example/b?comp=acl&top=3"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.schema.strategies import schemas_and_values
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.validator import compile_validator
-from toolpost.sources.openapi.relaxation import without_references
-from toolpost.sources.openapi.view import BUDGET, fitted, tokens
+from toolpost.sources.openapi.definitions import remove_references
+from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
 
 
 def large(depth: int = 6, width: int = 6) -> dict[str, Any]:
@@ -44,16 +44,16 @@ def large(depth: int = 6, width: int = 6) -> dict[str, Any]:
 def test_a_schema_that_fits_is_shown_as_it_is() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
 
-    assert fitted(schema) is schema
+    assert fit_to_budget(schema) is schema
 
 
 @pytest.mark.parametrize("budget", [4000, 2000, 1000, 500, 200])
 def test_a_view_keeps_the_budget_and_all_arguments(budget: int) -> None:
     schema = large(depth=12, width=12)
-    view = fitted(schema, budget=budget)
+    view = fit_to_budget(schema, budget=budget)
 
-    assert tokens(schema) > BUDGET
-    assert tokens(view) <= budget
+    assert estimate_tokens(schema) > BUDGET
+    assert estimate_tokens(view) <= budget
     assert list(view["properties"]) == ["id", "kind", "body"]
     assert view["required"] == ["id", "body"]
     check_schema(view, tool_name="t")
@@ -61,7 +61,7 @@ def test_a_view_keeps_the_budget_and_all_arguments(budget: int) -> None:
 
 def test_more_budget_shows_more() -> None:
     schema = large(depth=12, width=12)
-    sizes = [tokens(fitted(schema, budget=budget)) for budget in (200, 500, 1000, 2000, 4000)]
+    sizes = [estimate_tokens(fit_to_budget(schema, budget=budget)) for budget in (200, 500, 1000, 2000, 4000)]
 
     assert sizes == sorted(sizes)
     assert sizes[-1] > 2000
@@ -69,13 +69,13 @@ def test_more_budget_shows_more() -> None:
 
 def test_the_schema_itself_is_untouched() -> None:
     schema = large()
-    fitted(schema, budget=300)
+    fit_to_budget(schema, budget=300)
 
     assert schema == large()
 
 
 def test_what_is_cut_says_what_it_is() -> None:
-    view = fitted(large(depth=12, width=12), budget=500)
+    view = fit_to_budget(large(depth=12, width=12), budget=500)
 
     assert view["properties"]["kind"]["description"].startswith("One of 500 values, such as ['kind-0'")
     assert view["$defs"]["Level0"]["properties"]["field1"] == {"type": "object"}
@@ -89,9 +89,9 @@ def test_optional_arguments_give_way_when_there_are_too_many() -> None:
         "required": names[-3:],
         "additionalProperties": False,
     }
-    view = fitted(schema)
+    view = fit_to_budget(schema)
 
-    assert tokens(view) <= BUDGET
+    assert estimate_tokens(view) <= BUDGET
     assert set(names[-3:]) < set(view["properties"])
     assert 200 < len(view["properties"]) < 2000
     assert "more optional arguments" in view["description"]
@@ -103,13 +103,13 @@ def test_optional_arguments_give_way_when_there_are_too_many() -> None:
 def test_a_view_takes_what_the_schema_takes(made: tuple[Any, Any], budget: int) -> None:
     schema = {"type": "object", "properties": {"body": made[0]}, "required": ["body"]}
 
-    assert compile_validator(fitted(schema, budget=budget)).is_valid({"body": made[1]})
+    assert compile_validator(fit_to_budget(schema, budget=budget)).is_valid({"body": made[1]})
 
 
 @settings(max_examples=200, deadline=None)
 @given(schemas_and_values())
 def test_what_is_relaxed_takes_at_least_as_much(made: tuple[Any, Any]) -> None:
-    assert compile_validator(without_references(made[0])).is_valid(made[1])
+    assert compile_validator(remove_references(made[0])).is_valid(made[1])
 
 
 def test_words_that_refuse_are_loosened_with_what_they_refuse() -> None:
@@ -122,7 +122,7 @@ def test_words_that_refuse_are_loosened_with_what_they_refuse() -> None:
         "unevaluatedProperties": False,
     }
 
-    assert without_references(schema) == {
+    assert remove_references(schema) == {
         "anyOf": [{}, {"type": "string"}],
         "allOf": [{"anyOf": [{"type": "string"}]}],
     }
@@ -133,7 +133,7 @@ def test_a_description_that_begins_with_blanks_is_shown_like_any_other() -> None
     schema["properties"]["body"] = {"type": "object", "description": f"{' ' * 2000}What to send.\n{'More. ' * 400}"}
     schema["properties"]["odd"] = {"type": "string", "description": " " * 5000}
     schema["properties"] |= {f"more{n}": {"type": "string", "description": "Words. " * 200} for n in range(40)}
-    view = fitted(schema)
+    view = fit_to_budget(schema)
     assert view["properties"]["body"]["description"].startswith("What to send.")
     assert "description" not in view["properties"]["odd"]
 
@@ -149,9 +149,9 @@ def test_what_must_be_given_is_shown_before_what_may_be() -> None:
     schema = {"type": "object", "properties": {"body": {"$ref": "#/$defs/Body"}}, "required": ["body"]}
     definitions = {"Body": body, "Message": message, "Level1": {"type": "string"}, **options}
 
-    view = fitted({**schema, "$defs": definitions}, budget=1500)
+    view = fit_to_budget({**schema, "$defs": definitions}, budget=1500)
 
-    assert tokens(view) <= 1500
+    assert estimate_tokens(view) <= 1500
     assert view["$defs"]["Message"]["properties"]["role"]["enum"] == ["user"]
     assert list(view["$defs"]["Body"]["properties"]) == list(properties)
 
@@ -159,7 +159,7 @@ def test_what_must_be_given_is_shown_before_what_may_be() -> None:
 def test_a_schema_of_another_script_is_counted_by_its_escapes() -> None:
     chinese = {"description": "\u4e2d" * 100}
 
-    assert tokens(chinese) >= 300
+    assert estimate_tokens(chinese) >= 300
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_schema_of_another_script_is_counted_by_its_escapes() -> None:
     ],
 )
 def test_names_and_numbers_count_for_more_than_words_of_their_length(schema: dict[str, Any], o200k_base: int) -> None:
-    assert tokens(schema) >= o200k_base
+    assert estimate_tokens(schema) >= o200k_base

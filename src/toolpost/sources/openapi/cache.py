@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.openapi.definitions import Definitions
-from toolpost.sources.openapi.operation import (
-    Answer,
-    Api,
-    Body,
-    Operation,
+from toolpost.sources.openapi.models import (
+    ApiDescription,
+    ApiOperation,
+    ApiResponse,
+    FieldEncoding,
     Parameter,
-    Part,
-    SecurityNeed,
+    RequestBody,
+    SecurityRequirement,
     SecurityScheme,
 )
 
@@ -37,10 +37,10 @@ _HERE = Path(__file__).parent
 _KEY = re.compile(r"[0-9a-f]{40}")
 
 
-class Kept(NamedTuple):
+class CachedApi(NamedTuple):
     """An API from the cache, and the digests of the other documents that it was read from."""
 
-    api: Api
+    api: ApiDescription
     others: dict[str, str]
 
 
@@ -50,16 +50,16 @@ class ApiCache:
     def __init__(self, folder: CacheFolder) -> None:
         self._folder = folder
 
-    def load(self, raw: bytes, origin: str) -> Kept | None:
+    def load(self, raw: bytes, origin: str) -> CachedApi | None:
         """The API that was read from just these bytes."""
         return self._kept(_key(raw, origin))
 
-    def last(self, origin: str) -> Kept | None:
+    def last(self, origin: str) -> CachedApi | None:
         """The API that was read for this origin last, for when its address does not answer."""
         key = self._last_key(origin)
         return None if key is None else self._kept(key)
 
-    def save(self, raw: bytes, origin: str, api: Api, others: Mapping[str, bytes]) -> None:
+    def save(self, raw: bytes, origin: str, api: ApiDescription, others: Mapping[str, bytes]) -> None:
         """Keep an API in place of the one that was read for the same origin before."""
         key, before = _key(raw, origin), self._last_key(origin)
         packed = _packed(api, {url: digest(other) for url, other in others.items()})
@@ -72,7 +72,7 @@ class ApiCache:
         key = (self._folder.read(_pointer(origin)) or b"").decode("ascii", "replace")
         return key if _KEY.fullmatch(key) else None
 
-    def _kept(self, key: str) -> Kept | None:
+    def _kept(self, key: str) -> CachedApi | None:
         data = self._folder.read(_file(key))
         try:
             return None if data is None else _unpacked(json.loads(data))
@@ -105,17 +105,17 @@ def code_version() -> str:
     return found.hexdigest()
 
 
-def _packed(api: Api, others: dict[str, str]) -> str:
+def _packed(api: ApiDescription, others: dict[str, str]) -> str:
     first = api.operations[0] if api.operations else None
     nothing: Mapping[str, AnySchema] = {}
     sent = first.definitions if first else nothing
-    answered = first.answer_definitions if first else nothing
+    answered = first.response_definitions if first else nothing
     return json.dumps(
         {
             "api": _record(api, without=("operations",)),
-            "operations": [_record(one, without=("definitions", "answer_definitions")) for one in api.operations],
+            "operations": [_record(one, without=("definitions", "response_definitions")) for one in api.operations],
             "definitions": _texts(sent),
-            "answer_definitions": None if answered is sent else _texts(answered),
+            "response_definitions": None if answered is sent else _texts(answered),
             "others": others,
         }
     )
@@ -147,14 +147,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _unpacked(data: dict[str, Any]) -> Kept:
+def _unpacked(data: dict[str, Any]) -> CachedApi:
     sent = Definitions(data["definitions"])
-    answered = sent if data["answer_definitions"] is None else Definitions(data["answer_definitions"])
+    answered = sent if data["response_definitions"] is None else Definitions(data["response_definitions"])
     api = data["api"]
     schemes = {name: SecurityScheme(**scheme) for name, scheme in api.get("schemes", {}).items()}
     operations = tuple(_operation(one, sent, answered) for one in data["operations"])
-    return Kept(
-        Api(
+    return CachedApi(
+        ApiDescription(
             title=api.get("title", ""),
             version=api.get("version", ""),
             operations=operations,
@@ -166,25 +166,25 @@ def _unpacked(data: dict[str, Any]) -> Kept:
     )
 
 
-def _operation(data: dict[str, Any], sent: Definitions, answered: Definitions) -> Operation:
+def _operation(data: dict[str, Any], sent: Definitions, answered: Definitions) -> ApiOperation:
     body = data.pop("body", None)
-    return Operation(
+    return ApiOperation(
         servers=tuple(data.pop("servers", ())),
         tags=tuple(data.pop("tags", ())),
         parameters=tuple(Parameter(**one) for one in data.pop("parameters", ())),
         body=None if body is None else _body(body),
-        answers=tuple(Answer(**one) for one in data.pop("answers", ())),
+        responses=tuple(ApiResponse(**one) for one in data.pop("responses", ())),
         security=tuple(tuple(map(_need, needs)) for needs in data.pop("security", ())),
         definitions=sent,
-        answer_definitions=answered,
+        response_definitions=answered,
         **data,
     )
 
 
-def _body(data: dict[str, Any]) -> Body:
-    parts = {name: Part(**part) for name, part in data.pop("parts", {}).items()}
-    return Body(parts=parts, **data)
+def _body(data: dict[str, Any]) -> RequestBody:
+    parts = {name: FieldEncoding(**part) for name, part in data.pop("parts", {}).items()}
+    return RequestBody(parts=parts, **data)
 
 
-def _need(data: dict[str, Any]) -> SecurityNeed:
-    return SecurityNeed(scheme=data["scheme"], scopes=tuple(data.get("scopes", ())))
+def _need(data: dict[str, Any]) -> SecurityRequirement:
+    return SecurityRequirement(scheme=data["scheme"], scopes=tuple(data.get("scopes", ())))

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from toolpost.contracts.calls import Credential
-    from toolpost.sources.openapi.operation import Operation, SecurityNeed, SecurityScheme
+    from toolpost.sources.openapi.models import ApiOperation, SecurityRequirement, SecurityScheme
     from toolpost.web.tokens import ClientTokens
 
 _INTERACTIVE = frozenset({"digest", "negotiate", "ntlm", "hoba", "mutual", "scram-sha-1", "scram-sha-256"})
 _PAIRS = (("client_id", "client_secret"), ("username", "password"))
 
 
-def variable_of(source: str, scheme: str) -> str:
+def environment_variable(source: str, scheme: str) -> str:
     """The environment variable that holds the value of a scheme."""
     return re.sub(r"[^A-Z0-9]", "_", f"TOOLPOST_{source}_{scheme}".upper())
 
@@ -43,7 +43,7 @@ def scheme_values(
     if strangers := [name for name in given if name not in known]:
         names = ", ".join(map(repr, known)) or "none"
         raise ConfigError(f"auth_config.schemes of source {source!r}: no scheme {strangers[0]!r}; there are: {names}.")
-    found = {name: _in_environment(variable_of(source, name), environ) for name in known}
+    found = {name: _in_environment(environment_variable(source, name), environ) for name in known}
     return {name: value for name, value in {**found, **given}.items() if value}
 
 
@@ -77,7 +77,7 @@ class Credentials:
         self._tokens = tokens
         self._sent = {name.lower(): value for name, value in (headers or {}).items()}
 
-    async def present(self, operation: Operation, credential: Credential = NO_CREDENTIAL) -> Presentation:
+    async def present(self, operation: ApiOperation, credential: Credential = NO_CREDENTIAL) -> Presentation:
         """What to send with an operation; ToolAuthError names what is missing and how to set it.
 
         `credential` is the source's plain one: it stands in for the first scheme it fits, and goes as
@@ -103,7 +103,7 @@ class Credentials:
                 self._tokens.forget(token)
         return bool(presented.tokens)
 
-    async def _alternative(self, needs: tuple[SecurityNeed, ...], credential: Credential) -> Presentation | None:
+    async def _alternative(self, needs: tuple[SecurityRequirement, ...], credential: Credential) -> Presentation | None:
         presented, plain = NOTHING, credential
         for need in needs:
             scheme = self._schemes.get(need.scheme)
@@ -127,7 +127,7 @@ class Credentials:
             return NOTHING, plain
         return found, NO_CREDENTIAL
 
-    async def _by_value(self, scheme: SecurityScheme, need: SecurityNeed) -> Presentation | None:
+    async def _by_value(self, scheme: SecurityScheme, need: SecurityRequirement) -> Presentation | None:
         value = self._values.get(scheme.name)
         if not value or _unsupported(scheme):
             return None
@@ -135,7 +135,9 @@ class Credentials:
             return await self._by_client(scheme, value, need)
         return _checked(scheme.name, _by_secret(scheme, value))
 
-    async def _by_client(self, scheme: SecurityScheme, given: dict[str, Any], need: SecurityNeed) -> Presentation:
+    async def _by_client(
+        self, scheme: SecurityScheme, given: dict[str, Any], need: SecurityRequirement
+    ) -> Presentation:
         if self._tokens is None:
             raise ConfigError(f"scheme {scheme.name!r} wants client credentials, but nothing can fetch tokens here.")
         if not given.get("client_secret"):
@@ -145,19 +147,19 @@ class Credentials:
         token = await self._tokens.token(grant_of(scheme.name, url, given, need.scopes))
         return Presentation(headers=(("Authorization", f"{token.kind} {token.value}"),), tokens=(token.value,))
 
-    def _fits_anywhere(self, operation: Operation, credential: Credential) -> bool:
+    def _fits_anywhere(self, operation: ApiOperation, credential: Credential) -> bool:
         named = {need.scheme for needs in operation.security for need in needs}
         schemes = [self._schemes[name] for name in named if name in self._schemes]
         return any(_fitted(scheme, credential) is not None for scheme in schemes)
 
-    def _missing(self, operation: Operation) -> str:
+    def _missing(self, operation: ApiOperation) -> str:
         alternatives = [" together with ".join(self._described(need.scheme) for need in n) for n in operation.security]
         names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
         name = next((name for name in names if name not in self._values), names[0])
         return (
             f"{operation.method.upper()} {operation.path} needs a credential for {', or '.join(alternatives)}. "
             f"Set auth_config.schemes.{name} of source {self._source!r}, "
-            f"or the environment variable {variable_of(self._source, name)}."
+            f"or the environment variable {environment_variable(self._source, name)}."
         )
 
     def _described(self, name: str) -> str:

@@ -6,17 +6,20 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.subschemas import references, subschemas
-from toolpost.sources.openapi.relaxation import without_references
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.jsontypes import AnySchema
+
 
 _PREFIX = "#/$defs/"
 
 
-class Parts(NamedTuple):
+class _SchemaStats(NamedTuple):
     """The definitions that a schema points at itself, and how many schemas it is made of."""
 
     names: tuple[str, ...]
@@ -31,7 +34,7 @@ class Definitions(Mapping[str, "AnySchema"]):
     def __init__(self, schemas: dict[str, Any]) -> None:
         self._schemas = schemas
         self._alone: dict[str, AnySchema] = {}
-        self._known: dict[str, Parts] = {}
+        self._known: dict[str, _SchemaStats] = {}
 
     def __getitem__(self, name: str) -> AnySchema:
         schema: AnySchema | str = self._schemas[name]
@@ -47,7 +50,7 @@ class Definitions(Mapping[str, "AnySchema"]):
     def __len__(self) -> int:
         return len(self._schemas)
 
-    def reached_from(self, schema: AnySchema, *, most: int | None = None) -> dict[str, AnySchema]:
+    def collect(self, schema: AnySchema, *, most: int | None = None) -> dict[str, AnySchema]:
         """The definitions that a schema needs, also by way of others.
 
         With `most`, those that are reached last are left out when all together hold more
@@ -71,7 +74,7 @@ class Definitions(Mapping[str, "AnySchema"]):
     def _levels(self, schema: AnySchema) -> Iterator[list[str]]:
         """The names that are reached with one reference, with two, and so on; each once."""
         seen: set[str] = set()
-        level = self._fresh(parts_of(schema).names, seen)
+        level = self._fresh(_schema_stats(schema).names, seen)
         while level:
             yield level
             level = self._fresh((found for name in level for found in self._parts(name).names), seen)
@@ -85,25 +88,25 @@ class Definitions(Mapping[str, "AnySchema"]):
         if not alone or not self._parts(name).names:
             return self[name]
         if name not in self._alone:
-            self._alone[name] = without_references(self[name])
+            self._alone[name] = remove_references(self[name])
         return self._alone[name]
 
-    def _parts(self, name: str) -> Parts:
+    def _parts(self, name: str) -> _SchemaStats:
         parts = self._known.get(name)
         if parts is None:
-            parts = self._known[name] = parts_of(self[name])
+            parts = self._known[name] = _schema_stats(self[name])
         return parts
 
 
-def reached(
+def collect_definitions(
     schema: AnySchema, definitions: Mapping[str, AnySchema], *, most: int | None = None
 ) -> dict[str, AnySchema]:
     """The definitions that a schema needs out of all that there are."""
     known = definitions if isinstance(definitions, Definitions) else Definitions(dict(definitions))
-    return known.reached_from(schema, most=most)
+    return known.collect(schema, most=most)
 
 
-def parts_of(schema: AnySchema) -> Parts:
+def _schema_stats(schema: AnySchema) -> _SchemaStats:
     """Look through a schema."""
     names: dict[str, None] = {}
     count = 0
@@ -114,4 +117,47 @@ def parts_of(schema: AnySchema) -> Parts:
             count += 1
             names.update((text.removeprefix(_PREFIX), None) for text in references(node) if text.startswith(_PREFIX))
             stack.extend(inner.schema for inner in subschemas(node))
-    return Parts(tuple(names), count)
+    return _SchemaStats(tuple(names), count)
+
+
+ONE = frozenset({"additionalProperties", "items", "contains", "propertyNames", "contentSchema"})
+SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
+# They refuse what a schema within takes, or what none took: with less in that, they would refuse more.
+_TIGHTER = frozenset({"not", "if", "then", "else", "unevaluatedProperties", "unevaluatedItems", "maxContains"})
+
+
+def relax(schema: JsonSchema, inner: Callable[[str, Any], AnySchema]) -> JsonSchema:
+    """A copy whose subschemas are changed by `inner`, which is told the word that they stand under.
+
+    `inner` may only loosen what it is given. `oneOf` becomes `anyOf`, because alternatives
+    that took different values may then take the same.
+    """
+    copy: JsonSchema = {}
+    for word, value in schema.items():
+        if word in ONE:
+            copy[word] = inner(word, value)
+        elif word in SEVERAL and is_array(value):
+            _add(copy, word, [inner(word, item) for item in value])
+        elif word in BY_NAME and is_object(value):
+            copy[word] = {name: inner(word, item) for name, item in value.items()}
+        elif word not in _TIGHTER:
+            copy[word] = value
+    return copy
+
+
+def _add(copy: JsonSchema, word: str, schemas: list[AnySchema]) -> None:
+    word = "anyOf" if word == "oneOf" else word
+    if word not in copy:
+        copy[word] = schemas
+    else:
+        copy.setdefault("allOf", []).append({word: schemas})
+
+
+def remove_references(schema: AnySchema) -> AnySchema:
+    """The schema by itself: where it refers to another, anything is taken."""
+    if not is_object(schema):
+        return schema
+    copy = relax(schema, lambda _, value: remove_references(value))
+    copy.pop("$ref", None)
+    return copy

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.yaml_text import YamlTrouble, load_yaml
+from toolpost.sources.openapi.yaml_text import YamlError, load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,24 +36,24 @@ _MARKS = (
 _GZIP = b"\x1f\x8b"
 
 
-class Parsed(NamedTuple):
+class ParsedDocument(NamedTuple):
     """An OpenAPI document and the version of the format that it is written in."""
 
     data: dict[str, Any]
     dialect: Dialect
 
 
-def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Parsed:
+def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> ParsedDocument:
     """Read the first document of an API; ConfigError says what it looks like instead."""
     data = parse_document(raw, shown, limit=limit)
     if not is_object(data):
         raise ConfigError(f"{shown} is not an OpenAPI document: it holds {_kind(data)}, not keys and values")
-    return Parsed(data, _dialect(data, shown))
+    return ParsedDocument(data, _dialect(data, shown))
 
 
 def parse_document(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Any:
     """Read any JSON or YAML; ConfigError says what the bytes look like when they are neither."""
-    text = _text(unpacked(raw, shown, limit=limit), shown)
+    text = _text(decompress(raw, shown, limit=limit), shown)
     body = text.lstrip()
     if not body:
         raise ConfigError(f"{shown} is empty; give the address of an OpenAPI document")
@@ -62,7 +62,7 @@ def parse_document(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Any:
     return _json(body, shown) if body[0] in "{[" else _yaml(text, shown)
 
 
-def shown_address(address: str) -> str:
+def redact_url(address: str) -> str:
     """An address fit for messages: without user, password, query and fragment, any of which may hold a secret."""
     try:
         parts = urlsplit(address)
@@ -73,24 +73,24 @@ def shown_address(address: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def unpacked(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> bytes:
+def decompress(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> bytes:
     """The bytes themselves, or what they hold gzipped; never more than the limit."""
     if len(raw) > limit:
         raise _too_large(shown, limit)
-    unpacked = b""
+    decompress = b""
     while raw[:2] == _GZIP:
         stream = zlib.decompressobj(wbits=31)
         try:
-            unpacked += stream.decompress(raw, limit + 1 - len(unpacked))
+            decompress += stream.decompress(raw, limit + 1 - len(decompress))
         except zlib.error as error:
             raise ConfigError(f"{shown} is gzipped and damaged: {error}; fetch it anew") from None
-        if len(unpacked) > limit:
+        if len(decompress) > limit:
             raise _too_large(shown, limit)
         if not stream.eof:
             raise ConfigError(f"{shown} is gzipped and ends too early; fetch it anew")
         raw = stream.unused_data
         if raw[:2] != _GZIP:
-            return unpacked
+            return decompress
     return raw
 
 
@@ -187,7 +187,7 @@ def _almost_json(body: str, shown: str, error: ValueError) -> Any:
     if len(body) <= _LONGEST_JSON_AS_YAML:
         try:
             return load_yaml(body)
-        except YamlTrouble:
+        except YamlError:
             pass
     problem = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
     line = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
@@ -209,7 +209,7 @@ def _mended(data: Any) -> Any:
 def _yaml(text: str, shown: str) -> Any:
     try:
         return load_yaml(text)
-    except YamlTrouble as error:
+    except YamlError as error:
         raise ConfigError(f"{shown} is neither JSON nor valid YAML: {error}") from None
 
 

@@ -18,7 +18,7 @@ _EMPTY_WORDS = frozenset(
 )
 
 
-class Names:
+class UniqueNames:
     """Hands out each name once; one that is taken gets a number."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Names:
         """Whether a name was given already."""
         return name in self._next
 
-    def take(self, wanted: str) -> str:
+    def reserve(self, wanted: str) -> str:
         """The name itself, or `name_2`, `name_3` and so on in the order of asking."""
         if wanted not in self._next:
             self._next[wanted] = 2
@@ -37,7 +37,7 @@ class Names:
         while f"{wanted}_{number}" in self._next:
             number += 1
         self._next[wanted] = number + 1
-        return self.take(f"{wanted}_{number}")
+        return self.reserve(f"{wanted}_{number}")
 
 
 def tool_name(operation_id: Any, method: str, path: str) -> str:
@@ -62,7 +62,7 @@ class DefinitionNames:
     """One name for each schema that is referred to, whoever refers to it."""
 
     def __init__(self) -> None:
-        self._names = Names()
+        self._names = UniqueNames()
         self._known: dict[int, str] = {}
         self._nodes: list[Any] = []
 
@@ -70,7 +70,7 @@ class DefinitionNames:
         """The name of a schema, made of the first reference to it."""
         name = self._known.get(id(node))
         if name is None:
-            name = self._known[id(node)] = self._names.take(_definition_name(reference))
+            name = self._known[id(node)] = self._names.reserve(_definition_name(reference))
             # Kept, so that no other schema is ever found at its address.
             self._nodes.append(node)
         return name

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import urljoin, urlsplit
 
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.description import as_markdown
-from toolpost.sources.openapi.naming import Names, tool_name
-from toolpost.sources.openapi.operation import Answer, Operation
-from toolpost.sources.openapi.parameters import Listing, ParameterReader, merged
-from toolpost.sources.openapi.references import Target
-from toolpost.sources.openapi.request_bodies import BodyReader
-from toolpost.sources.openapi.security_schemes import needs_of
-from toolpost.sources.openapi.servers import default_servers, servers_of, swagger_servers
-from toolpost.sources.openapi.upgrade import Inputs, media_types, upgraded_answer, upgraded_inputs
+from toolpost.sources.openapi.descriptions import html_to_markdown
+from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement, SecurityScheme
+from toolpost.sources.openapi.naming import UniqueNames, argument_name, tool_name
+from toolpost.sources.openapi.references import ResolvedNode
+from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, BodyReader, choose_media_type
+from toolpost.sources.openapi.swagger2 import OperationInputs, convert_inputs, convert_response, list_media_types
 from toolpost.web.targets import pairs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolpost.schema.jsontypes import AnySchema
-    from toolpost.sources.openapi.documents import Parsed
-    from toolpost.sources.openapi.references import Library
+    from toolpost.sources.openapi.documents import ParsedDocument
+    from toolpost.sources.openapi.models import Location, Style
+    from toolpost.sources.openapi.references import DocumentRegistry
     from toolpost.sources.openapi.schemas import SchemaReader
+
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 
 
-class Found(NamedTuple):
+class _OperationNode(NamedTuple):
     """An operation where it stands: its path, its method, and the layers of the path's own description."""
 
     path: str
     method: str
-    operation: Target
-    layers: list[Target]
+    operation: ResolvedNode
+    layers: list[ResolvedNode]
 
 
 class OperationReader:
@@ -41,8 +42,8 @@ class OperationReader:
 
     def __init__(
         self,
-        first: Parsed,
-        library: Library,
+        first: ParsedDocument,
+        registry: DocumentRegistry,
         *,
         inputs: SchemaReader,
         outputs: SchemaReader,
@@ -51,30 +52,32 @@ class OperationReader:
     ) -> None:
         self._document = first.data
         self._is_swagger = first.dialect == "2.0"
-        self._library = library
+        self._registry = registry
         self._address = address
         self._problems = problems
         self._inputs = inputs
         self._outputs = outputs
-        self._parameters = ParameterReader(library, inputs, problems)
-        self._bodies = BodyReader(library, inputs)
-        self._names = Names()
+        self._parameters = _ParameterReader(registry, inputs, problems)
+        self._bodies = BodyReader(registry, inputs)
+        self._names = UniqueNames()
 
-    def read(self, definitions: Mapping[str, AnySchema], of_answers: Mapping[str, AnySchema]) -> list[Operation]:
+    def read(
+        self, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
+    ) -> list[ApiOperation]:
         """Every operation, in the document's order."""
-        return [self._operation(found, definitions, of_answers) for found in self._found()]
+        return [self._operation(found, definitions, response_definitions) for found in self._found()]
 
-    def _found(self) -> Iterator[Found]:
+    def _found(self) -> Iterator[_OperationNode]:
         for path, item in self._paths():
-            layers = self._layers(Target(item, self._library.root))
+            layers = self._layers(ResolvedNode(item, self._registry.root))
             if not layers:
                 self._problems.append(f"path {path!r} is set aside: it is no description of a path, or refers to none")
             for method, operation in _methods(layers):
-                target = self._library.resolved(*operation)
+                target = self._registry.resolve(*operation)
                 if target is None or not is_object(target.node):
                     self._problems.append(f"{method.upper()} {path} is set aside: it is no description of an operation")
                 else:
-                    yield Found(path, method, target, layers)
+                    yield _OperationNode(path, method, target, layers)
 
     def _paths(self) -> Iterator[tuple[str, Any]]:
         """The paths, and Azure's that `paths` has no room for: the same but for what their query fixes."""
@@ -83,24 +86,24 @@ class OperationReader:
             if is_object(paths):
                 yield from ((path, item) for path, item in paths.items() if not path.startswith("x-"))
 
-    def _layers(self, item: Target) -> list[Target]:
+    def _layers(self, item: ResolvedNode) -> list[ResolvedNode]:
         """What describes a path: itself, and what it refers to."""
         if not is_object(item.node):
             return []
         reference = item.node.get("$ref")
-        target = self._library.target(reference, item.base) if isinstance(reference, str) else None
+        target = self._registry.lookup(reference, item.base) if isinstance(reference, str) else None
         layers = [] if item.node.keys() == {"$ref"} else [item]
         return [*layers, target] if target is not None and is_object(target.node) else layers
 
     def _operation(
-        self, found: Found, definitions: Mapping[str, AnySchema], of_answers: Mapping[str, AnySchema]
-    ) -> Operation:
+        self, found: _OperationNode, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
+    ) -> ApiOperation:
         node, base = found.operation
-        names = Names()
+        names = UniqueNames()
         inputs = self._inputs_of(found)
         operation_id = node.get("operationId")
-        return Operation(
-            tool_name=self._names.take(tool_name(operation_id, found.method, found.path)),
+        return ApiOperation(
+            tool_name=self._names.reserve(tool_name(operation_id, found.method, found.path)),
             method=found.method.upper() if found.method in _METHODS else found.method,
             path=found.path,
             servers=self._servers(found),
@@ -111,44 +114,46 @@ class OperationReader:
             deprecated=node.get("deprecated") is True,
             parameters=self._parameters.read(found.path, inputs.parameters, names),
             body=self._bodies.read(inputs.body, names),
-            answers=tuple(self._answers(node, base)),
-            security=needs_of(node.get("security", self._document.get("security"))),
+            responses=tuple(self._answers(node, base)),
+            security=_parse_security(node.get("security", self._document.get("security"))),
             definitions=definitions,
-            answer_definitions=of_answers,
+            response_definitions=response_definitions,
         )
 
-    def _inputs_of(self, found: Found) -> Inputs:
+    def _inputs_of(self, found: _OperationNode) -> OperationInputs:
         node, base = found.operation
-        lists = [Target(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.layers)]
-        listing = Listing.of(found.method, found.path, is_swagger=self._is_swagger)
-        parameters = merged(lists, self._library, listing, self._problems)
+        lists = [
+            ResolvedNode(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.layers)
+        ]
+        listing = _ParameterScope.of(found.method, found.path, is_swagger=self._is_swagger)
+        parameters = _merge_parameters(lists, self._registry, listing, self._problems)
         if "?" in found.path:
             fixed = {name for name, _ in pairs_of(found.path.partition("#")[0].partition("?")[2])}
             parameters = [one for one in parameters if one.node["in"] != "query" or one.node["name"] not in fixed]
         if self._is_swagger:
-            return upgraded_inputs(parameters, media_types(node, self._document, "consumes"))
+            return convert_inputs(parameters, list_media_types(node, self._document, "consumes"))
         body = node.get("requestBody")
-        return Inputs(parameters, None if body is None else Target(body, base))
+        return OperationInputs(parameters, None if body is None else ResolvedNode(body, base))
 
-    def _servers(self, found: Found) -> tuple[str, ...]:
+    def _servers(self, found: _OperationNode) -> tuple[str, ...]:
         node = found.operation.node
         if self._is_swagger:
-            return swagger_servers(self._document, node.get("schemes", self._document.get("schemes")), self._address)
+            return _swagger_servers(self._document, node.get("schemes", self._document.get("schemes")), self._address)
         for holder in (node, *(layer.node for layer in found.layers), self._document):
             if is_array(listed := holder.get("servers")) and listed:
-                return servers_of(listed, self._address)
-        return default_servers(self._address)
+                return _resolve_servers(listed, self._address)
+        return _default_servers(self._address)
 
-    def _answers(self, operation: dict[str, Any], base: str) -> Iterator[Answer]:
+    def _answers(self, operation: dict[str, Any], base: str) -> Iterator[ApiResponse]:
         answers = operation.get("responses")
         for status, given in answers.items() if is_object(answers) else ():
-            target = self._library.resolved(given, base)
+            target = self._registry.resolve(given, base)
             if status.startswith("x-") or target is None or not is_object(target.node):
                 continue
             node = target.node
             if self._is_swagger:
-                node = upgraded_answer(node, media_types(operation, self._document, "produces"))
-            yield Answer(
+                node = convert_response(node, list_media_types(operation, self._document, "produces"))
+            yield ApiResponse(
                 status=status.upper() if status[1:].lower() == "xx" else status,
                 description=_text(node.get("description")),
                 content=self._content(node.get("content"), target.base),
@@ -158,7 +163,7 @@ class OperationReader:
     def _content(self, content: Any, base: str) -> dict[str, AnySchema | None]:
         schemas: dict[str, AnySchema | None] = {}
         for media_type, given in content.items() if is_object(content) else ():
-            media = self._library.resolved(given, base)
+            media = self._registry.resolve(given, base)
             if media is None or not is_object(media.node) or "schema" not in media.node:
                 schemas[media_type] = None
             else:
@@ -166,24 +171,343 @@ class OperationReader:
         return schemas
 
     def _links(self, links: Any, base: str) -> dict[str, Any]:
-        targets = {name: self._library.resolved(link, base) for name, link in links.items()} if is_object(links) else {}
+        targets = {name: self._registry.resolve(link, base) for name, link in links.items()} if is_object(links) else {}
         return {name: target.node for name, target in targets.items() if target is not None and is_object(target.node)}
 
 
-def _methods(layers: list[Target]) -> Iterator[tuple[str, Target]]:
+def _methods(layers: list[ResolvedNode]) -> Iterator[tuple[str, ResolvedNode]]:
     """The methods of a path, each from the first layer that has it."""
-    found: dict[str, Target] = {}
+    found: dict[str, ResolvedNode] = {}
     for node, base in layers:
         more = node.get("additionalOperations")
         own = {name: node[name] for name in node if name in _METHODS}
         for name, operation in {**own, **(more if is_object(more) else {})}.items():
-            found.setdefault(name, Target(operation, base))
+            found.setdefault(name, ResolvedNode(operation, base))
     yield from found.items()
 
 
 def _text(value: Any) -> str:
-    return as_markdown(value).strip() if isinstance(value, str) else ""
+    return html_to_markdown(value).strip() if isinstance(value, str) else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if is_array(value) else ()
+
+
+# In the order in which a name goes to the first that wants it.
+_LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
+_PLACES = ("query", "path", "header", "cookie")
+_SWAGGER_PLACES = ("query", "path", "header", "formData", "body")
+_WHOLE_QUERY = "querystring"
+_STYLES: dict[Location, tuple[Style, ...]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+# OpenAPI 3 §4.8.12.2: what a document says about these headers is ignored; they belong to the body and to the caller.
+_NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TEMPLATE = re.compile(r"\{([^{}]+)\}")
+
+
+class _ParameterContent(NamedTuple):
+    """How the value of a parameter is written: its schema, and a media type if it is a document of its own."""
+
+    schema: AnySchema
+    content_type: str | None
+
+
+class _ParameterScope(NamedTuple):
+    """Where parameters are listed: the operation in words, and the places that its dialect has for them."""
+
+    operation: str
+    places: tuple[str, ...]
+
+    @classmethod
+    def of(cls, method: str, path: str, *, is_swagger: bool) -> _ParameterScope:
+        return cls(f"{method.upper()} {path}", _SWAGGER_PLACES if is_swagger else _PLACES)
+
+
+def _merge_parameters(
+    lists: Iterable[ResolvedNode], registry: DocumentRegistry, listing: _ParameterScope, problems: list[str]
+) -> list[ResolvedNode]:
+    """All parameters of the lists, the references among them followed; the first of the same name and place wins."""
+    found: dict[tuple[str, str], ResolvedNode] = {}
+    for listed, base in lists:
+        for given in listed if is_array(listed) else ():
+            target = registry.resolve(given, base)
+            node: dict[str, Any] = target.node if target is not None and is_object(target.node) else {}
+            fault = _fault(node, listing.places) if "name" in node else f"a parameter is left out: {_nameless(given)}"
+            if target is None or fault:
+                problems.append(f"{listing.operation}: {fault}")
+            else:
+                found.setdefault((node["in"], node["name"]), target)
+    return list(found.values())
+
+
+def _fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
+    """Why a parameter cannot be sent; empty where it can."""
+    name, place = node["name"], node.get("in")
+    if not isinstance(name, str) or not name.strip():
+        return "a parameter is left out: its name is no text"
+    if place is None:
+        return f"parameter {name[:100]!r} does not say what it is `in` ({', '.join(places)})"
+    if place not in (*places, _WHOLE_QUERY):
+        return f"parameter {name[:100]!r} is in {str(place)[:100]!r}, which is no place ({', '.join(places)})"
+    if place == "header" and not _HEADER_NAME.fullmatch(name):
+        return f"a parameter is left out: no header can be named {name[:100]!r}"
+    return ""
+
+
+def _nameless(given: Any) -> str:
+    reference = given.get("$ref") if is_object(given) else None
+    return f"the reference {str(reference)[:200]!r} leads nowhere" if reference else "it has no name"
+
+
+class _ParameterReader:
+    """Reads the parameters of operations."""
+
+    def __init__(self, registry: DocumentRegistry, schemas: SchemaReader, problems: list[str]) -> None:
+        self._registry = registry
+        self._schemas = schemas
+        self._problems = problems
+
+    def read(self, path: str, found: Sequence[ResolvedNode], names: UniqueNames) -> tuple[Parameter, ...]:
+        """The parameters in the document's order; every placeholder of the path has one, declared or not.
+
+        Templates that mean several segments write `{+name}` or `{name*}`, and the parameter may go by either name.
+        """
+        placeholders = {written: written.strip("+*") for written in _TEMPLATE.findall(path.partition("#")[0])}
+        sent = [target for target in self._spread(found) if _is_sent(target.node, placeholders)]
+        declared = {target.node["name"] for target in sent if target.node["in"] == "path"}
+        sent += [_undeclared(name) for written, name in placeholders.items() if declared.isdisjoint((written, name))]
+        arguments = _arguments(sent, names)
+        return tuple(self._parameter(target, arguments[id(target.node)]) for target in sent)
+
+    def _spread(self, found: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
+        """The parameters one by one; a whole query string that is a form is as many as it has fields."""
+        for target in found:
+            if target.node.get("in") == _WHOLE_QUERY:
+                yield from self._fields(target)
+            else:
+                yield target
+
+    def _fields(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
+        content = target.node.get("content")
+        media = self._registry.resolve(next(iter(content.values()), None) if is_object(content) else None, target.base)
+        form = media.node.get("schema") if media is not None and is_object(media.node) else None
+        schema = self._registry.resolve(form, media.base if media is not None else target.base)
+        rules: dict[str, Any] = schema.node if schema is not None and is_object(schema.node) else {}
+        properties, required = rules.get("properties"), rules.get("required")
+        if schema is None or not is_object(properties):
+            name = target.node["name"]
+            self._problems.append(f"the query string {name[:100]!r} is left out: only a form with named fields is sent")
+            return
+        for name, node in properties.items():
+            needed = is_array(required) and name in required
+            yield ResolvedNode({"name": name, "in": "query", "schema": node, "required": needed}, schema.base)
+
+    def _parameter(self, target: ResolvedNode, argument: str) -> Parameter:
+        node = target.node
+        location = cast("Location", node["in"])
+        carrier = self._carrier(node, target.base)
+        style = _style(node, location)
+        explode = node.get("explode")
+        description = node.get("description")
+        return Parameter(
+            name=node["name"],
+            location=location,
+            argument=argument,
+            schema=carrier.schema,
+            required=location == "path" or node.get("required") is True,
+            description=html_to_markdown(description) if isinstance(description, str) else "",
+            style=style,
+            explode=explode if isinstance(explode, bool) else style == "form",
+            allow_reserved=node.get("allowReserved") is True,
+            allow_empty=node.get("allowEmptyValue") is True,
+            content_type=carrier.content_type,
+            deprecated=node.get("deprecated") is True,
+            item_delimiters=str(node.get(ITEM_DELIMITERS, "")),
+        )
+
+    def _carrier(self, node: dict[str, Any], base: str) -> _ParameterContent:
+        content = node.get("content")
+        if not is_object(content) or not content:
+            return _ParameterContent(self._schemas.read(node.get("schema", {}), base), None)
+        media_type = choose_media_type(content)
+        media = content[media_type] if media_type is not None else None
+        schema = self._schemas.read(media.get("schema", {}), base) if is_object(media) else {}
+        return _ParameterContent(schema, media_type)
+
+
+def _is_sent(node: dict[str, Any], placeholders: Mapping[str, str]) -> bool:
+    location, name = node.get("in"), node["name"]
+    if location == "path":
+        return name in placeholders or name in placeholders.values()
+    if location == "header":
+        return name.lower() not in _NOT_PARAMETERS
+    return location in ("query", "cookie")
+
+
+def _undeclared(name: str) -> ResolvedNode:
+    return ResolvedNode({"name": name, "in": "path", "required": True, "schema": {"type": "string"}}, "")
+
+
+def _arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[int, str]:
+    """What the tool calls each parameter, by the node it was read from."""
+    arguments: dict[int, str] = {}
+    for location in _LOCATIONS:
+        for node in (target.node for target in sent if target.node["in"] == location):
+            wanted = argument_name(node["name"])
+            arguments[id(node)] = names.reserve(f"{wanted}_{location}" if names.is_taken(wanted) else wanted)
+    return arguments
+
+
+def _style(node: dict[str, Any], location: Location) -> Style:
+    styles = _STYLES[location]
+    given = node.get("style")
+    return given if given in styles else styles[0]
+
+
+_VARIABLE = re.compile(r"\{([^{}]+)\}")
+_BEST_FIRST = ("https", "http")
+
+
+def _resolve_servers(listed: Any, address: str) -> tuple[str, ...]:
+    """The addresses that a list of servers stands for; relative ones are resolved against the document's own."""
+    found = [_server(server, address) for server in listed if is_object(server)] if is_array(listed) else []
+    return tuple(dict.fromkeys(url for url in found if url is not None))
+
+
+def _default_servers(address: str) -> tuple[str, ...]:
+    """Where an API is that names no server: at the root of where its document came from."""
+    return _resolve_servers([{"url": "/"}], address)
+
+
+def _swagger_servers(document: dict[str, Any], schemes: Any, address: str) -> tuple[str, ...]:
+    """The addresses that `schemes`, `host` and `basePath` stand for, the safest first."""
+    own = urlsplit(address)
+    remote = own.scheme in _BEST_FIRST
+    host = document.get("host")
+    if not isinstance(host, str) or not host:
+        host = own.netloc.rpartition("@")[2] if remote else ""
+    if not host:
+        return ()
+    named: Sequence[Any] = schemes if is_array(schemes) else []
+    usable = [scheme for scheme in _BEST_FIRST if scheme in named] or [own.scheme if remote else "https"]
+    path = document.get("basePath")
+    path = path if isinstance(path, str) else ""
+    return _resolve_servers([{"url": f"{scheme}://{host}/{path.strip('/')}"} for scheme in usable], address)
+
+
+def _server(server: dict[str, Any], address: str) -> str | None:
+    url = server.get("url")
+    if not isinstance(url, str):
+        return None
+    variables = server.get("variables")
+    filled = _VARIABLE.sub(lambda found: _value(variables, found[1]) or found[0], url.strip())
+    try:
+        whole = urljoin(address, filled)
+        parts = urlsplit(whole)
+    except ValueError:
+        return None
+    if _VARIABLE.search(filled) or parts.scheme not in _BEST_FIRST or not parts.netloc:
+        return None
+    return whole.partition("#")[0].rstrip("/") or None
+
+
+def _value(variables: Any, name: str) -> str | None:
+    """A variable's default, or the first of its values."""
+    variable = variables.get(name) if is_object(variables) else None
+    if not is_object(variable):
+        return None
+    options = variable.get("enum")
+    value = variable.get("default", options[0] if is_array(options) and options else None)
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+_SecurityRequirements = tuple[tuple[SecurityRequirement, ...], ...]
+
+_SWAGGER_FLOWS = {"application": "clientCredentials", "accessCode": "authorizationCode"}
+# The flow that needs nobody's presence first.
+_FLOWS = ("clientCredentials", "password", "authorizationCode", "deviceAuthorization", "implicit")
+
+
+def parse_security_schemes(
+    document: dict[str, Any], registry: DocumentRegistry, address: str
+) -> dict[str, SecurityScheme]:
+    """The schemes that a document declares, by name; those that make no sense are left out."""
+    schemes: dict[str, SecurityScheme] = {}
+    for name, declared in _declared(document):
+        target = registry.resolve(declared, registry.root)
+        if target is not None and is_object(target.node):
+            scheme = _scheme(name, target.node, address)
+            if scheme is not None:
+                schemes[name] = scheme
+    return schemes
+
+
+def _declared(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    components = document.get("components")
+    for holder, word in ((components, "securitySchemes"), (document, "securityDefinitions")):
+        declared = holder.get(word) if is_object(holder) else None
+        if is_object(declared):
+            yield from declared.items()
+
+
+def _scheme(name: str, node: dict[str, Any], address: str) -> SecurityScheme | None:
+    kind = node.get("type")
+    if kind == "basic":
+        return SecurityScheme(name=name, type="http", scheme="basic")
+    if kind == "apiKey":
+        location = node.get("in")
+        if location not in ("query", "header", "cookie") or not isinstance(node.get("name"), str):
+            return None
+        return SecurityScheme(name=name, type="apiKey", location=location, parameter=node["name"])
+    if kind == "http":
+        return SecurityScheme(name=name, type="http", scheme=str(node.get("scheme", "")).lower())
+    if kind == "oauth2":
+        flows = _flows(node)
+        return SecurityScheme(name=name, type="oauth2", flows=flows, token_url=_token_url(flows, address))
+    if kind == "openIdConnect":
+        return SecurityScheme(name=name, type="openIdConnect", flows={"openIdConnectUrl": node.get("openIdConnectUrl")})
+    return SecurityScheme(name=name, type="mutualTLS") if kind == "mutualTLS" else None
+
+
+def _flows(node: dict[str, Any]) -> dict[str, Any]:
+    """The flows of OpenAPI 3, or the one flow of Swagger 2 in their shape."""
+    flows = node.get("flows")
+    if is_object(flows):
+        return {name: flow for name, flow in flows.items() if is_object(flow)}
+    flow = node.get("flow")
+    if not isinstance(flow, str):
+        return {}
+    kept = {word: node[word] for word in ("authorizationUrl", "tokenUrl", "scopes") if word in node}
+    return {_SWAGGER_FLOWS.get(flow, flow): kept}
+
+
+def _token_url(flows: dict[str, Any], address: str) -> str | None:
+    for name in _FLOWS:
+        url = flows.get(name, {}).get("tokenUrl")
+        if isinstance(url, str) and url:
+            try:
+                return urljoin(address, url)
+            except ValueError:
+                return None
+    return None
+
+
+def _parse_security(declared: Any) -> _SecurityRequirements:
+    """The alternatives of a `security` list; `{}` among them is one that needs nothing."""
+    if not is_array(declared):
+        return ()
+    return tuple(
+        tuple(SecurityRequirement(scheme=name, scopes=_scopes(scopes)) for name, scopes in alternative.items())
+        for alternative in declared
+        if is_object(alternative)
+    )
+
+
+def _scopes(scopes: Any) -> tuple[str, ...]:
+    return tuple(scope for scope in scopes if isinstance(scope, str)) if is_array(scopes) else ()

@@ -45,7 +45,7 @@ _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 _BARE_NAMES = ("#/components/schemas/", "#/definitions/")
 
 
-class Target(NamedTuple):
+class ResolvedNode(NamedTuple):
     """What a reference leads to, and the address that references within it are relative to."""
 
     node: Any
@@ -75,16 +75,16 @@ class Reference(NamedTuple):
     base: str
 
 
-class Library:
+class DocumentRegistry:
     """Parsed documents by address; the first one is the API's own.
 
-    `has_flags` tells whether any schema is read-only or write-only: where none is, what is
+    `has_access_flags` tells whether any schema is read-only or write-only: where none is, what is
     sent and what comes back have the same shape.
     """
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.has_flags = False
+        self.has_access_flags = False
         self._resources: dict[str, Any] = {}
         self._anchors: dict[str, Any] = {}
         self._homes: dict[str, str] = {}
@@ -99,22 +99,22 @@ class Library:
         """Whether a document or a schema of this address is here."""
         return address in self._resources
 
-    def target(self, reference: str, base: str) -> Target | None:
+    def lookup(self, reference: str, base: str) -> ResolvedNode | None:
         """What a reference leads to, through any others on its way; None when that is nowhere."""
         return self._step(reference, base, _Hops())
 
-    def resolved(self, node: Any, base: str) -> Target | None:
+    def resolve(self, node: Any, base: str) -> ResolvedNode | None:
         """The node itself, or what it refers to."""
         if is_object(node) and isinstance(node.get("$ref"), str):
-            return self.target(node["$ref"], base)
-        return Target(node, base)
+            return self.lookup(node["$ref"], base)
+        return ResolvedNode(node, base)
 
-    def base_within(self, node: dict[str, Any], base: str) -> str:
+    def base_uri(self, node: dict[str, Any], base: str) -> str:
         """The address that references within a schema are relative to: a `$id` gives it one of its own."""
         own = node.get("$id")
         return urldefrag(_joined(base, own)).url if isinstance(own, str) and own else base
 
-    def _step(self, reference: str, base: str, hops: _Hops) -> Target | None:
+    def _step(self, reference: str, base: str, hops: _Hops) -> ResolvedNode | None:
         """One reference followed, and all that it meets; a circle of them ends when the hops are used up."""
         if not hops.take(reference, base):
             return None
@@ -130,36 +130,38 @@ class Library:
             return self._step(found.node["$ref"], found.base, hops)
         return found
 
-    def _within(self, address: str, fragment: str, hops: _Hops) -> Target | None:
+    def _within(self, address: str, fragment: str, hops: _Hops) -> ResolvedNode | None:
         resource = self._resources.get(address)
         if resource is None:
             return None
         if not fragment:
-            return Target(resource, address)
+            return ResolvedNode(resource, address)
         if not fragment.startswith("/"):
             anchored = self._anchors.get(f"{address}#{fragment}")
-            return None if anchored is None else Target(anchored, address)
-        place: Target | None = Target(resource, address)
+            return None if anchored is None else ResolvedNode(anchored, address)
+        place: ResolvedNode | None = ResolvedNode(resource, address)
         for part in fragment.split("/")[1:]:
             place = place and self._member(place, part, hops)
         return place
 
-    def _member(self, place: Target, part: str, hops: _Hops) -> Target | None:
+    def _member(self, place: ResolvedNode, part: str, hops: _Hops) -> ResolvedNode | None:
         """One step of a JSON Pointer (RFC 6901); where it meets a reference, it goes on behind it."""
         node = place.node
         if is_array(node):
-            return Target(node[int(part)], place.base) if _INDEX.fullmatch(part) and int(part) < len(node) else None
+            return (
+                ResolvedNode(node[int(part)], place.base) if _INDEX.fullmatch(part) and int(part) < len(node) else None
+            )
         if not is_object(node):
             return None
-        base = self.base_within(node, place.base)
+        base = self.base_uri(node, place.base)
         # Some keys hold a percent sign themselves.
         for key in (unquote(part), part):
             if (name := key.replace("~1", "/").replace("~0", "~")) in node:
-                return Target(node[name], base)
+                return ResolvedNode(node[name], base)
         target = self._step(node["$ref"], base, hops) if isinstance(node.get("$ref"), str) else None
         return target and self._member(target, part, hops)
 
-    def _bare(self, name: str) -> Target | None:
+    def _bare(self, name: str) -> ResolvedNode | None:
         """A schema by nothing but its name, as Swagger 1 had it and some documents still do."""
         return next(
             (found for start in _BARE_NAMES if (found := self._within(self.root, start[1:] + name, _Hops()))), None
@@ -169,7 +171,7 @@ class Library:
         if reference.text.startswith("#"):
             return False
         address = urldefrag(_joined(reference.base, reference.text)).url
-        return address not in self._resources and self.target(reference.text, reference.base) is None
+        return address not in self._resources and self.lookup(reference.text, reference.base) is None
 
     def _scanned(self, address: str, data: Any) -> Iterator[Reference]:
         """Every reference of a document; on the way, schemas that have names of their own are noted."""
@@ -192,7 +194,7 @@ class Library:
         if "$id" in node or "$anchor" in node or "$dynamicAnchor" in node:
             base = self._name(node, base)
         if node.get("readOnly") is True or node.get("writeOnly") is True:
-            self.has_flags = True
+            self.has_access_flags = True
         for key, value in node.items():
             if is_object(value) or is_array(value):
                 if key not in _DATA:
@@ -202,7 +204,7 @@ class Library:
 
     def _name(self, node: dict[str, Any], base: str) -> str:
         home = self._homes.get(base, base)
-        base = self.base_within(node, base)
+        base = self.base_uri(node, base)
         if base not in self._resources:
             self._resources[base] = node
             self._homes[base] = home

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.description import as_markdown
-from toolpost.sources.openapi.media_choice import form_of, preferred
-from toolpost.sources.openapi.operation import Body, Part
-from toolpost.sources.openapi.references import Target
-from toolpost.sources.openapi.upgrade import ITEM_DELIMITERS
+from toolpost.sources.openapi.descriptions import html_to_markdown
+from toolpost.sources.openapi.models import FieldEncoding, RequestBody
+from toolpost.sources.openapi.references import ResolvedNode
 from toolpost.web.files import FILE
 from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.jsontypes import AnySchema
-    from toolpost.sources.openapi.naming import Names
-    from toolpost.sources.openapi.operation import Style
-    from toolpost.sources.openapi.references import Library
+    from toolpost.sources.openapi.models import Style
+    from toolpost.sources.openapi.naming import UniqueNames
+    from toolpost.sources.openapi.references import DocumentRegistry
     from toolpost.sources.openapi.schemas import SchemaReader
 
+
+# Keyword for the separators of lists within a list (Swagger 2); OpenAPI 3 has none.
+ITEM_DELIMITERS = "x-item-delimiters"
 _DEEPEST_LIST = 5
 _SCALARS = ("string", "number", "integer", "boolean")
 _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
@@ -31,35 +32,35 @@ _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 class BodyReader:
     """Reads the bodies of operations."""
 
-    def __init__(self, library: Library, schemas: SchemaReader) -> None:
-        self._library = library
+    def __init__(self, registry: DocumentRegistry, schemas: SchemaReader) -> None:
+        self._registry = registry
         self._schemas = schemas
 
-    def read(self, found: Target | None, names: Names) -> Body | None:
+    def read(self, found: ResolvedNode | None, names: UniqueNames) -> RequestBody | None:
         """The body in the type that is used; None when there is none."""
-        target = self._library.resolved(*found) if found is not None else None
+        target = self._registry.resolve(*found) if found is not None else None
         if target is None or not is_object(target.node):
             return None
         content = target.node.get("content")
-        name = preferred(content) if is_object(content) else None
+        name = choose_media_type(content) if is_object(content) else None
         if name is None or not is_object(content):
             return None
-        media = self._library.resolved(content[name], target.base)
+        media = self._registry.resolve(content[name], target.base)
         rules = media.node if media is not None and is_object(media.node) else {}
         description = target.node.get("description")
         schema, parts = self._written(name, rules, media.base if media is not None else target.base)
-        return Body(
-            argument=names.take("body_" if names.is_taken("body") else "body"),
+        return RequestBody(
+            argument=names.reserve("body_" if names.is_taken("body") else "body"),
             content_type=name,
             schema=schema,
             required=target.node.get("required") is True,
-            description=as_markdown(description) if isinstance(description, str) else "",
+            description=html_to_markdown(description) if isinstance(description, str) else "",
             parts=parts,
         )
 
-    def _written(self, name: str, media: dict[str, Any], base: str) -> tuple[AnySchema, Mapping[str, Part]]:
+    def _written(self, name: str, media: dict[str, Any], base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
         node = media.get("schema", {})
-        match form_of(name):
+        match body_format(name):
             case "form" | "multipart":
                 return self._form(node, base, media.get("encoding"))
             case "binary":
@@ -71,40 +72,40 @@ class BodyReader:
             case _:
                 return self._schemas.read(node, base), {}
 
-    def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, Part]]:
-        layers = list(self._layers(Target(node, base)))
+    def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+        layers = list(self._layers(ResolvedNode(node, base)))
         if not layers or not _has_fields(layers[0].node):
             return self._loose_form(node, base)
-        fields = {name: Target(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
+        fields = {name: ResolvedNode(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
         encodings: dict[str, Any] = encoding if is_object(encoding) else {}
         parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
         files = {name for name, part in parts.items() if part.is_file}
-        kept = {name: part for name, part in parts.items() if part != Part()}
+        kept = {name: part for name, part in parts.items() if part != FieldEncoding()}
         if not files:
             return self._schemas.read(node, base), kept
         schemas = [self._with_files(layer, files) for layer in layers]
         return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
 
-    def _loose_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, Part]]:
+    def _loose_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
         """A form whose fields nobody named; where it is said to be bytes, they go where most forms have them."""
         if not self._is_file(node, base):
             return {"type": "object"}, {}
-        return {"type": "object", "properties": {"file": FILE}}, {"file": Part(is_file=True)}
+        return {"type": "object", "properties": {"file": FILE}}, {"file": FieldEncoding(is_file=True)}
 
-    def _layers(self, target: Target) -> Iterator[Target]:
+    def _layers(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
         """The objects that a form's fields are spread over: itself and what it is composed of, each once."""
         seen: set[int] = set()
         waiting = [target]
         while waiting:
-            found = self._library.resolved(*waiting.pop())
+            found = self._registry.resolve(*waiting.pop())
             if found is None or not is_object(found.node) or id(found.node) in seen:
                 continue
             seen.add(id(found.node))
             yield found
             members = found.node.get("allOf")
-            waiting += [Target(member, found.base) for member in reversed(members)] if is_array(members) else []
+            waiting += [ResolvedNode(member, found.base) for member in reversed(members)] if is_array(members) else []
 
-    def _with_files(self, layer: Target, files: set[str]) -> AnySchema:
+    def _with_files(self, layer: ResolvedNode, files: set[str]) -> AnySchema:
         """One such object by itself, its files as files are given here."""
         alone = {word: value for word, value in layer.node.items() if word != "allOf"}
         schema = self._schemas.read(alone, layer.base)
@@ -113,12 +114,12 @@ class BodyReader:
             properties.update({name: _file_for(properties[name]) for name in files & properties.keys()})
         return schema
 
-    def _part(self, field: Target, encoding: Any) -> Part:
+    def _part(self, field: ResolvedNode, encoding: Any) -> FieldEncoding:
         rules: dict[str, Any] = encoding if is_object(encoding) else {}
         content_type, style, explode = rules.get("contentType"), rules.get("style"), rules.get("explode")
         style = style if style in _FORM_STYLES else "form"
         is_file = self._is_file(*field, content_type=content_type if isinstance(content_type, str) else None)
-        return Part(
+        return FieldEncoding(
             content_type=content_type if isinstance(content_type, str) else None,
             style=cast("Style", style),
             explode=explode if isinstance(explode, bool) else style == "form",
@@ -129,7 +130,7 @@ class BodyReader:
 
     def _is_file(self, node: Any, base: str, *, content_type: str | None = None, depth: int = 0) -> bool:
         """Whether a value is bytes rather than text; a list of them counts as well."""
-        target = self._library.resolved(node, base)
+        target = self._registry.resolve(node, base)
         if target is None or not is_object(target.node):
             return False
         node = target.node
@@ -144,7 +145,7 @@ class BodyReader:
         if node.get("format") in ("binary", "file"):
             return True
         named = content_type or node.get("contentMediaType")
-        return isinstance(named, str) and all(form_of(one) == "binary" for one in named.split(","))
+        return isinstance(named, str) and all(body_format(one) == "binary" for one in named.split(","))
 
 
 def _has_fields(node: dict[str, Any]) -> bool:
@@ -190,3 +191,34 @@ def _headers(declared: Any) -> dict[str, str]:
         if isinstance(value, str) and name.lower() != "content-type":
             headers[name] = value
     return headers
+
+
+BodyFormat = Literal["json", "multipart", "form", "text", "binary", "any"]
+
+_ORDER: tuple[BodyFormat, ...] = ("json", "multipart", "form", "text", "binary", "any")
+_ANYTHING = ("*/*", "application/*", "")
+
+
+def body_format(name: str) -> BodyFormat:
+    """In which form a body of this type is given: a value, a form, text or bytes."""
+    read = media_type(name)
+    if read.essence in _ANYTHING:
+        return "any"
+    match read.kind:
+        case "json" | "multipart" | "form" | "binary":
+            return read.kind
+        case _:
+            return "text"
+
+
+def choose_media_type(names: Iterable[str]) -> str | None:
+    """The type that is used: JSON, forms with files, forms, text, bytes, anything, in this order."""
+    return min(names, key=_rank, default=None)
+
+
+def _rank(name: str) -> tuple[int, int]:
+    form = body_format(name)
+    if form != "json":
+        return _ORDER.index(form), 0
+    # Of the many kinds of patch, a merge patch is a document like any other.
+    return 0, {"application/json": 0, "application/merge-patch+json": 1}.get(media_type(name).essence, 2)

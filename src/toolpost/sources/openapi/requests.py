@@ -3,52 +3,56 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.makers import maker
-from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.payloads import artifacts_wanted, payload_of
-from toolpost.sources.openapi.serialization import (
-    cookie_pairs,
-    header_text,
-    path_text,
-    query_pairs,
-    with_inner_lists,
-)
+from toolpost.schema.jsontypes import is_array, is_object, json_type
+from toolpost.sources.openapi.models import FieldEncoding
 from toolpost.web.encoding import (
     UnsendableError,
+    compact_json,
+    cookie_name,
+    cookie_value,
+    percent,
     sendable_header,
+    text_of,
 )
+from toolpost.web.files import artifact_id_of, file_of, is_file, type_of
 from toolpost.web.media_types import media_type
+from toolpost.web.multipart import FormPart, multipart_body
 from toolpost.web.planned import PlannedRequest
 from toolpost.web.presentation import NOTHING
 from toolpost.web.targets import target_of
 from toolpost.wire.headers import MANAGED_HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from toolpost.sources.openapi.operation import Body, Operation, Parameter
-    from toolpost.sources.openapi.payloads import Payload
+    from toolpost.sources.openapi.models import ApiOperation, Parameter, RequestBody, Style
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
+    from toolpost.web.media_types import MediaType
     from toolpost.web.targets import Slot, Target
+
+    Artifacts = Mapping[str, File]
 
 _new_request = maker(PlannedRequest)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MOST_ACCEPTED = 6
 _DEEPEST_REFERENCE = 20
+_NONE: AbstractSet[str] = frozenset()
 T = TypeVar("T")
 
 
-class Plan:
+class RequestBuilder:
     """An operation made ready to be called: what is the same for every call is worked out once."""
 
     __slots__ = ("_fixed", "_known", "_method", "_sent", "_slots", "_welcome", "operation")
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: ApiOperation) -> None:
         self.operation = operation
         self._method = operation.method.upper()
         self._known = frozenset(_arguments_of(operation))
@@ -61,7 +65,7 @@ class Plan:
         self._fixed = _target(operation, {}, {}) if operation.servers and "{" not in operation.path else None
         self._welcome = ("Accept", _welcome(operation))
 
-    def request(self, arguments: Mapping[str, Any], files: Mapping[str, File] | None = None) -> PlannedRequest:
+    def build(self, arguments: Mapping[str, Any], files: Mapping[str, File] | None = None) -> PlannedRequest:
         """The request that calls the operation; `files` holds the artifacts that `artifact_ids` names."""
         if not self._known.issuperset(arguments):
             _refuse_strangers(self._known, arguments)
@@ -82,7 +86,7 @@ class Plan:
         data = None if carried is None else carried.data
         return _new_request((self._method, target.address, tuple(query), described, tuple(cookies), data, NOTHING))
 
-    def carries(self, header: str, arguments: Mapping[str, Any]) -> bool:
+    def has_header(self, header: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the caller gave this header as an argument."""
         return any(
             parameter.location == "header"
@@ -92,20 +96,27 @@ class Plan:
         )
 
 
-def request_of(
-    operation: Operation, arguments: Mapping[str, Any], *, files: Mapping[str, File] | None = None
+def build_request(
+    operation: ApiOperation, arguments: Mapping[str, Any], *, files: Mapping[str, File] | None = None
 ) -> PlannedRequest:
     """The request that calls an operation once."""
-    return Plan(operation).request(arguments, files)
+    return RequestBuilder(operation).build(arguments, files)
 
 
-def artifact_ids(operation: Operation, arguments: Mapping[str, Any]) -> list[str]:
-    """The artifacts that must be read before the request can be made."""
+def find_artifact_ids(operation: ApiOperation, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the artifacts that the request body takes files from, each once."""
     body = operation.body
-    return [] if body is None else artifacts_wanted(body, arguments.get(body.argument))
+    if body is None or media_type(body.content_type).kind in ("json", "lines"):
+        return []
+    value = arguments.get(body.argument)
+    places = [value]
+    if is_object(value) and not is_file(value):
+        fields = [item for name, item in value.items() if body.parts.get(name, _PLAIN_FIELD).is_file]
+        places = [place for item in fields for place in (item if is_array(item) else [item])]
+    return list(dict.fromkeys(found for place in places if (found := artifact_id_of(place)) is not None))
 
 
-def _arguments_of(operation: Operation) -> list[str]:
+def _arguments_of(operation: ApiOperation) -> list[str]:
     body = operation.body
     return [*(parameter.argument for parameter in operation.parameters), *([] if body is None else [body.argument])]
 
@@ -119,7 +130,7 @@ def _unset(parameter: Parameter) -> ToolValidationError:
     return ToolValidationError(f"{parameter.argument!r} is required, and null cannot be sent in its place")
 
 
-def _target(operation: Operation, slots: Mapping[str, Parameter], arguments: Mapping[str, Any]) -> Target:
+def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: Mapping[str, Any]) -> Target:
     if not operation.servers:
         raise ToolSchemaError(f"{operation.method} {operation.path} has no server; give one with base_url.")
 
@@ -130,7 +141,7 @@ def _target(operation: Operation, slots: Mapping[str, Parameter], arguments: Map
         value = arguments.get(parameter.argument)
         if value is None:
             raise _unset(parameter)
-        return _written(parameter, value, lambda of, value: path_text(of, value, spanning=slot.spanning))
+        return _written(parameter, value, lambda of, value: _serialize_path(of, value, spanning=slot.spanning))
 
     try:
         return target_of(operation.servers[0], operation.path, fill)
@@ -141,7 +152,7 @@ def _target(operation: Operation, slots: Mapping[str, Parameter], arguments: Map
 def _written(parameter: Parameter, value: Any, write: Callable[[Parameter, Any], T]) -> T:
     try:
         inner = parameter.item_delimiters
-        return write(parameter, with_inner_lists(value, inner) if inner else value)
+        return write(parameter, _join_nested_lists(value, inner) if inner else value)
     except (UnsendableError, UnicodeEncodeError, RecursionError) as error:
         raise _unsendable(parameter.argument, parameter.location, error) from None
 
@@ -162,29 +173,26 @@ def _headers(parameter: Parameter, value: Any) -> list[Pair]:
         return []
     if not _HEADER_NAME.fullmatch(parameter.name):
         raise UnsendableError("the document gives it a name that no header can have")
-    return [(parameter.name, header_text(parameter, value))]
+    return [(parameter.name, _serialize_header(parameter, value))]
 
 
 def _carried(
-    operation: Operation, body: Body, arguments: Mapping[str, Any], files: Mapping[str, File]
-) -> Payload | None:
+    operation: ApiOperation, body: RequestBody, arguments: Mapping[str, Any], files: Mapping[str, File]
+) -> EncodedBody | None:
     value = arguments.get(body.argument)
     if value is None and not (body.argument in arguments and _admits_null(body.schema, operation)):
         if body.required:
             raise ToolValidationError(f"{body.argument!r} is required")
         return None
     try:
-        return _checked(payload_of(body, value, files))
+        encoded = _encode_body(body, value, files)
+        sendable_header(encoded.content_type)  # a document may name any text as a media type
     except (UnsendableError, UnicodeEncodeError, RecursionError) as error:
         raise _unsendable(body.argument, "body", error) from None
+    return encoded
 
 
-def _checked(carried: Payload) -> Payload:
-    sendable_header(carried.content_type)  # a document may name any text as a type
-    return carried
-
-
-def _admits_null(schema: object, operation: Operation, depth: int = 0) -> bool:
+def _admits_null(schema: object, operation: ApiOperation, depth: int = 0) -> bool:
     """Whether a schema says of null that it may be; one that says nothing does not mean it."""
     if not is_object(schema) or depth > _DEEPEST_REFERENCE:
         return False
@@ -198,7 +206,7 @@ def _admits_null(schema: object, operation: Operation, depth: int = 0) -> bool:
     return any(_admits_null(part, operation, depth + 1) for part in inner)
 
 
-def _described(headers: list[Pair], carried: Payload | None, welcome: Pair) -> list[Pair]:
+def _described(headers: list[Pair], carried: EncodedBody | None, welcome: Pair) -> list[Pair]:
     """The headers with what is carried and what is welcome; a caller who names a type knows better."""
     given = {name.lower() for name, _ in headers} if headers else _NONE
     if carried is not None:
@@ -212,9 +220,9 @@ def _described(headers: list[Pair], carried: Payload | None, welcome: Pair) -> l
     return headers
 
 
-def _welcome(operation: Operation) -> str:
+def _welcome(operation: ApiOperation) -> str:
     """What the caller can read, JSON first; anything is better than a refusal."""
-    offered = [kind for answer in operation.answers if answer.status[:1] in ("2", "d") for kind in answer.content]
+    offered = [kind for answer in operation.responses if answer.status[:1] in ("2", "d") for kind in answer.content]
     told = [kind for kind in dict.fromkeys(offered) if _can_be_named(kind)]
     told.sort(key=lambda kind: media_type(kind).kind != "json")
     graded = [kind if at == 0 else f"{kind};q=0.9" for at, kind in enumerate(told[:_MOST_ACCEPTED])]
@@ -225,9 +233,329 @@ def _can_be_named(kind: str) -> bool:
     return bool(media_type(kind).essence) and not media_type(kind).is_range and kind.isprintable()
 
 
-_NONE: AbstractSet[str] = frozenset()
+_JSON = "application/json"
+_WITH_JSON = frozenset({"", "*/*", "application/*"})
+_PLAIN_FIELD = FieldEncoding()
+
+
+class EncodedBody(NamedTuple):
+    """A body as bytes, and the content type that says how to read them."""
+
+    data: bytes
+    content_type: str
+
+
+def _encode_body(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+    """The bytes of a body."""
+    kind = media_type(body.content_type)
+    if kind.is_range or not kind.essence:
+        return _of_any_type(body, value, artifacts)
+    return _WRITERS[kind.kind](body, value, artifacts)
+
+
+def _of_any_type(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+    """A range such as `*/*` or `image/*`: a file goes as what it is, everything else as JSON where that is one."""
+    if is_file(value) or media_type(body.content_type).essence not in _WITH_JSON:
+        file = file_of(value, artifacts)
+        return EncodedBody(file.data, type_of(file))
+    return EncodedBody(compact_json(value).encode(), _JSON)
+
+
+def _json(body: RequestBody, value: Any, _: Artifacts) -> EncodedBody:
+    return EncodedBody(compact_json(value).encode(), body.content_type)
+
+
+def _lines(body: RequestBody, value: Any, _: Artifacts) -> EncodedBody:
+    if isinstance(value, str):
+        return EncodedBody(value.encode(), body.content_type)
+    if not is_array(value):
+        raise UnsendableError(f"it is {json_type(value)}; {body.content_type} wants a list, one item a line")
+    opening = "\x1e" if media_type(body.content_type).essence.endswith("json-seq") else ""  # RFC 7464
+    return EncodedBody("".join(f"{opening}{compact_json(item)}\n" for item in value).encode(), body.content_type)
+
+
+def _text(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+    if is_file(value):
+        return _file(body, value, artifacts)
+    if is_object(value) or is_array(value):
+        raise UnsendableError(f"it is {json_type(value)}; {body.content_type} is written as text")
+    text, kind = text_of(value), media_type(body.content_type)
+    try:
+        data = text.encode(kind.charset or "utf-8")
+    except UnicodeEncodeError as error:
+        raise UnsendableError(f"it holds characters that {kind.charset or 'utf-8'} does not have") from error
+    return EncodedBody(data, _with_charset(body.content_type, kind, data))
+
+
+def _with_charset(content_type: str, kind: MediaType, data: bytes) -> str:
+    """RFC 9110 names no default for text, so that anything beyond ASCII says what it is; XML says so itself."""
+    return content_type if kind.kind == "xml" or kind.charset or data.isascii() else f"{content_type}; charset=utf-8"
+
+
+def _yaml(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+    if is_file(value) or isinstance(value, str):
+        return _text(body, value, artifacts)
+    return _json(body, value, artifacts)  # every JSON document is a YAML document
+
+
+def _file(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+    if (is_object(value) and not is_file(value)) or is_array(value):
+        raise UnsendableError(f"{body.content_type} is bytes, not {json_type(value)}; give a file or a text")
+    file = file_of(value if is_file(value) else text_of(value), artifacts)
+    said = value.get("content_type") if is_object(value) else None
+    return EncodedBody(file.data, str(said) if said else body.content_type)
+
+
+def _form(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+    if isinstance(value, str):
+        return EncodedBody(value.encode(), body.content_type)
+    pairs = [pair for name, item, part in _fields(body, value) for pair in _form_pairs(name, item, part, artifacts)]
+    return EncodedBody("&".join(f"{name}={text}" for name, text in pairs).encode(), body.content_type)
+
+
+def _form_pairs(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts) -> list[Pair]:
+    if part.is_file and is_file(value):
+        return [(percent(name), "".join(f"%{byte:02X}" for byte in file_of(value, artifacts).data))]
+    if _is_document(value, part):
+        return [(percent(name), percent(compact_json(value)))]
+    if (is_array(value) or is_object(value)) and part.style != "deepObject" and not part.explode:
+        return [(percent(name), percent(_join_delimited(value, part.style)))]  # a form is decoded before anybody splits
+    return _serialize_pairs(name, value, style=part.style, explode=part.explode)
+
+
+def _is_document(value: Any, part: FieldEncoding) -> bool:
+    """Whether a field is one JSON document: where the API says so, and by default for objects."""
+    if part.content_type is not None and media_type(part.content_type).kind == "json":
+        return True
+    return is_object(value) and part.style == "form" and part.explode
+
+
+def _multipart(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+    parts = [found for name, item, part in _fields(body, value) for found in _form_parts(name, item, part, artifacts)]
+    data, boundary = multipart_body(parts)
+    return EncodedBody(data, f"{media_type(body.content_type).essence}; boundary={boundary}")
+
+
+def _form_parts(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts) -> Iterator[FormPart]:
+    headers = tuple(part.headers.items())
+    if part.is_file:
+        for item in value if is_array(value) else [value]:
+            file = file_of(item, artifacts)
+            yield FormPart(name, file.data, type_of(file, part.content_type or ""), file.name or name, headers)
+    elif _is_document(value, part):
+        yield FormPart(name, compact_json(value).encode(), part.content_type or _JSON, None, headers)
+    else:
+        for key, item in _plain_parts(name, value, part):
+            content_type = _JSON if is_object(item) or is_array(item) else part.content_type
+            yield FormPart(key, text_of(item).encode(), content_type, None, headers)
+
+
+def _plain_parts(name: str, value: Any, part: FieldEncoding) -> Iterator[tuple[str, Any]]:
+    if part.style == "deepObject":
+        yield from _flatten_deep_object(name, value)
+    elif is_array(value) and part.explode:
+        yield from ((name, item) for item in value if item is not None)
+    elif is_array(value) or is_object(value):
+        yield name, _join_delimited(value, part.style)
+    else:
+        yield name, value
+
+
+def _fields(body: RequestBody, value: Any) -> Iterator[tuple[str, Any, FieldEncoding]]:
+    """The fields that are set; a form cannot say null."""
+    if not is_object(value):
+        raise UnsendableError(f"it is {json_type(value)}; {body.content_type} wants an object, one member a field")
+    for name, item in value.items():
+        if item is not None:
+            part = body.parts.get(name, _PLAIN_FIELD)
+            yield name, _join_nested_lists(item, part.item_delimiters), part
+
+
+_WRITERS: dict[str, Callable[[RequestBody, Any, Artifacts], EncodedBody]] = {
+    "json": _json,
+    "lines": _lines,
+    "events": _text,
+    "form": _form,
+    "multipart": _multipart,
+    "yaml": _yaml,
+    "xml": _text,
+    "text": _text,
+    "binary": _file,
+}
+
+
+_DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
+_TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
+# RFC 3986's reserved characters, without those that end a query or mean something else in one.
+_QUERY_RESERVED = ":/?@!$'()*,;="
+_PATH_RESERVED = ":@!$&'()*+,;="
+_DOTS = frozenset({".", ".."})
+
+
+def _join_nested_lists(value: Any, delimiters: str) -> Any:
+    """The value with every list within its lists as one text, joined by the delimiter of its level."""
+    if not is_array(value) or not delimiters:
+        return value
+    return [_inner_text(item, delimiters) for item in value]
+
+
+def _inner_text(value: Any, delimiters: str) -> Any:
+    if not is_array(value) or not delimiters:
+        return value
+    items = [text_of(_inner_text(item, delimiters[1:])) for item in value if item is not None]
+    return delimiters[0].join(_unambiguous(items, delimiters[0]))
+
+
+def _serialize_path(parameter: Parameter, value: Any, *, spanning: bool = False) -> str:
+    """A path parameter, encoded; with `spanning`, a template's own wish, it may take several segments."""
+    reserved = _PATH_RESERVED if parameter.allow_reserved or spanning else ""
+    safe = f"{reserved}/" if spanning else reserved
+
+    def encode(text: str) -> str:
+        return quote(_refuse_steps(text), safe=safe)
+
+    if parameter.content_type is not None:
+        return encode(_document(parameter, value))
+    items = [] if value is None else _flat(value, explode=parameter.explode, encode=encode)
+    if not any(items):
+        raise UnsendableError("it is empty, and the path would address something else; give a value")
+    return _path_style(parameter, value, items)
+
+
+def _serialize_query(parameter: Parameter, value: Any) -> list[Pair]:
+    """The `name=value` pairs of a query parameter, encoded; none for what is unset or empty."""
+    if value.__class__ is str and parameter.style == "form" and parameter.content_type is None:
+        return [(percent(parameter.name), _reserving(value) if parameter.allow_reserved else percent(value))]
+    encode = _reserving if parameter.allow_reserved else percent
+    if parameter.content_type is not None:
+        return [(percent(parameter.name), encode(_document(parameter, value)))]
+    if value in ([], {}) and parameter.allow_empty:
+        return [(percent(parameter.name), "")]
+    return _serialize_pairs(parameter.name, value, style=parameter.style, explode=parameter.explode, encode=encode)
+
+
+def _serialize_pairs(
+    name: str, value: Any, *, style: Style, explode: bool, encode: Callable[[str], str] | None = None
+) -> list[Pair]:
+    """The pairs of one value in a query or in a form."""
+    encode = encode or percent
+    if style == "deepObject":
+        return [(percent(key), encode(text)) for key, text in _flatten_deep_object(name, value)]
+    if value is None or value in ([], {}):
+        return []
+    if not (is_array(value) or is_object(value)):
+        return [(percent(name), encode(text_of(value)))]
+    if explode:
+        return [(percent(key), encode(text_of(item))) for key, item in _exploded(name, value)]
+    return [(percent(name), _joined(value, style, encode))]
+
+
+def _flatten_deep_object(name: str, value: Any) -> Iterator[Pair]:
+    """`name[key][inner]`; lists of plain values as `name[]`, which PHP, Rails, qs and Stripe all read alike."""
+    if is_object(value):
+        for key, part in value.items():
+            yield from _flatten_deep_object(f"{name}[{key}]", part)
+    elif is_array(value):
+        nested = any(is_object(part) or is_array(part) for part in value)
+        for index, part in enumerate(value):
+            yield from _flatten_deep_object(f"{name}[{index}]" if nested else f"{name}[]", part)
+    elif value is not None:
+        yield name, text_of(value)
+
+
+def _join_delimited(value: list[Any] | dict[str, Any], style: Style) -> str:
+    """A list or an object as one text, for places that are not percent-encoded."""
+    delimiter = _DELIMITERS.get(style, ",")
+    return delimiter.join(_unambiguous(_flat(value, explode=False), delimiter))
+
+
+def _serialize_header(parameter: Parameter, value: Any) -> str:
+    """A header parameter; headers are not percent-encoded, so what would break out of one is refused."""
+    if parameter.content_type is not None:
+        return sendable_header(_document(parameter, value))
+    if not (is_array(value) or is_object(value)):
+        return sendable_header(text_of(value))
+    return sendable_header(",".join(_unambiguous(_flat(value, explode=parameter.explode), ",")))
+
+
+def _serialize_cookie(parameter: Parameter, value: Any) -> list[Pair]:
+    """The `name=value` pairs of a cookie parameter, encoded where a cookie cannot carry a character."""
+    if parameter.content_type is not None:
+        return [(cookie_name(parameter.name), cookie_value(_document(parameter, value)))]
+    if parameter.explode and (is_array(value) or is_object(value)):
+        members = _exploded(parameter.name, value)
+        return [(cookie_name(key), cookie_value(text_of(item))) for key, item in members]
+    return [(cookie_name(parameter.name), ",".join(_flat(value, explode=False, encode=cookie_value)))]
+
+
+def _document(parameter: Parameter, value: Any) -> str:
+    if isinstance(value, str) and media_type(parameter.content_type or "").kind != "json":
+        return value
+    return compact_json(value)
+
+
+def _flat(value: Any, *, explode: bool, encode: Callable[[str], str] = str) -> list[str]:
+    """The items of a list, the names and values of an object (`name=value` when exploded), or the one value."""
+    if is_array(value):
+        return [encode(text_of(item)) for item in value if item is not None]
+    if is_object(value):
+        members = [(encode(key), encode(text_of(item))) for key, item in value.items() if item is not None]
+        return [f"{k}={v}" for k, v in members] if explode else [text for member in members for text in member]
+    return [encode(text_of(value))]
+
+
+def _exploded(name: str, value: list[Any] | dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each item under its name; a list within an object repeats its name, as forms do."""
+    members = [(name, item) for item in value] if is_array(value) else [*value.items()] if is_object(value) else []
+    for key, item in members:
+        if is_array(item) and is_object(value):
+            yield from ((key, inner) for inner in item if inner is not None)
+        elif item is not None:
+            yield key, item
+
+
+def _joined(value: list[Any] | dict[str, Any], style: Style, encode: Callable[[str], str]) -> str:
+    delimiter = _DELIMITERS.get(style)
+    if delimiter is None:
+        return ",".join(_flat(value, explode=False, encode=encode))
+    return encode(delimiter).join(map(encode, _unambiguous(_flat(value, explode=False), delimiter)))
+
+
+def _unambiguous(items: list[str], delimiter: str) -> list[str]:
+    if any(delimiter in item for item in items):
+        raise UnsendableError(f"an item holds {delimiter!r}, which separates items here")
+    return items
+
+
+def _path_style(parameter: Parameter, value: Any, items: list[str]) -> str:
+    if parameter.style == "label":
+        return "." + ("." if parameter.explode else ",").join(items)
+    if parameter.style != "matrix":
+        return ",".join(items)
+    if is_object(value) and parameter.explode:
+        return "".join(f";{item}" for item in items)
+    name = percent(parameter.name)
+    return "".join(f";{name}={item}" for item in items) if parameter.explode else f";{name}={','.join(items)}"
+
+
+def _refuse_steps(text: str) -> str:
+    """Refuse `.` and `..` between separators.
+
+    Encoding them does not help: URL parsers and proxies decode `%2E` and `%2F` and then walk up.
+    """
+    if "." in text and not _DOTS.isdisjoint(re.split(r"[/\\]", text)):
+        raise UnsendableError("it holds the step '.' or '..', which would lead to another path")
+    return text
+
+
+def _reserving(text: str) -> str:
+    """RFC 6570's reserved expansion: reserved characters and percent-encoded triplets stay as they are."""
+    pieces = _TRIPLET.split(text)
+    return "".join(piece if at % 2 else quote(piece, safe=_QUERY_RESERVED) for at, piece in enumerate(pieces))
+
+
 _PLACES: dict[str, tuple[int, Callable[[Parameter, Any], list[Pair]]]] = {
-    "query": (0, query_pairs),
+    "query": (0, _serialize_query),
     "header": (1, _headers),
-    "cookie": (2, cookie_pairs),
+    "cookie": (2, _serialize_cookie),
 }

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.schema.fast_engine import fast_engine
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.jsontypes import is_array, is_object, json_type
 from toolpost.schema.patterns import portable
-from toolpost.sources.openapi.alternatives import may_overlap
-from toolpost.sources.openapi.directions import NOTHING
-from toolpost.sources.openapi.keywords import CLEANERS, DROPPED, name_lists, settle
+from toolpost.sources.openapi.descriptions import html_to_markdown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.jsontypes import AnySchema
-    from toolpost.sources.openapi.directions import Direction
     from toolpost.sources.openapi.naming import DefinitionNames
-    from toolpost.sources.openapi.references import Library
+    from toolpost.sources.openapi.references import DocumentRegistry, ResolvedNode
 
-DEFS = "#/$defs/"
+
+_DEFS = "#/$defs/"
+_NO_NAMES: frozenset[str] = frozenset()
 # Schemas within schemas; what lies deeper becomes a definition, so that nothing is nested too deeply to be checked.
 _DEEPEST = 20
 _ONE = frozenset(
@@ -42,22 +45,22 @@ _BY_NAME = frozenset({"patternProperties", "dependentSchemas", "dependencies"})
 _BESIDE_REFERENCE = ("title", "description", "default", "deprecated", "example", "nullable", "x-nullable")
 
 
-class Place(NamedTuple):
+class _Position(NamedTuple):
     """Where a schema stands: what its references are relative to, how deep it lies, which properties are left out."""
 
     base: str
     depth: int = 0
-    dropped: frozenset[str] = NOTHING
+    excluded: frozenset[str] = _NO_NAMES
 
 
-class Patterns:
+class PatternCache:
     """Regular expressions as the fast engine takes them; None for those that it cannot."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._known: dict[str, str | None] = {}
 
-    def fitting(self, pattern: Any) -> str | None:
+    def supported(self, pattern: Any) -> str | None:
         """The pattern itself, respelled, or None."""
         if not isinstance(pattern, str):
             return None
@@ -77,7 +80,7 @@ class Patterns:
 
 
 class SchemaReader:
-    """Reads schemas, with a direction for one way only: what never goes that way is left out.
+    """Reads schemas, with a access_filter for one way only: what never goes that way is left out.
 
     `definitions` fill up as schemas are read and are complete after `finish`; each is
     read once, however many refer to it, also to itself.
@@ -85,67 +88,67 @@ class SchemaReader:
 
     def __init__(
         self,
-        library: Library,
+        registry: DocumentRegistry,
         names: DefinitionNames,
-        patterns: Patterns,
+        patterns: PatternCache,
         problems: list[str],
         *,
         siblings: bool,
-        direction: Direction | None,
+        access_filter: ReadWriteFilter | None,
     ) -> None:
         self.definitions: dict[str, AnySchema] = {}
-        self._library = library
+        self._registry = registry
         self._names = names
         self._patterns = patterns
         self._problems = problems
         self._siblings = siblings
-        self._direction = direction
+        self._access_filter = access_filter
         self._waiting: deque[tuple[str, Any, str]] = deque()
 
     def read(self, node: Any, base: str) -> AnySchema:
         """One schema; what it refers to waits until `finish`."""
-        return self._schema(node, Place(base))
+        return self._schema(node, _Position(base))
 
     def finish(self) -> None:
         """Read the definitions that wait, and those that they need."""
         while self._waiting:
             name, node, base = self._waiting.popleft()
-            self.definitions[name] = self._schema(node, Place(base))
+            self.definitions[name] = self._schema(node, _Position(base))
 
-    def _schema(self, node: Any, place: Place) -> AnySchema:
+    def _schema(self, node: Any, place: _Position) -> AnySchema:
         if not is_object(node):
             return node if isinstance(node, bool) else {}
         if place.depth > _DEEPEST:
             return self._defined(node, place.base, "part")
-        base = self._library.base_within(node, place.base)
+        base = self._registry.base_uri(node, place.base)
         schema: JsonSchema = {}
         reference = node.get("$ref", node.get("$dynamicRef"))
         if isinstance(reference, str):
             schema.update(self._referred(reference, base))
             if not self._siblings:
                 node = {word: node[word] for word in _BESIDE_REFERENCE if word in node}
-        dropped = place.dropped
-        if self._direction is not None:
-            dropped |= self._direction.dropped(node, base)
-        self._words(schema, node, Place(base, place.depth, dropped))
-        return settle(node, _asking_less(schema, dropped))
+        excluded = place.excluded
+        if self._access_filter is not None:
+            excluded |= self._access_filter.excluded_properties(node, base)
+        self._words(schema, node, _Position(base, place.depth, excluded))
+        return _normalize(node, _relax_required(schema, excluded))
 
-    def _words(self, schema: JsonSchema, node: dict[str, Any], place: Place) -> None:
+    def _words(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
         """Everything that a schema says; words that are not of JSON Schema are left out."""
         for word, value in node.items():
-            cleaner = CLEANERS.get(word)
+            cleaner = _CLEANERS.get(word)
             if cleaner is not None:
                 clean = cleaner[1](value)
-                if clean is not DROPPED:
+                if clean is not _DROPPED:
                     schema[cleaner[0]] = clean
             elif word == "pattern":
-                if (pattern := self._patterns.fitting(value)) is not None:
+                if (pattern := self._patterns.supported(value)) is not None:
                     schema[word] = pattern
             else:
                 self._structure(schema, node, word, place)
 
     def _referred(self, reference: str, base: str) -> JsonSchema:
-        target = self._library.target(reference, base)
+        target = self._registry.lookup(reference, base)
         if target is None or not (is_object(target.node) or isinstance(target.node, bool)):
             self._problems.append(f"the reference {reference[:200]!r} leads to no schema; anything is taken instead")
             return {}
@@ -156,9 +159,9 @@ class SchemaReader:
         if name not in self.definitions:
             self.definitions[name] = {}
             self._waiting.append((name, node, base))
-        return {"$ref": DEFS + name}
+        return {"$ref": _DEFS + name}
 
-    def _structure(self, schema: JsonSchema, node: dict[str, Any], word: str, place: Place) -> None:
+    def _structure(self, schema: JsonSchema, node: dict[str, Any], word: str, place: _Position) -> None:
         """One word that holds schemas."""
         if word == "properties":
             schema[word] = self._properties(node[word], place)
@@ -171,63 +174,372 @@ class SchemaReader:
         elif word in _BY_NAME and is_object(node[word]):
             self._by_name(schema, word, node[word], place)
 
-    def _properties(self, value: Any, place: Place) -> JsonSchema:
+    def _properties(self, value: Any, place: _Position) -> JsonSchema:
         if not is_object(value):
             return {}
-        direction, below = self._direction, Place(place.base, place.depth + 1)
-        if direction is None:
+        access_filter, below = self._access_filter, _Position(place.base, place.depth + 1)
+        if access_filter is None:
             return {name: self._schema(node, below) for name, node in value.items()}
-        kept = {name: node for name, node in value.items() if not direction.drops(node, place.base)}
+        kept = {name: node for name, node in value.items() if not access_filter.excludes(node, place.base)}
         return {name: self._schema(node, below) for name, node in kept.items()}
 
-    def _one(self, schema: JsonSchema, word: str, value: Any, place: Place) -> None:
+    def _one(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
         if not isinstance(value, dict | bool):
             return
-        read = self._schema(value, Place(place.base, place.depth + 1))
+        read = self._schema(value, _Position(place.base, place.depth + 1))
         # Where something could not be understood, anything is taken; the opposite of that would refuse everything.
         if read or word != "not":
             schema[word] = read
 
-    def _several(self, schema: JsonSchema, word: str, value: Any, place: Place) -> None:
+    def _several(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
         if not is_array(value) or not value:
             return
-        dropped = NOTHING if word == "prefixItems" else place.dropped
-        if word == "oneOf" and "anyOf" not in schema and may_overlap(value, place.base, self._library):
+        excluded = _NO_NAMES if word == "prefixItems" else place.excluded
+        if word == "oneOf" and "anyOf" not in schema and _may_overlap(value, place.base, self._registry):
             word = "anyOf"
-        schema[word] = [self._schema(item, Place(place.base, place.depth + 1, dropped)) for item in value]
+        schema[word] = [self._schema(item, _Position(place.base, place.depth + 1, excluded)) for item in value]
 
-    def _items(self, schema: JsonSchema, node: dict[str, Any], place: Place) -> None:
+    def _items(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
         """`items`, which was also a list of them in older drafts, with `additionalItems` for the rest."""
         value = node["items"]
         if not is_array(value):
-            schema["items"] = self._schema(value, Place(place.base, place.depth + 1))
+            schema["items"] = self._schema(value, _Position(place.base, place.depth + 1))
             return
         self._several(schema, "prefixItems", value, place)
         self._one(schema, "items", node.get("additionalItems"), place)
 
-    def _by_name(self, schema: JsonSchema, word: str, value: dict[str, Any], place: Place) -> None:
-        below = Place(place.base, place.depth + 1)
+    def _by_name(self, schema: JsonSchema, word: str, value: dict[str, Any], place: _Position) -> None:
+        below = _Position(place.base, place.depth + 1)
         read = {key: self._schema(node, below) for key, node in value.items() if isinstance(node, dict | bool)}
         if word == "patternProperties":
             schema[word] = self._with_patterns(read)
             return
         if read:
             schema["dependentSchemas"] = {**schema.get("dependentSchemas", {}), **read}
-        if lists := name_lists(value):
+        if lists := _clean_name_lists(value):
             schema["dependentRequired"] = lists
 
     def _with_patterns(self, read: dict[str, AnySchema]) -> dict[str, AnySchema]:
         """Schemas by pattern; one that is lost allows every name, or what it allowed would count as unknown."""
-        fitting = {key: self._patterns.fitting(key) for key in read}
+        fitting = {key: self._patterns.supported(key) for key in read}
         return {pattern or "": {} if pattern is None else read[key] for key, pattern in fitting.items()}
 
 
-def _asking_less(schema: JsonSchema, dropped: frozenset[str]) -> JsonSchema:
+def _relax_required(schema: JsonSchema, excluded: frozenset[str]) -> JsonSchema:
     """The schema, no longer asking for properties that are left out, nor for those that it forbids by oversight."""
     if "required" not in schema:
         return schema
-    asked = [name for name in schema["required"] if name not in dropped]
+    asked = [name for name in schema["required"] if name not in excluded]
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
         asked = [name for name in asked if name in schema.get("properties", ())]
     schema["required"] = asked
     return schema
+
+
+AccessFlag = Literal["readOnly", "writeOnly"]
+
+_MAX_HOPS = 50
+
+
+class ReadWriteFilter:
+    """Tells which properties are left out in one access_filter: those that carry its flag."""
+
+    def __init__(self, registry: DocumentRegistry, flag: AccessFlag) -> None:
+        self._registry = registry
+        self._flag: AccessFlag = flag
+        # Each with its node, so that no other node is ever found at its address.
+        self._known: dict[int, tuple[Any, frozenset[str]]] = {}
+
+    def excludes(self, node: Any, base: str) -> bool:
+        """Whether a property is left out, for its own flag or that of the schema it refers to."""
+        if not is_object(node):
+            return False
+        if node.get(self._flag) is True:
+            return True
+        target = self._registry.resolve(node, base) if "$ref" in node else None
+        return target is not None and is_object(target.node) and target.node.get(self._flag) is True
+
+    def excluded_properties(self, node: dict[str, Any], base: str, hops: int = _MAX_HOPS) -> frozenset[str]:
+        """The properties that are left out of a schema and of all that it is composed of."""
+        if hops <= 0 or ("properties" not in node and "allOf" not in node):
+            return _NO_NAMES
+        known = self._known.get(id(node))
+        if known is not None:
+            return known[1]
+        self._known[id(node)] = (node, _NO_NAMES)
+        properties = node.get("properties")
+        names: set[str] = set()
+        if is_object(properties):
+            names.update(name for name, inner in properties.items() if self.excludes(inner, base))
+        for member in self._members(node, base):
+            names |= self.excluded_properties(member.node, member.base, hops - 1)
+        found = frozenset(names)
+        self._known[id(node)] = (node, found)
+        return found
+
+    def _members(self, node: dict[str, Any], base: str) -> Iterator[ResolvedNode]:
+        members = node.get("allOf")
+        for member in members if is_array(members) else ():
+            target = self._registry.resolve(member, base)
+            if target is not None and is_object(target.node):
+                yield target
+
+
+_MOST = 40
+_ALL = frozenset({"string", "number", "boolean", "object", "array", "null"})
+
+
+def _may_overlap(options: list[Any], base: str, registry: DocumentRegistry) -> bool:
+    """Whether one value could fit two of the alternatives without being at fault for it."""
+    if len(options) > _MOST:
+        return True
+    targets = [registry.resolve(option, base) for option in options]
+    nodes = [target.node if target is not None and is_object(target.node) else {} for target in targets]
+    return any(_overlap(one, other) for one, other in combinations(nodes, 2))
+
+
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    shared = _allowed_types(one) & _allowed_types(other)
+    if not shared:
+        return False
+    if _enum_values(one) is not None and _enum_values(other) is not None:
+        return bool(set(map(repr, _enum_values(one) or ())) & set(map(repr, _enum_values(other) or ())))
+    if shared == frozenset({"object"}):
+        return not _is_disjoint(one, other)
+    if shared == frozenset({"array"}):
+        items = (one.get("items"), other.get("items"))
+        return not all(map(is_object, items)) or bool(_allowed_types(items[0]) & _allowed_types(items[1]))
+    return True
+
+
+def _is_disjoint(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two kinds of object differ by a tag, or by what each of them alone must have."""
+    mine, theirs = _properties(one), _properties(other)
+    for name in mine.keys() & theirs.keys():
+        tags = _enum_values(mine[name]), _enum_values(theirs[name])
+        if None not in tags and not set(map(repr, tags[0] or ())) & set(map(repr, tags[1] or ())):
+            return True
+    mine_required, theirs_required = _required(one), _required(other)
+    return bool(mine_required - theirs_required) and bool(theirs_required - mine_required)
+
+
+def _allowed_types(node: Any) -> frozenset[str]:
+    """The types that a schema allows; all of them when it does not say."""
+    if not is_object(node):
+        return _ALL
+    kind = node.get("type")
+    if kind is None and (listed := _enum_values(node)) is not None:
+        kind = [json_type(value) for value in listed]
+    if kind is None and ("properties" in node or "required" in node):
+        kind = "object"
+    if kind is None:
+        return _ALL
+    kinds = kind if is_array(kind) else [kind]
+    return frozenset("number" if name == "integer" else str(name) for name in kinds)
+
+
+def _enum_values(node: Any) -> list[Any] | None:
+    """The only values that a schema allows, if it lists them."""
+    if not is_object(node):
+        return None
+    if "const" in node:
+        return [node["const"]]
+    options = node.get("enum")
+    return options if is_array(options) else None
+
+
+def _properties(node: dict[str, Any]) -> dict[str, Any]:
+    properties = node.get("properties")
+    return properties if is_object(properties) else {}
+
+
+def _required(node: dict[str, Any]) -> frozenset[str]:
+    required = node.get("required")
+    return frozenset(name for name in required if isinstance(name, str)) if is_array(required) else frozenset()
+
+
+_DROPPED: Any = object()
+
+_TYPES = {
+    **{kind: kind for kind in ("string", "number", "integer", "boolean", "object", "array", "null")},
+    **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    "bool": "boolean",
+    **dict.fromkeys(("str", "text", "date", "datetime", "date-time", "uuid", "email", "uri", "url", "byte"), "string"),
+    **dict.fromkeys(("file", "binary"), "string"),
+    **dict.fromkeys(("map", "dict", "hash"), "object"),
+    "list": "array",
+}
+_FILES = ("file", "binary")
+_LONGEST_EXAMPLE = 200
+
+
+def _clean_text(value: Any) -> Any:
+    """A string."""
+    return value if isinstance(value, str) else _DROPPED
+
+
+def _clean_prose(value: Any) -> Any:
+    """A string without HTML, or a scalar that was meant as one."""
+    return html_to_markdown(str(value)) if isinstance(value, str | int | float) else _DROPPED
+
+
+def _clean_flag(value: Any) -> Any:
+    """A boolean."""
+    return {"true": True, "false": False}.get(value, _DROPPED) if isinstance(value, str) else _boolean(value)
+
+
+def _boolean(value: Any) -> Any:
+    return value if isinstance(value, bool) else _DROPPED
+
+
+def _clean_count(value: Any) -> Any:
+    """A whole number that is not negative."""
+    amount = _clean_number(value)
+    return int(amount) if amount is not _DROPPED and amount >= 0 and amount == int(amount) else _DROPPED
+
+
+def _clean_number(value: Any) -> Any:
+    """A number, also one in quotes."""
+    if isinstance(value, bool):
+        return _DROPPED
+    if isinstance(value, str):
+        try:
+            value = float(value) if len(value) < 50 else _DROPPED
+        except ValueError:
+            return _DROPPED
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _DROPPED
+    return value if isinstance(value, int) else _DROPPED
+
+
+def _clean_factor(value: Any) -> Any:
+    """A number above zero."""
+    amount = _clean_number(value)
+    return amount if amount is not _DROPPED and amount > 0 else _DROPPED
+
+
+def _keep(value: Any) -> Any:
+    """Whatever it is."""
+    return value
+
+
+def _clean_types(value: Any) -> Any:
+    """One type or several, known ones only."""
+    if not is_array(value):
+        return _TYPES.get(value.lower(), _DROPPED) if isinstance(value, str) else _DROPPED
+    known = dict.fromkeys(
+        kind for item in value if (kind := _clean_types(item)) is not _DROPPED and isinstance(kind, str)
+    )
+    return list(known) or _DROPPED
+
+
+def _clean_enum(value: Any) -> Any:
+    """The values to choose from; an empty list would refuse everything, which nobody means."""
+    return value if is_array(value) and value else _DROPPED
+
+
+def _clean_names(value: Any) -> Any:
+    """Property names, each once."""
+    return list(dict.fromkeys(name for name in value if isinstance(name, str))) if is_array(value) else _DROPPED
+
+
+def _clean_name_lists(value: Any) -> Any:
+    """Property names by property name."""
+    if not is_object(value):
+        return _DROPPED
+    return {key: _clean_names(found) for key, found in value.items() if is_array(found)}
+
+
+def _clean_discriminator(value: Any) -> Any:
+    """How alternatives are told apart: a note for readers, which validation does not need."""
+    if isinstance(value, str):
+        return {"propertyName": value}
+    if not is_object(value) or not isinstance(value.get("propertyName"), str):
+        return _DROPPED
+    mapping = value.get("mapping")
+    return {"propertyName": value["propertyName"], **({"mapping": mapping} if is_object(mapping) else {})}
+
+
+def _clean_examples(value: Any) -> Any:
+    """Those that are short: whole sample documents would weigh more than the schema."""
+    kept = [item for item in value if _is_short(item)] if is_array(value) else []
+    return kept[:3] or _DROPPED
+
+
+def _clean_example(value: Any) -> Any:
+    """One example as a list of them."""
+    return [value] if _is_short(value) else _DROPPED
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _LONGEST_EXAMPLE)
+
+
+_CLEANERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "type": ("type", _clean_types),
+    "description": ("description", _clean_prose),
+    "title": ("title", _clean_prose),
+    "format": ("format", _clean_text),
+    "enum": ("enum", _clean_enum),
+    "const": ("const", _keep),
+    "default": ("default", _keep),
+    "required": ("required", _clean_names),
+    **{word: (word, _clean_flag) for word in ("deprecated", "readOnly", "writeOnly", "uniqueItems")},
+    **{word: (word, _clean_number) for word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")},
+    "multipleOf": ("multipleOf", _clean_factor),
+    **{
+        f"{end}{what}": (f"{end}{what}", _clean_count)
+        for end in ("min", "max")
+        for what in ("Length", "Items", "Properties", "Contains")
+    },
+    "dependentRequired": ("dependentRequired", _clean_name_lists),
+    "discriminator": ("discriminator", _clean_discriminator),
+    "example": ("examples", _clean_example),
+    "examples": ("examples", _clean_examples),
+    "contentEncoding": ("contentEncoding", _clean_text),
+    "contentMediaType": ("contentMediaType", _clean_text),
+}
+
+
+def _normalize(node: dict[str, Any], schema: JsonSchema) -> JsonSchema:
+    """Put right what takes more than one word: exclusive bounds, files, choices of the wrong type, null."""
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if node.get(exclusive) is True and limit in schema:
+            schema[exclusive] = schema.pop(limit)
+    if node.get("type") in _FILES and "format" not in schema:
+        schema["format"] = "binary"
+    if "enum" in schema and "type" in schema:
+        schema["enum"] = [_of_type(option, schema["type"]) for option in schema["enum"]]
+    if node.get("nullable") is True or node.get("x-nullable") is True:
+        return make_nullable(schema)
+    return schema
+
+
+def _of_type(option: Any, kind: Any) -> Any:
+    """A choice as the type that is asked for: YAML reads `[1, 2]` and `[true]` as no strings."""
+    if kind == "string" and isinstance(option, bool | int | float):
+        return str(option).lower() if isinstance(option, bool) else str(option)
+    if kind in ("integer", "number") and isinstance(option, str):
+        amount = _clean_number(option)
+        return option if amount is _DROPPED else int(amount) if amount == int(amount) else amount
+    return option
+
+
+_COMPOSED = ("$ref", "allOf", "anyOf", "oneOf", "const", "not", "if")
+_NOTES = ("title", "description", "default", "deprecated", "examples", "readOnly", "writeOnly")
+
+
+def make_nullable(schema: JsonSchema) -> JsonSchema:
+    """The schema, with null allowed as well."""
+    if any(word in schema for word in _COMPOSED):
+        notes = {word: schema[word] for word in _NOTES if word in schema}
+        rules = {word: value for word, value in schema.items() if word not in notes}
+        return {**notes, "anyOf": [rules, {"type": "null"}]}
+    changed = dict(schema)
+    if "type" in schema:
+        kinds = schema["type"] if is_array(schema["type"]) else [schema["type"]]
+        changed["type"] = kinds if "null" in kinds else [*kinds, "null"]
+    if "enum" in schema and None not in schema["enum"]:
+        changed["enum"] = [*schema["enum"], None]
+    return changed

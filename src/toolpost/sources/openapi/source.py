@@ -14,13 +14,12 @@ from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
-from toolpost.sources.openapi.exchange import exchange
-from toolpost.sources.openapi.gathering import is_remote
-from toolpost.sources.openapi.places import base_api, usual_places
-from toolpost.sources.openapi.reader import kept_api, read_api
-from toolpost.sources.openapi.requests import Plan, artifact_ids
+from toolpost.sources.openapi.loader import is_remote, load_cached_api, read_api
+from toolpost.sources.openapi.model_view import fit_to_budget
+from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
+from toolpost.sources.openapi.responses import parse_response
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.sources.openapi.view import fitted
+from toolpost.sources.openapi.well_known import generic_api, well_known_urls
 from toolpost.web.files import files_at
 from toolpost.web.sending import sender
 from toolpost.web.tokens import ClientTokens
@@ -37,10 +36,12 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactStore
-    from toolpost.sources.openapi.operation import Api, Operation, SecurityScheme
+    from toolpost.sources.openapi.models import ApiDescription, ApiOperation, SecurityScheme
     from toolpost.stores.cache_folder import CacheFolder
+    from toolpost.web.encoding import Pair
     from toolpost.web.files import File
     from toolpost.web.sending import Send
+
 
 _DOCUMENT_BYTES = 64 * 1024 * 1024
 _ANSWER_BYTES = 64 * 1024 * 1024
@@ -50,25 +51,25 @@ _DOCUMENT_S = 60.0
 class OperationTool:
     """One operation as a tool."""
 
-    __slots__ = ("_plan", "_source", "operation", "spec")
+    __slots__ = ("_builder", "_source", "operation", "spec")
 
-    def __init__(self, spec: ToolSpec, operation: Operation, source: OpenApiSource) -> None:
+    def __init__(self, spec: ToolSpec, operation: ApiOperation, source: OpenApiSource) -> None:
         self.spec = spec
         self.operation = operation
         self._source = source
-        self._plan: Plan | None = None
+        self._builder: RequestBuilder | None = None
 
     @property
-    def plan(self) -> Plan:
+    def builder(self) -> RequestBuilder:
         """The operation made ready, when it is first called."""
-        if self._plan is None:
-            self._plan = Plan(self.operation)
-        return self._plan
+        if self._builder is None:
+            self._builder = RequestBuilder(self.operation)
+        return self._builder
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run it with the source's own credential; what fails is raised."""
         started = now_ms()
-        output = await self._source.run(self.plan, params)
+        output = await self._source.run(self.builder, params)
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
@@ -119,14 +120,14 @@ class OpenApiSource:
         connection = self.config.connection
         if self._cache is None or not is_remote(connection):
             return []
-        api = await asyncio.to_thread(kept_api, connection, self._cache, base_url=self.config.base_url)
+        api = await asyncio.to_thread(load_cached_api, connection, self._cache, base_url=self.config.base_url)
         return [] if api is None else await self._offered(api)
 
     async def discover(self) -> Sequence[OperationTool]:
         """Read the document, wherever it is."""
         return await self._offered(await self._api())
 
-    async def _offered(self, read: Api) -> Sequence[OperationTool]:
+    async def _offered(self, read: ApiDescription) -> Sequence[OperationTool]:
         """The tools of an API, which can be called from now on."""
         # Ten thousand operations take seconds, in which others go on.
         tools, hosts, values = await asyncio.to_thread(self._made_of, read)
@@ -137,7 +138,7 @@ class OpenApiSource:
         self._prepare(read.schemes, hosts, values)
         return tools
 
-    def _made_of(self, read: Api) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any]]:
+    def _made_of(self, read: ApiDescription) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any]]:
         """The tools of an API, the policy with the servers of a local document, and the values of its schemes."""
         api = _at(self.config.base_url, read)
         written = () if is_remote(self.config.connection) else api.operations
@@ -147,15 +148,15 @@ class OpenApiSource:
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
         return [OperationTool(self._spec(operation), operation, self) for operation in found], hosts, values
 
-    def _spec(self, operation: Operation) -> ToolSpec:
+    def _spec(self, operation: ApiOperation) -> ToolSpec:
         """The record of a tool, with a shorter view for models where its schema is long."""
         spec = tool_spec(operation, source=self.name)
         if self._keyed and spec.replay == "unsafe":
             spec = replace(spec, replay="keyed")
-        view = fitted(spec.input_schema)
+        view = fit_to_budget(spec.input_schema)
         return spec if view is spec.input_schema else replace(spec, model_schema=view)
 
-    async def _api(self) -> Api:
+    async def _api(self) -> ApiDescription:
         """The API of the connection: of the document there, of one in the usual places, or of bare requests."""
         connection, mode = self.config.connection, self.config.utcp_mode.value
         if mode != "base_url":
@@ -164,15 +165,15 @@ class OpenApiSource:
             except ToolError as error:
                 if mode == "manual_url" or not is_remote(connection) or not _is_no_document(error):
                     raise
-        for place in usual_places(connection):
+        for place in well_known_urls(connection):
             try:
                 return await self._read(place)
             except ToolError as error:
                 if not _is_no_document(error):
                     raise
-        return base_api(connection)
+        return generic_api(connection)
 
-    async def _read(self, location: str) -> Api:
+    async def _read(self, location: str) -> ApiDescription:
         return await read_api(location, fetch=self._fetch, cache=self._cache, base_url=self.config.base_url)
 
     async def _fetch(self, url: str) -> bytes:
@@ -206,17 +207,17 @@ class OpenApiSource:
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
-        plan = cast("OperationTool", call.tool).plan
-        wanted = artifact_ids(plan.operation, call.arguments)
+        builder = cast("OperationTool", call.tool).builder
+        wanted = find_artifact_ids(builder.operation, call.arguments)
         files = await files_at(wanted, self._artifacts, call.request.principal.tenant) if wanted else None
         headers = self._headers
-        if self._keyed and call.tool.spec.replay == "keyed" and not plan.carries(self._keyed, call.arguments):
+        if self._keyed and call.tool.spec.replay == "keyed" and not builder.has_header(self._keyed, call.arguments):
             headers = (*headers, (self._keyed, call.replay_key))
-        return await self.run(plan, call.arguments, credential=call.credential, files=files, headers=headers)
+        return await self.run(builder, call.arguments, credential=call.credential, files=files, headers=headers)
 
     async def run(
         self,
-        plan: Plan,
+        builder: RequestBuilder,
         arguments: dict[str, Any],
         *,
         credential: Credential | None = None,
@@ -226,9 +227,9 @@ class OpenApiSource:
         """Call an operation."""
         if self._send is None:
             raise ConfigError(f"source {self.name!r} was not read yet")
-        self._refuse_stranger(plan.operation, credential)
-        return await exchange(
-            plan,
+        self._refuse_undeclared_host(builder.operation, credential)
+        return await call_operation(
+            builder,
             arguments,
             send=self._send,
             credentials=self._credentials,
@@ -238,7 +239,7 @@ class OpenApiSource:
             secrets=self._secrets,
         )
 
-    def _refuse_stranger(self, operation: Operation, credential: Credential | None) -> None:
+    def _refuse_undeclared_host(self, operation: ApiOperation, credential: Credential | None) -> None:
         """Credentials go where an operator wrote, not wherever a document from the web says."""
         secrets = self._has_secrets or bool(credential is not None and credential.headers)
         if not secrets or self._written is None:
@@ -258,7 +259,7 @@ class OpenApiSource:
         await self._client.close()
 
 
-def _at(base_url: str | None, api: Api) -> Api:
+def _at(base_url: str | None, api: ApiDescription) -> ApiDescription:
     """The API where an operator says that it is, whatever its document says."""
     if base_url is None:
         return api
@@ -275,3 +276,35 @@ _NO_DOCUMENT = "no_document"
 def _is_no_document(error: ToolError) -> bool:
     """Whether something answered, but not with a document."""
     return isinstance(error, ConfigError) or error.error_code == _NO_DOCUMENT
+
+
+async def call_operation(
+    builder: RequestBuilder,
+    arguments: Mapping[str, Any],
+    *,
+    send: Send,
+    credentials: Credentials,
+    credential: Credential = NO_CREDENTIAL,
+    files: Mapping[str, File] | None = None,
+    headers: Sequence[Pair] = (),
+    secrets: Sequence[str] = (),
+) -> ToolOutput:
+    """Call an operation; `headers` are the operator's own, `secrets` what else must not be told."""
+    operation = builder.operation
+    planned = builder.build(arguments, files).with_headers(headers)
+    presented = await credentials.present(operation, credential)
+    reply = await send(planned.presenting(presented))
+    if reply.status == 401 and credentials.forget(presented):
+        # A request that was not let in had no effect, so that it may go again, whatever its method.
+        presented = await credentials.present(operation, credential)
+        reply = await send(planned.presenting(presented))
+    output = parse_response(
+        operation,
+        reply.status,
+        reply.headers,
+        reply.body,
+        request=planned,
+        arguments=arguments,
+        secrets=(*presented.secrets, *secrets),
+    )
+    return output.noted("The stream went on; this is what came until then.") if reply.cut else output

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.openapi.definitions import reached
-from toolpost.sources.openapi.description import described
-from toolpost.sources.openapi.keywords import or_null
-from toolpost.sources.openapi.media_choice import form_of, preferred
+from toolpost.sources.openapi.definitions import collect_definitions
+from toolpost.sources.openapi.descriptions import shorten
+from toolpost.sources.openapi.request_bodies import body_format, choose_media_type
+from toolpost.sources.openapi.schemas import make_nullable
 from toolpost.web.planned import READS
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
     from toolpost.schema.jsontypes import AnySchema
-    from toolpost.sources.openapi.operation import Answer, Body, Operation, Parameter
+    from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, RequestBody
 
+# The limit of OpenAI's function calling.
+_MAX_DESCRIPTION = 1024
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _REPEATABLE = frozenset({"PUT", "DELETE"})
 _MOST_OF_ANSWERS = 300
 _NULL: JsonSchema = {"type": "null"}
@@ -30,12 +34,12 @@ _ELSEWHERE: JsonSchema = {
 }
 
 
-def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
+def tool_spec(operation: ApiOperation, *, source: str) -> ToolSpec:
     """The record of the tool that calls an operation."""
     effects = _effects(operation.method)
     return ToolSpec(
         name=canonical_name(source, operation.tool_name),
-        description=described(operation),
+        description=_describe(operation),
         category=ToolCategory.NETWORK,
         input_schema=input_schema(operation),
         output_schema=output_schema(operation),
@@ -57,7 +61,7 @@ def tool_spec(operation: Operation, *, source: str) -> ToolSpec:
     )
 
 
-def _target(operation: Operation) -> ToolTarget:
+def _target(operation: ApiOperation) -> ToolTarget:
     """The request that a call sends: its method and URL, and where in it each argument goes."""
     server = operation.servers[0].rstrip("/") if operation.servers else ""
     body = operation.body
@@ -69,6 +73,22 @@ def _target(operation: Operation) -> ToolTarget:
         ),
         body=None if body is None else [body.argument, body.content_type],
     )
+
+
+def _describe(operation: ApiOperation) -> str:
+    """What an operation does: its summary and its description, or at least its method and path."""
+    summary, description = operation.summary, operation.description
+    if summary and not description.lower().startswith(summary.rstrip(".").lower()):
+        description = _join_summary(summary, description)
+    whole = _CONTROL.sub("", description) or f"{operation.method} {operation.path}"
+    return shorten(whole, _MAX_DESCRIPTION)
+
+
+def _join_summary(summary: str, description: str) -> str:
+    """Both in one paragraph, so that whoever is shown one line is shown more than a title."""
+    if not description[:1].isalnum():  # nothing, or Markdown that needs a line of its own
+        return f"{summary}\n\n{description}".strip()
+    return f"{summary} {description}" if summary[-1] in ".!?:…" else f"{summary}. {description}"
 
 
 class _Effects(NamedTuple):
@@ -85,9 +105,9 @@ def _effects(method: str) -> _Effects:
     return _Effects("external", replay, destructive=True if method == "DELETE" else None)
 
 
-def input_schema(operation: Operation) -> JsonSchema:
+def input_schema(operation: ApiOperation) -> JsonSchema:
     """The schema of the arguments: each parameter one, the body one, nothing else."""
-    fields: list[Parameter | Body] = [*operation.parameters]
+    fields: list[Parameter | RequestBody] = [*operation.parameters]
     if operation.body is not None:
         fields.append(operation.body)
     schema: JsonSchema = {
@@ -99,17 +119,17 @@ def input_schema(operation: Operation) -> JsonSchema:
     return _closed(schema, operation.definitions)
 
 
-def _argument(field: Parameter | Body) -> AnySchema:
+def _argument(field: Parameter | RequestBody) -> AnySchema:
     """One argument; models write null for what they leave out, so what need not be given may be null."""
     schema: JsonSchema = dict(field.schema) if is_object(field.schema) else {}
     if field.description:
         schema["description"] = field.description
     if getattr(field, "deprecated", False):
         schema["deprecated"] = True
-    return schema if field.required else or_null(schema)
+    return schema if field.required else make_nullable(schema)
 
 
-def output_schema(operation: Operation) -> JsonSchema | None:
+def output_schema(operation: ApiOperation) -> JsonSchema | None:
     """What a successful call gives, as far as it is JSON; None when the document does not say.
 
     Where everything leads to everything, only the nearest definitions are kept: checking
@@ -117,17 +137,17 @@ def output_schema(operation: Operation) -> JsonSchema | None:
     """
     if operation.method == "HEAD":
         return None
-    known = [_json_schema(answer) for answer in _successes(operation.answers)]
+    known = [_json_schema(answer) for answer in _successes(operation.responses)]
     schemas = [schema for schema in known if schema is not None]
     if not schemas:
         return None
-    schemas += _beside(operation.answers, empty=None in known)
+    schemas += _beside(operation.responses, empty=None in known)
     different = [schema for number, schema in enumerate(schemas) if schema not in schemas[:number]]
     schema = dict(different[0]) if len(different) == 1 else {"anyOf": different}
-    return _closed(schema, operation.answer_definitions, most=_MOST_OF_ANSWERS)
+    return _closed(schema, operation.response_definitions, most=_MOST_OF_ANSWERS)
 
 
-def _beside(answers: tuple[Answer, ...], *, empty: bool) -> Iterator[JsonSchema]:
+def _beside(answers: tuple[ApiResponse, ...], *, empty: bool) -> Iterator[JsonSchema]:
     """What else a call may give that is not an error: nothing, or where something is now."""
     statuses = [answer.status for answer in answers]
     if empty or "304" in statuses:
@@ -136,15 +156,15 @@ def _beside(answers: tuple[Answer, ...], *, empty: bool) -> Iterator[JsonSchema]
         yield _ELSEWHERE
 
 
-def _successes(answers: tuple[Answer, ...]) -> Iterator[Answer]:
+def _successes(answers: tuple[ApiResponse, ...]) -> Iterator[ApiResponse]:
     """The answers that stand for success; `default` does where there is no other."""
     found = [answer for answer in answers if answer.status.startswith("2")]
     yield from found or [answer for answer in answers if answer.status == "default"]
 
 
-def _json_schema(answer: Answer) -> JsonSchema | None:
-    chosen = preferred(answer.content)
-    form = None if chosen is None else form_of(chosen)
+def _json_schema(answer: ApiResponse) -> JsonSchema | None:
+    chosen = choose_media_type(answer.content)
+    form = None if chosen is None else body_format(chosen)
     schema = answer.content[chosen] if chosen is not None and form in ("json", "any") else None
     if not is_object(schema) or (form == "any" and schema.get("format") == "binary"):
         return None
@@ -153,5 +173,5 @@ def _json_schema(answer: Answer) -> JsonSchema | None:
 
 def _closed(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
     """The schema with the definitions that it reaches."""
-    needed = reached(schema, definitions, most=most)
+    needed = collect_definitions(schema, definitions, most=most)
     return {**schema, "$defs": needed} if needed else schema

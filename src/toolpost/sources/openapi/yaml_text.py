@@ -33,7 +33,7 @@ _BASED = re.compile(r"0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 
 
-class YamlTrouble(ValueError):  # noqa: N818 - told as part of a ConfigError, never on its own
+class YamlError(ValueError):
     """What is wrong with a YAML text."""
 
 
@@ -50,7 +50,7 @@ def load_yaml(text: str) -> Any:
             return _built(respelled, loader, shield)
         except yaml.YAMLError:
             continue
-    raise YamlTrouble(told)
+    raise YamlError(told)
 
 
 def _respellings(shield: _Shield) -> Iterable[tuple[str, Any]]:
@@ -195,9 +195,9 @@ class _Builder:
 
     def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:
         if len(self._stack) >= MAX_DEPTH:
-            raise YamlTrouble(f"line {event.start_mark.line + 1}: nested deeper than {MAX_DEPTH} levels")
+            raise YamlError(f"line {event.start_mark.line + 1}: nested deeper than {MAX_DEPTH} levels")
         if self._expects_key():
-            raise YamlTrouble(f"line {event.start_mark.line + 1}: a key must be text")
+            raise YamlError(f"line {event.start_mark.line + 1}: a key must be text")
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         self._stack.append(_Open(value, event.anchor))
@@ -235,7 +235,7 @@ class _Builder:
     def _alias(self, event: Any) -> None:
         anchored = self._anchors.get(event.anchor)
         if anchored is None:
-            raise YamlTrouble(f"line {event.start_mark.line + 1}: *{event.anchor} names nothing, or what it is part of")
+            raise YamlError(f"line {event.start_mark.line + 1}: *{event.anchor} names nothing, or what it is part of")
         if self._expects_key():
             self._stack[-1].key = str(anchored.value)
         else:
@@ -248,7 +248,7 @@ class _Builder:
         top = self._stack[-1]
         top.weight += weight
         if top.weight > MAX_VALUES:
-            raise YamlTrouble(f"it holds more than {MAX_VALUES:,} values, those that its anchors repeat included")
+            raise YamlError(f"it holds more than {MAX_VALUES:,} values, those that its anchors repeat included")
         if isinstance(top.value, list):
             top.value.append(value)
         elif top.key is not None:

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from tests.parts import ROOT
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential, ToolOutput
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
-from toolpost.sources.openapi.exchange import exchange
-from toolpost.sources.openapi.gathering import gather
-from toolpost.sources.openapi.operation import Api, Operation
-from toolpost.sources.openapi.reader import api_of
-from toolpost.sources.openapi.requests import Plan
+from toolpost.sources.openapi.loader import build_api, load_documents
+from toolpost.sources.openapi.models import ApiDescription, ApiOperation
+from toolpost.sources.openapi.requests import RequestBuilder
+from toolpost.sources.openapi.source import call_operation
 from toolpost.web.files import File
 from toolpost.web.planned import PlannedRequest
 from toolpost.web.sending import Reply, Send, sender
@@ -41,21 +40,21 @@ async def no_others(url: str) -> bytes:
     raise AssertionError(url)
 
 
-async def api_from(document: dict[str, Any] | bytes, address: str) -> Api:
+async def api_from(document: dict[str, Any] | bytes, address: str) -> ApiDescription:
     """A document, read as if it had come from the address."""
     raw = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return api_of(await gather(raw, address, no_others), address)
+    return build_api(await load_documents(raw, address, no_others), address)
 
 
 class Caller(NamedTuple):
     """Calls the operations of one API over the real wire, and remembers what was sent."""
 
-    api: Api
+    api: ApiDescription
     send: Send
     tokens: ClientTokens
     sent: list[PlannedRequest]
 
-    def operation(self, wanted: str) -> Operation:
+    def operation(self, wanted: str) -> ApiOperation:
         """By `METHOD /path`."""
         return next(one for one in self.api.operations if f"{one.method.upper()} {one.path}" == wanted)
 
@@ -69,8 +68,8 @@ class Caller(NamedTuple):
         files: dict[str, File] | None = None,
     ) -> ToolOutput:
         values = scheme_values("shop", {"schemes": schemes or {}}, self.api.schemes, {})
-        return await exchange(
-            Plan(self.operation(wanted)),
+        return await call_operation(
+            RequestBuilder(self.operation(wanted)),
             arguments or {},
             send=self.send,
             credentials=Credentials(self.api.schemes, values, source="shop", tokens=self.tokens),
@@ -80,7 +79,7 @@ class Caller(NamedTuple):
 
 
 @asynccontextmanager
-async def calling(api: Api, address: str, **limits: Any) -> AsyncIterator[Caller]:
+async def calling(api: ApiDescription, address: str, **limits: Any) -> AsyncIterator[Caller]:
     sent: list[PlannedRequest] = []
     async with HttpClient(NetworkPolicy().for_source(address)) as client:
         send = _remembering(sender(client, **limits), sent.append)

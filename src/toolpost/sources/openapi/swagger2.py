@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.media_choice import form_of
-from toolpost.sources.openapi.references import Target
+from toolpost.sources.openapi.references import ResolvedNode
+from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, body_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
@@ -29,30 +30,26 @@ _STYLES: dict[str, dict[str, Any]] = {
     "pipes": {"style": "pipeDelimited", "explode": False},
     "multi": {"explode": True},
 }
-
-
 _DELIMITERS = {"ssv": " ", "tsv": "\t", "pipes": "|"}
 _DEEPEST_LIST = 5
-ITEM_DELIMITERS = "x-item-delimiters"
-"""Where a parameter or an encoding says how lists within its list are written, which OpenAPI 3 has no word for."""
 
 
-class Inputs(NamedTuple):
+class OperationInputs(NamedTuple):
     """The parameters of an operation, and its body apart."""
 
-    parameters: list[Target]
-    body: Target | None
+    parameters: list[ResolvedNode]
+    body: ResolvedNode | None
 
 
-def upgraded_inputs(found: Sequence[Target], consumes: Sequence[str]) -> Inputs:
+def convert_inputs(found: Sequence[ResolvedNode], consumes: Sequence[str]) -> OperationInputs:
     """Tell the parameters from the body and from the fields of a form, which are parameters too in Swagger 2."""
     fields = [target for target in found if target.node.get("in") == "formData"]
     whole = next((target for target in found if target.node.get("in") == "body"), None)
     others = [target for target in found if target.node.get("in") not in ("formData", "body")]
-    parameters = [Target(_parameter(target.node), target.base) for target in others]
+    parameters = [ResolvedNode(_parameter(target.node), target.base) for target in others]
     if whole is not None:
-        return Inputs(parameters, Target(_body(whole.node, consumes), whole.base))
-    return Inputs(parameters, Target(_form(fields, consumes), fields[0].base) if fields else None)
+        return OperationInputs(parameters, ResolvedNode(_body(whole.node, consumes), whole.base))
+    return OperationInputs(parameters, ResolvedNode(_form(fields, consumes), fields[0].base) if fields else None)
 
 
 def _parameter(node: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +83,7 @@ def _inner_delimiters(items: Any) -> Iterator[str]:
 
 def _body(node: dict[str, Any], consumes: Sequence[str]) -> dict[str, Any]:
     # A form can only be made of form fields; with a whole body it is a slip of the pen.
-    offered = [name for name in consumes if form_of(name) not in ("form", "multipart")] or [_JSON]
+    offered = [name for name in consumes if body_format(name) not in ("form", "multipart")] or [_JSON]
     return {
         "description": node.get("description"),
         "required": node.get("required"),
@@ -94,7 +91,7 @@ def _body(node: dict[str, Any], consumes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _form(fields: Sequence[Target], consumes: Sequence[str]) -> dict[str, Any]:
+def _form(fields: Sequence[ResolvedNode], consumes: Sequence[str]) -> dict[str, Any]:
     nodes = [field.node for field in fields if isinstance(field.node.get("name"), str)]
     schema = {
         "type": "object",
@@ -117,21 +114,23 @@ def _field(node: dict[str, Any]) -> dict[str, Any]:
 def _form_type(nodes: Sequence[dict[str, Any]], consumes: Sequence[str]) -> str:
     if any(node.get("type") == "file" for node in nodes):
         return _MULTIPART
-    kinds = {form_of(name) for name in consumes}
+    kinds = {body_format(name) for name in consumes}
     return _MULTIPART if "multipart" in kinds and "form" not in kinds else _FORM
 
 
-def upgraded_answer(node: dict[str, Any], produces: Sequence[str]) -> dict[str, Any]:
+def convert_response(node: dict[str, Any], produces: Sequence[str]) -> dict[str, Any]:
     """An answer with its schema by media type."""
     schema = node.get("schema")
     if schema is None:
         return {"description": node.get("description")}
     is_file = is_object(schema) and schema.get("type") == "file"
-    offered = [name for name in produces if not is_file or form_of(name) != "json"] or [_BYTES if is_file else _JSON]
+    offered = [name for name in produces if not is_file or body_format(name) != "json"] or [
+        _BYTES if is_file else _JSON
+    ]
     return {"description": node.get("description"), "content": {name: {"schema": schema} for name in offered}}
 
 
-def media_types(operation: dict[str, Any], document: dict[str, Any], word: str) -> list[str]:
+def list_media_types(operation: dict[str, Any], document: dict[str, Any], word: str) -> list[str]:
     """What an operation consumes or produces: its own list, or that of the whole document."""
     for holder in (operation, document):
         listed = holder.get(word)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from toolpost.sources.openapi.operation import Answer, Api, Body, Operation, Parameter
+from toolpost.sources.openapi.models import ApiDescription, ApiOperation, ApiResponse, Parameter, RequestBody
 
 _PLACES = ("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "api-docs", "swagger/v1/swagger.json")
 _METHODS = {
@@ -17,7 +17,7 @@ _METHODS = {
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
-def usual_places(base_url: str) -> list[str]:
+def well_known_urls(base_url: str) -> list[str]:
     """The addresses to look at, below the base URL and at the root of its host."""
     parts = urlsplit(base_url)
     folders = list(dict.fromkeys([parts.path.rstrip("/"), ""]))
@@ -26,15 +26,15 @@ def usual_places(base_url: str) -> list[str]:
     ]
 
 
-def base_api(base_url: str) -> Api:
+def generic_api(base_url: str) -> ApiDescription:
     """An API without a document: one tool for each method."""
     address = base_url.partition("?")[0].partition("#")[0].rstrip("/")
     operations = tuple(_request(method, text, address) for method, text in _METHODS.items())
     told = "no document was found there or in the usual places; its tools send bare requests"
-    return Api(title=address, version="", operations=operations, problems=(f"{address}: {told}",))
+    return ApiDescription(title=address, version="", operations=operations, problems=(f"{address}: {told}",))
 
 
-def _request(method: str, text: str, address: str) -> Operation:
+def _request(method: str, text: str, address: str) -> ApiOperation:
     path = Parameter(
         name="path",
         location="path",
@@ -51,8 +51,10 @@ def _request(method: str, text: str, address: str) -> Operation:
         argument="query",
         schema={"type": "object", "description": "Query parameters by name"},
     )
-    content = Body(argument="body", content_type="application/json", schema=True) if method in _WITH_BODY else None
-    return Operation(
+    content = (
+        RequestBody(argument="body", content_type="application/json", schema=True) if method in _WITH_BODY else None
+    )
+    return ApiOperation(
         tool_name=f"request_{method.lower()}",
         method=method,
         path="/{+path}",
@@ -60,5 +62,5 @@ def _request(method: str, text: str, address: str) -> Operation:
         summary=text,
         parameters=(path, query),
         body=content,
-        answers=(Answer(status="default"),),
+        responses=(ApiResponse(status="default"),),
     )

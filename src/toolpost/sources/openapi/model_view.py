@@ -12,14 +12,15 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.sources.openapi.description import shortened
-from toolpost.sources.openapi.relaxation import relaxed
+from toolpost.sources.openapi.definitions import relax
+from toolpost.sources.openapi.descriptions import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.jsontypes import AnySchema
+
 
 BUDGET = 4000
 # Tokenizers cut a text where letters, digits and marks meet, and long words into pieces; spaces and underscores go with
@@ -51,7 +52,7 @@ class Detail(NamedTuple):
     required: int = 0
 
 
-class Way(NamedTuple):
+class _Position(NamedTuple):
     """How a part of a schema is reached: whether it may be left out, and in how many steps."""
 
     optional: bool
@@ -59,10 +60,10 @@ class Way(NamedTuple):
 
 
 _LEAST = Detail(0, 0)
-_START = Way(optional=False, level=0)
+_START = _Position(optional=False, level=0)
 
 
-def tokens(schema: JsonSchema) -> int:
+def estimate_tokens(schema: JsonSchema) -> int:
     """How many tokens a schema costs at most, estimated for the text that `json.dumps` writes."""
     return math.ceil(len(_PIECE.findall(json.dumps(schema))) * _TOKENS_A_PIECE)
 
@@ -84,9 +85,9 @@ def _is_huge(schema: JsonSchema, budget: int) -> bool:
     return left <= 0
 
 
-def fitted(schema: JsonSchema, *, budget: int = BUDGET) -> JsonSchema:
+def fit_to_budget(schema: JsonSchema, *, budget: int = BUDGET) -> JsonSchema:
     """The schema itself where it fits the budget, else the most detailed view of it that does."""
-    if not _is_huge(schema, budget) and tokens(schema) <= budget:
+    if not _is_huge(schema, budget) and estimate_tokens(schema) <= budget:
         return schema
     best = _deepest(schema, budget)
     if best is None:
@@ -94,7 +95,7 @@ def fitted(schema: JsonSchema, *, budget: int = BUDGET) -> JsonSchema:
     detail, view = best
     for text in _LENGTHS:
         wordy = _View(schema, detail._replace(text=text)).render()
-        if tokens(wordy) <= budget:
+        if estimate_tokens(wordy) <= budget:
             return wordy
     return view
 
@@ -118,7 +119,7 @@ def _last_fitting(schema: JsonSchema, budget: int, details: Iterable[Detail]) ->
     best: tuple[Detail, JsonSchema] | None = None
     for detail in details:
         view = _View(schema, detail).render()
-        if tokens(view) > budget:
+        if estimate_tokens(view) > budget:
             break
         best = detail, view
     return best
@@ -131,9 +132,9 @@ def _arguments_only(schema: JsonSchema, budget: int) -> JsonSchema:
     kept = {name: inner for name, inner in arguments.items() if name in required}
     note = "There are more optional arguments than are shown here."
     short: JsonSchema = {"type": "object", "description": note, "properties": kept, "required": sorted(required)}
-    left = budget - tokens(short)
+    left = budget - estimate_tokens(short)
     for name, inner in arguments.items():
-        left -= tokens({name: inner}) if name not in kept else 0
+        left -= estimate_tokens({name: inner}) if name not in kept else 0
         if left >= 0:
             kept.setdefault(name, inner)
     return short
@@ -146,7 +147,7 @@ class _View:
         self._schema = schema
         self._definitions: dict[str, AnySchema] = schema.get("$defs", {})
         self._detail = detail
-        self._waiting: list[tuple[Way, str]] = []
+        self._waiting: list[tuple[_Position, str]] = []
 
     def render(self) -> JsonSchema:
         root = {word: value for word, value in self._schema.items() if word != "$defs"}
@@ -159,7 +160,7 @@ class _View:
                 shown[name] = self._shown(definition, way) if is_object(definition) else definition
         return {**view, "$defs": dict(sorted(shown.items()))} if shown else view
 
-    def _shown(self, schema: JsonSchema, way: Way) -> JsonSchema:
+    def _shown(self, schema: JsonSchema, way: _Position) -> JsonSchema:
         """A schema at some depth, its parts as deep as is shown."""
         needed = _needed(schema)
 
@@ -167,12 +168,12 @@ class _View:
             if word in _SAME_VALUE:
                 return self._part(part, way)
             optional = way.optional or (word == "properties" and id(part) not in needed)
-            return self._part(part, Way(optional, way.level + 1))
+            return self._part(part, _Position(optional, way.level + 1))
 
         plain = {word: value for word, value in schema.items() if word not in _NOT_SHOWN}
-        return self._worded(relaxed(plain, inner), way.level)
+        return self._worded(relax(plain, inner), way.level)
 
-    def _part(self, schema: Any, way: Way) -> AnySchema:
+    def _part(self, schema: Any, way: _Position) -> AnySchema:
         if not is_object(schema):
             return schema if isinstance(schema, bool) else {}
         name = str(schema.get("$ref", "")).removeprefix(_PREFIX)
@@ -192,7 +193,7 @@ class _View:
     def _worded(self, schema: JsonSchema, level: int) -> JsonSchema:
         """The schema with its texts and lists cut to their measure."""
         text = self._detail.text * (_MORE_FOR_ARGUMENTS if level <= 1 else 1)
-        description = shortened(str(schema.pop("description", "")), text) if text else ""
+        description = shorten(str(schema.pop("description", "")), text) if text else ""
         schema.pop("description", None)
         options = schema.get("enum")
         if is_array(options) and len(options) > _MOST_OPTIONS:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.spec import JsonSchema
 
+
 Location = Literal["path", "query", "header", "cookie"]
 Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
 
@@ -38,7 +39,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FieldEncoding:
     """How one field of a form is sent."""
 
     content_type: str | None = None
@@ -50,7 +51,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class RequestBody:
     """What is sent; `content_type` is the one chosen among those that the document offers."""
 
     argument: str
@@ -58,11 +59,11 @@ class Body:
     schema: JsonSchema | bool
     required: bool = False
     description: str = ""
-    parts: Mapping[str, Part] = field(default_factory=dict[str, Part])
+    parts: Mapping[str, FieldEncoding] = field(default_factory=dict[str, FieldEncoding])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiResponse:
     """What comes back with one status (`200`, `2XX`, `default`), by media type."""
 
     status: str
@@ -72,7 +73,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityNeed:
+class SecurityRequirement:
     """One scheme that must be presented, by its name in the document, with the scopes it must have."""
 
     scheme: str
@@ -93,14 +94,14 @@ class SecurityScheme:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class ApiOperation:
     """One method on one path.
 
     `tool_name` is unique within the document and legal as the second part of a tool's
     name. `servers` are absolute URLs, the first is the one to call. `security` are
     alternatives, each a set of needs that hold together; an empty tuple of alternatives
     means that nothing is presented. `definitions` are the schemas that parameters and
-    body point to with `#/$defs/NAME`, `answer_definitions` those that answers point to:
+    body point to with `#/$defs/NAME`, `response_definitions` those that answers point to:
     what is sent leaves out what is read-only, so one name may have two shapes. The input
     and output schemas made of this operation carry those that they reach.
     """
@@ -115,15 +116,15 @@ class Operation:
     tags: tuple[str, ...] = ()
     deprecated: bool = False
     parameters: tuple[Parameter, ...] = ()
-    body: Body | None = None
-    answers: tuple[Answer, ...] = ()
-    security: tuple[tuple[SecurityNeed, ...], ...] = ()
+    body: RequestBody | None = None
+    responses: tuple[ApiResponse, ...] = ()
+    security: tuple[tuple[SecurityRequirement, ...], ...] = ()
     definitions: Mapping[str, JsonSchema | bool] = field(default_factory=dict[str, "JsonSchema | bool"])
-    answer_definitions: Mapping[str, JsonSchema | bool] = field(default_factory=dict[str, "JsonSchema | bool"])
+    response_definitions: Mapping[str, JsonSchema | bool] = field(default_factory=dict[str, "JsonSchema | bool"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
+class ApiDescription:
     """A whole document, read: its operations, its schemes, and what was wrong with it.
 
     `files` are the files beside the first one that parts of it were in.
@@ -131,7 +132,7 @@ class Api:
 
     title: str
     version: str
-    operations: tuple[Operation, ...]
+    operations: tuple[ApiOperation, ...]
     schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
     problems: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

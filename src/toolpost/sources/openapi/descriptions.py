@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from toolpost.sources.openapi.operation import Operation
-
-# What OpenAI's function calling takes.
-LONGEST = 1024
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 _MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "code": "`", "tt": "`", "kbd": "`", "samp": "`"}
@@ -27,7 +20,7 @@ _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
 _GAPS = re.compile(r"\n(?:[ \t]*\n)+")
 
 
-def as_markdown(text: str) -> str:
+def html_to_markdown(text: str) -> str:
     """The text with its HTML tags and entities as Markdown; text in code marks stays as it is."""
     if "<" not in text and "&" not in text:
         return text
@@ -65,23 +58,7 @@ def _link(tag: re.Match[str], links: list[str]) -> str:
     return "[" if found else ""
 
 
-def described(operation: Operation, *, limit: int = LONGEST) -> str:
-    """What an operation does: its summary and its description, or at least its method and path."""
-    summary, description = operation.summary, operation.description
-    if summary and not description.lower().startswith(summary.rstrip(".").lower()):
-        description = _joined(summary, description)
-    whole = _CONTROL.sub("", description) or f"{operation.method} {operation.path}"
-    return shortened(whole, limit)
-
-
-def _joined(summary: str, description: str) -> str:
-    """Both in one paragraph, so that whoever is shown one line is shown more than a title."""
-    if not description[:1].isalnum():  # nothing, or Markdown that needs a line of its own
-        return f"{summary}\n\n{description}".strip()
-    return f"{summary} {description}" if summary[-1] in ".!?:…" else f"{summary}. {description}"
-
-
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """The text, or as many whole sentences as fit, or as many words."""
     text = text.strip()
     if len(text) <= limit:

@@ -1,0 +1,328 @@
+"""What came back from an operation, as output: the body by its media type, or the error that its status stands for."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urljoin, urlsplit
+
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.errors import ToolOutputError
+from toolpost.contracts.makers import maker
+from toolpost.policy.redaction import Redactor
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.web.contents import UnreadableError, content_of, decoded
+from toolpost.web.failures import failure_of, phrase_of, presentable
+from toolpost.web.planned import READS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter
+    from toolpost.web.contents import Content
+    from toolpost.web.planned import PlannedRequest
+    from toolpost.wire.headers import Headers
+
+
+_new_output = maker(ToolOutput)
+_LONGEST_LOOK = 4096
+_LONGEST_QUOTE = 120
+_NO_BODY = frozenset({204, 205})
+_NOT_TOLD = frozenset({"authorization", "proxy-authenticate", "set-cookie", "set-cookie2", "www-authenticate"})
+
+
+def parse_response(
+    operation: ApiOperation,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    *,
+    request: PlannedRequest | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    secrets: Sequence[str] = (),
+    now: float | None = None,
+) -> ToolOutput:
+    """The output of an operation, or a ToolError raised.
+
+    `request` and its `arguments` are for telling what the next page takes; `secrets` are what was presented,
+    which is taken out of every message.
+    """
+    if 200 <= status < 300:
+        return _success(operation, status, headers, body, request, arguments or {}, secrets)
+    if status == 304:
+        return ToolOutput(None, "304 Not Modified: what you have is still good.", meta={"status": status})
+    if 300 <= status < 400 and "location" in headers and _declared(operation, status, exactly=True):
+        meta = _meta(status, headers, secrets)
+        return ToolOutput({**meta}, meta=meta)  # the address is the result
+    method = operation.method.upper()
+    remedy = _which_credential(operation) if status == 401 else ""
+    subject, writes = f"{method} {operation.path}", method not in READS
+    raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, writes=writes, now=now)
+
+
+def _success(
+    operation: ApiOperation,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    request: PlannedRequest | None,
+    arguments: Mapping[str, Any],
+    secrets: Sequence[str],
+) -> ToolOutput:
+    meta = _meta(status, headers, secrets)
+    if operation.method.upper() == "HEAD":  # the headers are what was asked for
+        return ToolOutput({"status": status, "headers": _shown_headers(headers, secrets)}, meta=meta)
+    if status in _NO_BODY:
+        return ToolOutput(None, _location_text(meta), meta=meta)
+    content = _content(operation, status, headers, body, secrets)
+    if isinstance(content.value, bytes):
+        return ToolOutput(content.value, None, content.media_type, meta)
+    if content.value is None:
+        return ToolOutput(None, _location_text(meta), meta=meta)
+    output = _new_output((content.value, None, content.media_type, meta))
+    if content.note:
+        output = output.noted(content.note)
+    if not _may_have_next_page(headers, content.value):
+        return output
+    url = "" if request is None else request.url
+    page = _find_next_page(operation, headers, content.value, url=url, arguments=arguments)
+    return output if page is None else _with_next_page(output, page, Redactor(secrets))
+
+
+def _meta(status: int, headers: Headers, secrets: Sequence[str]) -> dict[str, Any]:
+    """What a program may want to know beside the content."""
+    location = headers.get("location")
+    return {"status": status} if location is None else {"status": status, "location": _shown(location, secrets)}
+
+
+def _shown(value: str, secrets: Sequence[str]) -> str:
+    """A header as it may be told: without secrets, and as text that can be written down."""
+    return Redactor(secrets).text(value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+
+def _with_next_page(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
+    """The output with the way to the next page: in words for a model, as arguments for a program."""
+    meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
+    return output._replace(meta=meta).noted(redactor.text(page.in_words))
+
+
+def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:
+    answer = _declared(operation, status)
+    declared = () if answer is None else answer.content.keys()
+    try:
+        return content_of(body, headers.get("content-type") or "", declared=declared)
+    except UnreadableError as error:
+        begins = presentable(decoded(body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
+        head = f"{operation.method.upper()} {operation.path} answered {status}, but the answer is unusable"
+        raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
+
+
+def _declared(operation: ApiOperation, status: int, *, exactly: bool = False) -> ApiResponse | None:
+    """What the document says of a status: by number, by class, or by default."""
+    written = str(status)
+    for answer in operation.responses:
+        if answer.status == written:
+            return answer
+    by_status = {answer.status.upper(): answer for answer in operation.responses}
+    keys = [written] if exactly else [written, f"{status // 100}XX", "DEFAULT"]
+    return next((by_status[key] for key in keys if key in by_status), None)
+
+
+def _shown_headers(headers: Headers, secrets: Sequence[str]) -> dict[str, str]:
+    return {name.lower(): _shown(value, secrets) for name, value in headers if name.lower() not in _NOT_TOLD}
+
+
+def _location_text(meta: Mapping[str, Any]) -> str | None:
+    """What there is to say of an answer without a body."""
+    status, location = meta["status"], meta.get("location")
+    return f"{status} {phrase_of(status)}: {location}" if location else None
+
+
+def _which_credential(operation: ApiOperation) -> str:
+    names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
+    return f"Check the credential for {' or '.join(map(repr, names))}." if names else ""
+
+
+# Possessive, so that a hostile header costs no more than its length.
+_LINK = re.compile(r'<([^<>]*+)>((?:\s*+;\s*+[^\s=;,]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^";,\s]*+))?)*+)')
+_RELATION = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^";,\s]*))', re.IGNORECASE)
+# Where a body tells the address of the next page, and where it tells only what to ask for.
+_ADDRESSES = (
+    ("@odata.nextLink",),
+    ("nextLink",),
+    ("next_page_url",),
+    ("next_page_uri",),
+    ("next_url",),
+    ("links", "next"),
+    ("_links", "next"),
+    ("paging", "next"),
+    ("pagination", "next"),
+    ("meta", "next_page_url"),
+    ("info", "next"),
+    ("next",),
+)
+_CURSORS = (
+    ("nextPageToken",),
+    ("next_page_token",),
+    ("nextCursor",),
+    ("next_cursor",),
+    ("nextToken",),
+    ("NextToken",),
+    ("next_token",),
+    ("continuationToken",),
+    ("metadata", "continue"),
+    ("response_metadata", "next_cursor"),
+    ("meta", "next_cursor"),
+    ("meta", "next_token"),
+    ("pagination", "next_cursor"),
+    ("paging", "cursors", "after"),
+    ("paging", "next", "after"),
+    ("next_page", "offset"),
+    ("next_page",),
+    ("offset",),
+)
+# What the parameter that takes a cursor is called, in lower case without separators.
+_TAKERS = (
+    "cursor",
+    "pagetoken",
+    "nexttoken",
+    "nextcursor",
+    "continuationtoken",
+    "continue",
+    "paginationtoken",
+    "startcursor",
+    "after",
+    "startingafter",
+    "offset",
+    "page",
+)
+
+_HINTS = frozenset({"has_more", *(path[0] for path in (*_ADDRESSES, *_CURSORS))})
+_READERS: dict[Any, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "integer": (re.compile(r"-?\d{1,18}"), int),
+    "number": (re.compile(r"-?\d{1,18}(?:\.\d{1,18})?"), float),
+    "boolean": (re.compile(r"true|false"), "true".__eq__),
+}
+
+
+class NextPage(NamedTuple):
+    """How to get the next page: the arguments to change, and the address where the API gave one."""
+
+    arguments: dict[str, Any]
+    url: str | None = None
+
+    @property
+    def in_words(self) -> str:
+        """What to tell a reader."""
+        if self.arguments:
+            return f"There is more: call again with {json.dumps(self.arguments)}."
+        return f"There is more, at {self.url}"
+
+
+def _may_have_next_page(headers: Headers, content: Any) -> bool:
+    """Whether it is worth looking for a next page; for most answers it is not."""
+    return "link" in headers or (is_object(content) and not _HINTS.isdisjoint(content))
+
+
+def _find_next_page(
+    operation: ApiOperation,
+    headers: Headers,
+    content: Any,
+    *,
+    url: str = "",
+    arguments: Mapping[str, Any] | None = None,
+) -> NextPage | None:
+    """The next page of an answer, if it says that there is one; `url` and `arguments` are those of this page."""
+    address = next((link for link, relations in _parse_links(headers) if "next" in relations), None)
+    hinted = is_object(content) and not _HINTS.isdisjoint(content)
+    if address is None and hinted:
+        address = _address_in(content)
+    if address is None:
+        return _by_cursor(operation, content) if hinted else None
+    try:
+        there = urljoin(url, address)
+        return NextPage(_arguments_in(operation, there, url, arguments or {}), there)
+    except ValueError:  # it is no address
+        return None
+
+
+def _parse_links(headers: Headers) -> Iterator[tuple[str, frozenset[str]]]:
+    """The links of an answer, each with its relations in lower case."""
+    for value in headers.get_all("link"):
+        for target, parameters in _LINK.findall(value):
+            found = _RELATION.search(parameters)
+            if found:
+                yield target, frozenset((found[1] or found[2] or "").lower().split())
+
+
+def _address_in(content: dict[str, Any]) -> str | None:
+    for path in _ADDRESSES:
+        found = _at(content, path) if path[0] in content else None
+        if is_object(found):
+            found = found.get("href", found.get("url"))
+        if isinstance(found, str) and (found.startswith(("/", "?")) or "://" in found):
+            return found
+    return None
+
+
+def _at(content: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        if not is_object(content):
+            return None
+        content = content.get(key)
+    return content
+
+
+def _arguments_in(operation: ApiOperation, there: str, here: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that an address stands for, where it is the same operation's; those that stay are left out."""
+    target = urlsplit(there)
+    if here and urlsplit(here)[:3] != target[:3]:
+        return {}
+    given: dict[str, list[str]] = {}
+    for name, value in parse_qsl(target.query, keep_blank_values=True):
+        given.setdefault(name, []).append(value)
+    known = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "query"}
+    read = {known[name].argument: _typed(known[name], values) for name, values in given.items() if name in known}
+    return {name: value for name, value in read.items() if arguments.get(name) != value}
+
+
+def _typed(parameter: Parameter, values: list[str]) -> Any:
+    """A value of an address as the type that the parameter has."""
+    schema = parameter.schema if is_object(parameter.schema) else {}
+    kinds = schema.get("type")
+    if kinds == "array":
+        return values
+    for kind in kinds if is_array(kinds) else [kinds]:
+        read = _READERS.get(kind)
+        if read is not None and read[0].fullmatch(values[0]):
+            return read[1](values[0])
+    return values[0]
+
+
+def _by_cursor(operation: ApiOperation, content: dict[str, Any]) -> NextPage | None:
+    cursor = _cursor_in(content)
+    if cursor is None and content.get("has_more") is not True:
+        return None
+    takers = {re.sub(r"[-_.]", "", p.name.lower()): p for p in operation.parameters if p.location == "query"}
+    if cursor is None:
+        return _after_last(content, takers.get("startingafter"))
+    taker = next((takers[name] for name in _TAKERS if name in takers), None)
+    return None if taker is None else NextPage({taker.argument: cursor})
+
+
+def _cursor_in(content: dict[str, Any]) -> str | int | None:
+    for path in _CURSORS:
+        found = _at(content, path) if path[0] in content else None
+        if isinstance(found, str | int) and not isinstance(found, bool) and found not in ("", 0):
+            return found
+    return None
+
+
+def _after_last(content: dict[str, Any], taker: Parameter | None) -> NextPage | None:
+    """Lists that go on after the id of their last item."""
+    items = content.get("data")
+    if taker is None or not (is_array(items) and items):
+        return None
+    last = items[-1]
+    return NextPage({taker.argument: last["id"]}) if is_object(last) and "id" in last else None
