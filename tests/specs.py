@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from tests.parts import ROOT, found
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.sources.openapi.loader import parse_api, read_api
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation
+from toolpost.sources.openapi.requests import RequestBuilder
+from toolpost.web.files import File
+from toolpost.web.planned import PlannedRequest
 
 OWN = Path(__file__).parent / "sources/openapi/documents"
 OCTOKIT = "octokit_api_github_com"
@@ -55,3 +59,10 @@ async def operation_of(
     """Read a document with a single operation."""
     (read,) = (await api_of({"paths": {path: {method: operation}}, **rest})).operations
     return read
+
+
+def build_request(
+    operation: ApiOperation, arguments: Mapping[str, Any], *, files: Mapping[str, File] | None = None
+) -> PlannedRequest:
+    """Build the request of one call."""
+    return RequestBuilder(operation).build(arguments, files)

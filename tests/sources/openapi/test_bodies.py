@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.specs import build_request
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse, FieldEncoding, Parameter, RequestBody
 from toolpost.sources.openapi.requests import (
-    build_request,
     find_artifact_ids,
 )
 from toolpost.web.files import File

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from tests.specs import build_request
 from toolpost.auth.static import static_credential, with_environment
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.models import ApiOperation, Parameter, SecurityRequirement, SecurityScheme
-from toolpost.sources.openapi.requests import build_request
 from toolpost.web.presentation import Presentation
 
 TOKEN_URL = "https://id.example.org/token"

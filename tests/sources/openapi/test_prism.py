@@ -11,9 +11,9 @@ import pytest
 from tests import parts
 from tests.sources.openapi.apps.contract import DOCUMENT
 from tests.sources.openapi.apps.serving import Caller, api_from, calling
+from tests.specs import build_request
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolRateLimitError
-from toolpost.sources.openapi.requests import build_request
 
 OPEN = {"header": "k"}
 POINT = {"x": 1, "y": -2}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.specs import build_request
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.sources.openapi.models import ApiOperation, Parameter
-from toolpost.sources.openapi.requests import build_request
 from toolpost.web.planned import PlannedRequest
 
 SERVER = "https://api.example.org/v1"

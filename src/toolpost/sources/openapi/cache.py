@@ -1,8 +1,7 @@
-"""APIs that were read once, kept in a folder, so that the next start is fast and works without a network.
+"""Disk cache of parsed APIs, for fast starts and starts without a network.
 
-A file holds JSON and nothing else. It is found by the bytes of the API's document, the origin
-it was read for (its address and what its servers are relative to) and the code that read it;
-where any of them differs, it is not found.
+Files hold plain JSON. The key is a digest of the document's bytes, the origin (its address and
+the base URL) and this package's code.
 """
 
 from __future__ import annotations
@@ -38,31 +37,31 @@ _KEY = re.compile(r"[0-9a-f]{40}")
 
 
 class CachedApi(NamedTuple):
-    """An API from the cache, and the digests of the other documents that it was read from."""
+    """Cached API, and the digests of the other documents it was read from."""
 
     api: ApiDescription
     others: dict[str, str]
 
 
 class ApiCache:
-    """A folder of APIs; whatever is wrong with a file, it counts as not there."""
+    """Cache folder; a damaged file counts as a miss."""
 
     def __init__(self, folder: CacheFolder) -> None:
         self._folder = folder
 
     def load(self, raw: bytes, origin: str) -> CachedApi | None:
-        """The API that was read from just these bytes."""
-        return self._kept(_key(raw, origin))
+        """Return the API cached for exactly these bytes."""
+        return self._read(_key(raw, origin))
 
     def last(self, origin: str) -> CachedApi | None:
-        """The API that was read for this origin last, for when its address does not answer."""
+        """Return the API last cached for an origin, for use while its address does not respond."""
         key = self._last_key(origin)
-        return None if key is None else self._kept(key)
+        return None if key is None else self._read(key)
 
     def save(self, raw: bytes, origin: str, api: ApiDescription, others: Mapping[str, bytes]) -> None:
-        """Keep an API in place of the one that was read for the same origin before."""
+        """Store an API and remove the previous one of the same origin."""
         key, before = _key(raw, origin), self._last_key(origin)
-        packed = _packed(api, {url: digest(other) for url, other in others.items()})
+        packed = _encode(api, {url: digest(other) for url, other in others.items()})
         self._folder.write(_file(key), packed.encode())
         self._folder.write(_pointer(origin), key.encode())
         if before is not None and before != key:
@@ -72,10 +71,10 @@ class ApiCache:
         key = (self._folder.read(_pointer(origin)) or b"").decode("ascii", "replace")
         return key if _KEY.fullmatch(key) else None
 
-    def _kept(self, key: str) -> CachedApi | None:
+    def _read(self, key: str) -> CachedApi | None:
         data = self._folder.read(_file(key))
         try:
-            return None if data is None else _unpacked(json.loads(data))
+            return None if data is None else _decode(json.loads(data))
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -89,7 +88,7 @@ def _pointer(origin: str) -> str:
 
 
 def digest(raw: bytes) -> str:
-    """What tells one document from another."""
+    """Return a digest of a document."""
     return hashlib.sha256(raw).hexdigest()[:40]
 
 
@@ -98,14 +97,14 @@ def _key(raw: bytes, origin: str) -> str:
 
 
 def code_version() -> str:
-    """A digest of the modules that read documents: other code may read the same document differently."""
+    """Return a digest of this package's code, so that another version does not reuse its results."""
     found = hashlib.sha256()
     for path in sorted(_HERE.glob("*.py")):
         found.update(path.read_bytes())
     return found.hexdigest()
 
 
-def _packed(api: ApiDescription, others: dict[str, str]) -> str:
+def _encode(api: ApiDescription, others: dict[str, str]) -> str:
     first = api.operations[0] if api.operations else None
     nothing: Mapping[str, AnySchema] = {}
     sent = first.definitions if first else nothing
@@ -122,18 +121,18 @@ def _packed(api: ApiDescription, others: dict[str, str]) -> str:
 
 
 def _texts(definitions: Mapping[str, AnySchema]) -> dict[str, str]:
-    """Each definition as a text of its own, so that only those are parsed that are asked for."""
+    """Encode each definition as its own JSON text, to be parsed on first use."""
     return {name: json.dumps(schema) for name, schema in definitions.items()}
 
 
 def _record(record: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields of a record that are not as they are by default."""
-    told = {one.name: (getattr(record, one.name), _usual(one)) for one in fields(record) if one.name not in without}
-    return {name: _plain(value) for name, (value, usual) in told.items() if value != usual}
+    """Return the fields of a record that differ from their defaults."""
+    values = {one.name: (getattr(record, one.name), _default(one)) for one in fields(record) if one.name not in without}
+    return {name: _plain(value) for name, (value, default) in values.items() if value != default}
 
 
-def _usual(one: Field[Any]) -> Any:
-    """What a field holds where nothing is said; what must be said is never usual."""
+def _default(one: Field[Any]) -> Any:
+    """Return the default of a field; MISSING for required ones."""
     return one.default if one.default_factory is MISSING else one.default_factory()
 
 
@@ -147,7 +146,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _unpacked(data: dict[str, Any]) -> CachedApi:
+def _decode(data: dict[str, Any]) -> CachedApi:
     sent = Definitions(data["definitions"])
     answered = sent if data["response_definitions"] is None else Definitions(data["response_definitions"])
     api = data["api"]

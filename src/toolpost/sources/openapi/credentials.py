@@ -1,4 +1,4 @@
-"""Which credential an operation gets: the first of its alternatives that can be met, by the names of its schemes."""
+"""Apply security schemes to operations: pick the first alternative that the configured credentials satisfy."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _PAIRS = (("client_id", "client_secret"), ("username", "password"))
 
 
 def environment_variable(source: str, scheme: str) -> str:
-    """The environment variable that holds the value of a scheme."""
+    """Return the name of the environment variable that holds a scheme's value."""
     return re.sub(r"[^A-Z0-9]", "_", f"TOOLPOST_{source}_{scheme}".upper())
 
 
 def scheme_values(
     source: str, auth_config: Mapping[str, Any], schemes: Iterable[str], environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The values of schemes by name: from `auth_config.schemes`, else from the environment."""
+    """Return scheme values by name, from `auth_config.schemes` or else the environment."""
     given: Any = auth_config.get("schemes") or {}
     if not is_object(given):
         raise ConfigError(f"auth_config.schemes of source {source!r} is a table: a scheme's name and its value.")
     known = list(schemes)
-    if strangers := [name for name in given if name not in known]:
+    if unknown := [name for name in given if name not in known]:
         names = ", ".join(map(repr, known)) or "none"
-        raise ConfigError(f"auth_config.schemes of source {source!r}: no scheme {strangers[0]!r}; there are: {names}.")
-    found = {name: _in_environment(environment_variable(source, name), environ) for name in known}
+        raise ConfigError(f"auth_config.schemes of source {source!r}: no scheme {unknown[0]!r}; there are: {names}.")
+    found = {name: _read_environment(environment_variable(source, name), environ) for name in known}
     return {name: value for name, value in {**found, **given}.items() if value}
 
 
-def _in_environment(variable: str, environ: Mapping[str, str]) -> Any:
+def _read_environment(variable: str, environ: Mapping[str, str]) -> Any:
     for pair in _PAIRS:
         values = {key: environ.get(f"{variable}_{key.upper()}") for key in pair}
         if all(values.values()):
@@ -56,10 +56,10 @@ def _in_environment(variable: str, environ: Mapping[str, str]) -> Any:
 
 
 class Credentials:
-    """Presents what an operation asks for; `values` are those of `scheme_values`.
+    """Selects the credentials of operations; `values` come from `scheme_values`.
 
-    `headers` are the operator's own, which go with every request: one that bears the name of a scheme's
-    header is that scheme's credential, and nothing more has to be sent for it.
+    `headers` are the configured headers of every request: one with the name of a scheme's header
+    satisfies that scheme, and nothing is added for it.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Credentials:
         self._sent = {name.lower(): value for name, value in (headers or {}).items()}
 
     async def present(self, operation: ApiOperation, credential: Credential = NO_CREDENTIAL) -> Presentation:
-        """What to send with an operation; ToolAuthError names what is missing and how to set it.
+        """Return the credentials to send; raise ToolAuthError naming the missing scheme and how to set it.
 
-        `credential` is the source's plain one: it stands in for the first scheme it fits, and goes as
-        it is where the document knows no schemes or none that it fits.
+        `credential` is the source's plain one: it is used for the first scheme it fits, and sent
+        unchanged if the document declares no scheme that it fits.
         """
         if not self._schemes:
-            return _as_it_is(credential)
-        # Where logging in is a choice (an empty alternative), a credential that is there is used.
+            return _pass_through(credential)
+        # Where authentication is optional (an empty alternative), a configured credential is still sent.
         for needs in sorted(operation.security, key=lambda needs: not needs):
             found = await self._alternative(needs, credential)
             if found is not None:
@@ -93,11 +93,11 @@ class Credentials:
         if not operation.security:
             return NOTHING
         if credential.headers and not self._fits_anywhere(operation, credential):
-            return _as_it_is(credential)
+            return _pass_through(credential)
         raise ToolAuthError(self._missing(operation))
 
     def forget(self, presented: Presentation) -> bool:
-        """Whether there were tokens in it that can be had anew; they are not used again."""
+        """Discard the cached tokens of a presentation; return whether there were any."""
         for token in presented.tokens:
             if self._tokens is not None:
                 self._tokens.forget(token)
@@ -118,11 +118,11 @@ class Credentials:
         return presented
 
     def _without_value(self, scheme: SecurityScheme, plain: Credential) -> tuple[Presentation | None, Credential]:
-        """The plain credential where it fits, else the operator's own header; and the plain one, if it is left."""
-        met = _is_met(scheme, self._sent)
+        """Use the plain credential if it fits, else a configured header; return it with the unused plain credential."""
+        met = _is_satisfied(scheme, self._sent)
         if met and _header_of(scheme) not in map(str.lower, plain.headers):
             return NOTHING, plain
-        found = _fitted(scheme, plain)
+        found = _adapt(scheme, plain)
         if found is None and met:
             return NOTHING, plain
         return found, NO_CREDENTIAL
@@ -150,7 +150,7 @@ class Credentials:
     def _fits_anywhere(self, operation: ApiOperation, credential: Credential) -> bool:
         named = {need.scheme for needs in operation.security for need in needs}
         schemes = [self._schemes[name] for name in named if name in self._schemes]
-        return any(_fitted(scheme, credential) is not None for scheme in schemes)
+        return any(_adapt(scheme, credential) is not None for scheme in schemes)
 
     def _missing(self, operation: ApiOperation) -> str:
         alternatives = [" together with ".join(self._described(need.scheme) for need in n) for n in operation.security]
@@ -172,7 +172,7 @@ class Credentials:
 def _by_secret(scheme: SecurityScheme, value: Any) -> Presentation:
     match scheme.type:
         case "apiKey":
-            return _placed(scheme, _text(scheme.name, value, "value", "api_key", "key"))
+            return _place_key(scheme, _text(scheme.name, value, "value", "api_key", "key"))
         case "http" if scheme.scheme.lower() == "basic":
             pair = _basic(scheme.name, value)
             return Presentation(headers=(("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),))
@@ -183,7 +183,7 @@ def _by_secret(scheme: SecurityScheme, value: Any) -> Presentation:
             return Presentation(headers=(("Authorization", f"Bearer {token}"),))
 
 
-def _placed(scheme: SecurityScheme, key: str) -> Presentation:
+def _place_key(scheme: SecurityScheme, key: str) -> Presentation:
     pair = ((scheme.parameter, key),)
     match scheme.location:
         case "query":
@@ -209,8 +209,8 @@ def _basic(name: str, value: Any) -> str:
     raise ConfigError(f"auth_config.schemes.{name} wants a table with username and password, or user:password.")
 
 
-def _fitted(scheme: SecurityScheme, credential: Credential) -> Presentation | None:
-    """The source's plain credential as this scheme wants it, if it is of its kind."""
+def _adapt(scheme: SecurityScheme, credential: Credential) -> Presentation | None:
+    """Return the plain credential in the form of this scheme, or None if it does not fit."""
     headers = {name.lower(): value for name, value in credential.headers.items()}
     word = headers.get("authorization", "").partition(" ")[0].lower()
     match scheme.type:
@@ -219,13 +219,13 @@ def _fitted(scheme: SecurityScheme, credential: Credential) -> Presentation | No
         case "oauth2" | "openIdConnect" if word == "bearer":
             return Presentation(headers=(("Authorization", headers["authorization"]),))
         case "apiKey":
-            key = _plain_key(scheme, headers)
-            return None if key is None else _placed(scheme, key)
+            key = _find_key(scheme, headers)
+            return None if key is None else _place_key(scheme, key)
         case _:
             return None
 
 
-def _plain_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None:
+def _find_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None:
     if scheme.location == "header" and scheme.parameter.lower() in headers:
         return headers[scheme.parameter.lower()]
     if scheme.location == "cookie" and "cookie" in headers:
@@ -234,8 +234,8 @@ def _plain_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None
     return keys[0] if len(keys) == 1 else None
 
 
-def _is_met(scheme: SecurityScheme, sent: Mapping[str, str]) -> bool:
-    """Whether headers that are sent anyway hold what a scheme asks for."""
+def _is_satisfied(scheme: SecurityScheme, sent: Mapping[str, str]) -> bool:
+    """Return whether the configured headers already satisfy a scheme."""
     if _unsupported(scheme) or not sent.get(_header_of(scheme)):
         return False
     if scheme.type != "apiKey" or scheme.location == "header":
@@ -244,13 +244,13 @@ def _is_met(scheme: SecurityScheme, sent: Mapping[str, str]) -> bool:
 
 
 def _header_of(scheme: SecurityScheme) -> str:
-    """The header that carries a scheme's credential, in small letters; empty for one that goes in the query."""
+    """Return the lower-case header name of a scheme; empty for query schemes."""
     if scheme.type != "apiKey":
         return "authorization"
     return {"header": scheme.parameter.lower(), "cookie": "cookie"}.get(scheme.location, "")
 
 
-def _as_it_is(credential: Credential) -> Presentation:
+def _pass_through(credential: Credential) -> Presentation:
     if not credential.headers:
         return NOTHING
     cookies = [value.partition("=") for name, value in credential.headers.items() if name.lower() == "cookie"]
@@ -261,7 +261,7 @@ def _as_it_is(credential: Credential) -> Presentation:
 
 
 def _unsupported(scheme: SecurityScheme) -> str:
-    """Why a scheme cannot be met by a value, if that is so."""
+    """Return why a scheme is unsupported, or an empty string."""
     if scheme.type == "mutualTLS":
         return "a client certificate, which is not supported"
     if scheme.type == "http" and scheme.scheme.lower() in _INTERACTIVE:
@@ -282,7 +282,7 @@ def _kind(scheme: SecurityScheme) -> str:
 
 
 def _checked(name: str, presented: Presentation) -> Presentation:
-    """A secret with a line break would end a header early; the message must not show it."""
+    """Raise ConfigError, without the secret, if a value holds a line break or another character illegal in headers."""
     try:
         for _, value in presented.headers:
             sendable_header(value)

@@ -1,4 +1,4 @@
-"""The schemas that others point to with `#/$defs/NAME`, and which of them a schema reaches."""
+"""Shared schema definitions (`#/$defs/NAME`), and the relaxing of schemas."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.subschemas import references, subschemas
+from toolpost.sources.openapi.models import DEFINITION_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,18 +17,15 @@ if TYPE_CHECKING:
     from toolpost.schema.jsontypes import AnySchema
 
 
-_PREFIX = "#/$defs/"
-
-
 class _SchemaStats(NamedTuple):
-    """The definitions that a schema points at itself, and how many schemas it is made of."""
+    """Definitions that a schema references directly, and its number of subschemas."""
 
     names: tuple[str, ...]
     size: int
 
 
 class Definitions(Mapping[str, "AnySchema"]):
-    """Schemas by name, shared by all operations of a document; one kept as JSON text is read when first asked for."""
+    """Definitions shared by all operations of a document; those stored as JSON text are parsed on first access."""
 
     __slots__ = ("_alone", "_known", "_schemas")
 
@@ -51,10 +49,10 @@ class Definitions(Mapping[str, "AnySchema"]):
         return len(self._schemas)
 
     def collect(self, schema: AnySchema, *, most: int | None = None) -> dict[str, AnySchema]:
-        """The definitions that a schema needs, also by way of others.
+        """Return the definitions that a schema references, directly or through others.
 
-        With `most`, those that are reached last are left out when all together hold more
-        schemas than that: the ones before them then take anything in their place.
+        With `most`, the farthest definitions are left out if all together hold more subschemas
+        than that; references to them accept anything.
         """
         levels = list(self._levels(schema))
         kept = levels if most is None else levels[: self._fitting(levels, most)]
@@ -63,7 +61,7 @@ class Definitions(Mapping[str, "AnySchema"]):
         return {name: self._alone_or_whole(name, alone=name in last) for name in names}
 
     def _fitting(self, levels: Sequence[list[str]], most: int) -> int:
-        """How many levels stay within the bound; the first one is kept in any case."""
+        """Return how many levels fit the limit, at least one."""
         held = 0
         for number, level in enumerate(levels):
             held += sum(self._parts(name).size for name in level)
@@ -72,7 +70,7 @@ class Definitions(Mapping[str, "AnySchema"]):
         return len(levels)
 
     def _levels(self, schema: AnySchema) -> Iterator[list[str]]:
-        """The names that are reached with one reference, with two, and so on; each once."""
+        """Yield the names reached with one reference, then with two, and so on."""
         seen: set[str] = set()
         level = self._fresh(_schema_stats(schema).names, seen)
         while level:
@@ -101,13 +99,13 @@ class Definitions(Mapping[str, "AnySchema"]):
 def collect_definitions(
     schema: AnySchema, definitions: Mapping[str, AnySchema], *, most: int | None = None
 ) -> dict[str, AnySchema]:
-    """The definitions that a schema needs out of all that there are."""
+    """Return the definitions that a schema references, directly or through others."""
     known = definitions if isinstance(definitions, Definitions) else Definitions(dict(definitions))
     return known.collect(schema, most=most)
 
 
 def _schema_stats(schema: AnySchema) -> _SchemaStats:
-    """Look through a schema."""
+    """Collect the references of a schema and count its subschemas."""
     names: dict[str, None] = {}
     count = 0
     stack = [schema]
@@ -115,7 +113,11 @@ def _schema_stats(schema: AnySchema) -> _SchemaStats:
         node = stack.pop()
         if is_object(node):
             count += 1
-            names.update((text.removeprefix(_PREFIX), None) for text in references(node) if text.startswith(_PREFIX))
+            names.update(
+                (text.removeprefix(DEFINITION_PREFIX), None)
+                for text in references(node)
+                if text.startswith(DEFINITION_PREFIX)
+            )
             stack.extend(inner.schema for inner in subschemas(node))
     return _SchemaStats(tuple(names), count)
 
@@ -123,15 +125,15 @@ def _schema_stats(schema: AnySchema) -> _SchemaStats:
 ONE = frozenset({"additionalProperties", "items", "contains", "propertyNames", "contentSchema"})
 SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
-# They refuse what a schema within takes, or what none took: with less in that, they would refuse more.
+# Negations and "unevaluated" keywords: a relaxed subschema would make them stricter.
 _TIGHTER = frozenset({"not", "if", "then", "else", "unevaluatedProperties", "unevaluatedItems", "maxContains"})
 
 
 def relax(schema: JsonSchema, inner: Callable[[str, Any], AnySchema]) -> JsonSchema:
-    """A copy whose subschemas are changed by `inner`, which is told the word that they stand under.
+    """Return a copy with `inner(keyword, subschema)` applied to each subschema.
 
-    `inner` may only loosen what it is given. `oneOf` becomes `anyOf`, because alternatives
-    that took different values may then take the same.
+    The copy accepts at least what the schema accepts, if `inner` only relaxes. `oneOf` becomes
+    `anyOf`, because relaxed alternatives may overlap.
     """
     copy: JsonSchema = {}
     for word, value in schema.items():
@@ -155,7 +157,7 @@ def _add(copy: JsonSchema, word: str, schemas: list[AnySchema]) -> None:
 
 
 def remove_references(schema: AnySchema) -> AnySchema:
-    """The schema by itself: where it refers to another, anything is taken."""
+    """Remove all references; anything is valid in their place."""
     if not is_object(schema):
         return schema
     copy = relax(schema, lambda _, value: remove_references(value))

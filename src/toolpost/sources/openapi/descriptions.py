@@ -1,4 +1,4 @@
-"""Texts of documents: HTML in them as Markdown, cut to what a reader needs."""
+"""Convert descriptions from HTML to Markdown and shorten them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "code": "`", "tt": "`"
 _BLOCK_NAMES = "p|div|h[1-6]|ul|ol|dl|dt|dd|table|thead|tbody|tr|blockquote|pre|section|article|details|summary|hr"
 _BLOCK = re.compile(_BLOCK_NAMES)
 _OTHERS = "br|li|a|td|th|span|small|sub|sup|u|s|font|img|abbr|center"
-# Only what HTML calls a tag: `<id>` and the like are how people write placeholders.
+# Only real HTML tags: `<id>` and the like are placeholders.
 _TAG = re.compile(
     rf"<(?P<end>/?)(?P<name>{'|'.join([*_MARKS, _BLOCK_NAMES, _OTHERS])})(?P<more>(?:\s[^<>]*)?)/?>", re.IGNORECASE
 )
@@ -21,7 +21,7 @@ _GAPS = re.compile(r"\n(?:[ \t]*\n)+")
 
 
 def html_to_markdown(text: str) -> str:
-    """The text with its HTML tags and entities as Markdown; text in code marks stays as it is."""
+    """Convert HTML tags and entities to Markdown; code spans stay unchanged."""
     if "<" not in text and "&" not in text:
         return text
     pieces = _CODE.split(text)
@@ -49,7 +49,7 @@ def _without_tags(text: str) -> str:
 
 
 def _link(tag: re.Match[str], links: list[str]) -> str:
-    """One end of a link: `[` or `](address)`; a link to no address of the web is its words alone."""
+    """Convert one end of a link to `[` or `](url)`; links to other schemes than http keep their text only."""
     if tag["end"]:
         address = links.pop() if links else ""
         return f"]({address})" if address else ""
@@ -59,7 +59,7 @@ def _link(tag: re.Match[str], links: list[str]) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """The text, or as many whole sentences as fit, or as many words."""
+    """Shorten a text to whole sentences, or else to words."""
     text = text.strip()
     if len(text) <= limit:
         return text

@@ -1,4 +1,4 @@
-"""A document's bytes as plain data: JSON or YAML, gzipped or not, in any Unicode encoding."""
+"""Parse documents: JSON or YAML, gzipped or not, in any Unicode encoding."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Dialect = Literal["2.0", "3.0", "3.1", "3.2"]
 
 MAX_BYTES = 64 * 1024 * 1024
 TOO_LARGE = "document_too_large"
-# JSON that is not quite JSON (a trailing comma, a comment) is often YAML, but trying takes long.
+# Invalid JSON (a trailing comma, a comment) is often valid YAML, but parsing it so is slow.
 _LONGEST_JSON_AS_YAML = 4 * 1024 * 1024
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# The longer marks first: UTF-32's begins with UTF-16's.
+# Longer BOMs first: that of UTF-32 begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -37,14 +37,14 @@ _GZIP = b"\x1f\x8b"
 
 
 class ParsedDocument(NamedTuple):
-    """An OpenAPI document and the version of the format that it is written in."""
+    """OpenAPI document and its version."""
 
     data: dict[str, Any]
     dialect: Dialect
 
 
 def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> ParsedDocument:
-    """Read the first document of an API; ConfigError says what it looks like instead."""
+    """Parse the first document of an API; ConfigError says what else it looks like."""
     data = parse_document(raw, shown, limit=limit)
     if not is_object(data):
         raise ConfigError(f"{shown} is not an OpenAPI document: it holds {_kind(data)}, not keys and values")
@@ -52,7 +52,7 @@ def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> ParsedDo
 
 
 def parse_document(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Any:
-    """Read any JSON or YAML; ConfigError says what the bytes look like when they are neither."""
+    """Parse JSON or YAML; ConfigError says what the bytes look like if they are neither."""
     text = _text(decompress(raw, shown, limit=limit), shown)
     body = text.lstrip()
     if not body:
@@ -63,7 +63,7 @@ def parse_document(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Any:
 
 
 def redact_url(address: str) -> str:
-    """An address fit for messages: without user, password, query and fragment, any of which may hold a secret."""
+    """Return an address for messages, without user info, query and fragment, which may hold secrets."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -74,7 +74,7 @@ def redact_url(address: str) -> str:
 
 
 def decompress(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> bytes:
-    """The bytes themselves, or what they hold gzipped; never more than the limit."""
+    """Decompress gzip, up to the limit; return other bytes unchanged."""
     if len(raw) > limit:
         raise _too_large(shown, limit)
     decompress = b""
@@ -94,13 +94,18 @@ def decompress(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> bytes:
     return raw
 
 
+def format_size(limit: int) -> str:
+    """Return a number of bytes for messages."""
+    return f"{limit / (1024 * 1024):,.0f} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
+
+
 def _too_large(shown: str, limit: int) -> ConfigError:
-    told = f"{limit // (1024 * 1024)} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
-    return ConfigError(f"{shown} is larger than {told}, more than any API's description needs", code=TOO_LARGE)
+    size = format_size(limit)
+    return ConfigError(f"{shown} is larger than {size}, more than any API's description needs", code=TOO_LARGE)
 
 
 def _text(raw: bytes, shown: str) -> str:
-    encoding = next((name for mark, name in _MARKS if raw.startswith(mark)), None) or _unmarked(raw[:4])
+    encoding = next((name for mark, name in _MARKS if raw.startswith(mark)), None) or _detect_encoding(raw[:4])
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -108,8 +113,8 @@ def _text(raw: bytes, shown: str) -> str:
         raise ConfigError(f"{shown} is {guess}; give the address of a JSON or YAML document") from None
 
 
-def _unmarked(head: bytes) -> str:
-    """The encoding of a text without a mark, told by where its first characters have zeros (RFC 4627 §3)."""
+def _detect_encoding(head: bytes) -> str:
+    """Detect the encoding of a text without a BOM by its zero bytes (RFC 4627 §3)."""
     zeros = tuple(byte == 0 for byte in head)
     match zeros:
         case (True, True, True, False):
@@ -141,19 +146,19 @@ def _not_a_document(body: str) -> str | None:
 def _json(body: str, shown: str) -> Any:
     try:
         data = _decoder(body).decode(body)
-        # Half of a pair of escapes is no text that can be sent on.
-        return _mended(data) if "\\ud" in body or "\\uD" in body else data
+        # A lone surrogate escape cannot be encoded as UTF-8.
+        return _replace_surrogates(data) if "\\ud" in body or "\\uD" in body else data
     except RecursionError:
         raise ConfigError(f"{shown} is nested too deeply") from None
     except ValueError as error:
-        return _almost_json(body, shown, error)
+        return _lenient_json(body, shown, error)
 
 
 def _decoder(body: str) -> json.JSONDecoder:
-    """A decoder that never keeps other threads waiting for long.
+    """Return a JSON decoder that lets other threads run.
 
-    The parser is C code that holds the interpreter until it is done, but for calls of Python functions. In large
-    texts it makes one for each object and number; where they are too far apart, all of it is done in Python.
+    The C scanner holds the GIL except in calls of Python hooks. Large texts get a hook per object and number;
+    where these are too far apart, the Python scanner is used.
     """
     if len(body) <= _QUICK:
         return _SMALL
@@ -183,7 +188,7 @@ _SMALL = json.JSONDecoder(parse_float=_finite, parse_constant=str)
 _LARGE = json.JSONDecoder(object_hook=_same, parse_float=_finite, parse_int=_integer, parse_constant=str)
 
 
-def _almost_json(body: str, shown: str, error: ValueError) -> Any:
+def _lenient_json(body: str, shown: str, error: ValueError) -> Any:
     if len(body) <= _LONGEST_JSON_AS_YAML:
         try:
             return load_yaml(body)
@@ -196,13 +201,13 @@ def _almost_json(body: str, shown: str, error: ValueError) -> Any:
     raise ConfigError(f"{shown} {guess}: {problem}{line}") from None
 
 
-def _mended(data: Any) -> Any:
+def _replace_surrogates(data: Any) -> Any:
     if isinstance(data, str):
         return _LONE_SURROGATE.sub("\ufffd", data)
     if is_array(data):
-        return [_mended(item) for item in data]
+        return [_replace_surrogates(item) for item in data]
     if is_object(data):
-        return {_mended(key): _mended(value) for key, value in data.items()}
+        return {_replace_surrogates(key): _replace_surrogates(value) for key, value in data.items()}
     return data
 
 
@@ -218,7 +223,7 @@ def _dialect(data: dict[str, Any], shown: str) -> Dialect:
     if version.startswith(("2", "3.0", "3.1")):
         return cast("Dialect", {"2": "2.0"}.get(version[0], version[:3]))
     if version.startswith("3"):
-        # Versions to come promise to be compatible with the last one known.
+        # Later 3.x versions promise compatibility.
         return "3.0" if version == "3" else "3.2"
     if version:
         raise ConfigError(f"{shown} is written in version {version[:20]!r}; 2.0, 3.0, 3.1 and 3.2 are understood")

@@ -1,4 +1,4 @@
-"""Bringing together the documents that an API consists of: the first one, and all that it refers to."""
+"""Load an API: read its document and everything it references, from URLs, files or the cache."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from toolpost.sources.openapi.documents import (
     TOO_LARGE,
     ParsedDocument,
     decompress,
+    format_size,
     parse_document,
     parse_openapi,
     redact_url,
@@ -46,16 +47,16 @@ if TYPE_CHECKING:
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
-# Published APIs have thousands of files beside the first one; each document on the web is a request to somebody.
+# Published APIs have thousands of files; each remote document is a request to a server.
 MAX_FILES = 20_000
 MAX_FETCHED = 1_000
 _AT_ONCE = 8
-# Whoever reads a hundred lines about documents that are not there knows no more than after some.
-_MOST_TOLD = 20
+# More lines about missing documents would add nothing.
+_MAX_PROBLEMS = 20
 
 
 class LoadedDocuments(NamedTuple):
-    """All documents of an API, the first one apart, each of the others' bytes, and which of them are missing."""
+    """Parsed first document, registry of all documents, bytes of the others by URL, and problems."""
 
     first: ParsedDocument
     registry: DocumentRegistry
@@ -64,24 +65,24 @@ class LoadedDocuments(NamedTuple):
 
 
 def is_remote(address: str) -> bool:
-    """Whether an address leaves this machine's files."""
+    """Return whether an address is an http or https URL."""
     return urlsplit(address).scheme in ("http", "https")
 
 
 def document_url(location: str) -> str:
-    """The address of a document: that of the web, or the file's own as a URI."""
+    """Return the URL of a location; file paths become file URIs."""
     return location if is_remote(location) else Path(location).expanduser().absolute().as_uri()
 
 
 async def _read_bytes(address: str, fetch: Fetch, *, limit: int = MAX_BYTES) -> bytes:
-    """The bytes of a document, from the web or from a file."""
+    """Read the bytes of a document from the web or a file."""
     if is_remote(address):
         return await fetch(address)
     return await asyncio.to_thread(_read_path, _file(address), limit)
 
 
 def _read_path(path: Path, limit: int) -> bytes:
-    """The bytes of a file, at most one more than are allowed."""
+    """Read a file, at most one byte more than the limit."""
     try:
         with path.open("rb") as file:
             return file.read(limit + 1)
@@ -93,8 +94,8 @@ def _read_path(path: Path, limit: int) -> bytes:
 async def load_documents(raw: bytes, address: str, fetch: Fetch, *, limit: int = MAX_BYTES) -> LoadedDocuments:
     """Parse the first document and everything that it refers to, directly or not.
 
-    What cannot be had is told as a problem; what points there stays open. Files are
-    read below the folder of the first document only, and never for a remote one.
+    Unreadable documents are recorded as problems, and references to them stay unresolved. Files
+    are read below the folder of the first document only, and never for a remote one.
     """
     first = await asyncio.to_thread(parse_openapi, raw, redact_url(address), limit=limit)
     home = first.data.get("$self")
@@ -112,7 +113,7 @@ async def load_documents(raw: bytes, address: str, fetch: Fetch, *, limit: int =
 
 
 class _Loader:
-    """Brings documents into the registry one by one, within how many and how large all together may be."""
+    """Adds referenced documents to the registry within limits on number and total size."""
 
     def __init__(self, loaded: LoadedDocuments, address: str, fetch: Fetch, limit: int) -> None:
         self._loaded = loaded
@@ -126,12 +127,12 @@ class _Loader:
         self._missing = 0
 
     def begin(self) -> list[str]:
-        """Take the first document into the registry; return which others it refers to."""
+        """Add the first document; return the URLs that it references."""
         registry = self._loaded.registry
         return self._to_read(registry.add(registry.root, self._loaded.first.data))
 
     async def read(self, address: str) -> _ReadDocument | None:
-        """Read one document; None where it cannot be had."""
+        """Read one document; return None and record the problem if that fails."""
         try:
             if is_remote(address):
                 return await asyncio.to_thread(_parse, address, await self._fetch(address), max(self._left, 0))
@@ -140,44 +141,44 @@ class _Loader:
             if error.error_code == TOO_LARGE:
                 self._oversized += 1
             else:
-                self._tell(error)
+                self._add_problem(error)
         return None
 
     def add(self, read: _ReadDocument) -> list[str]:
-        """Take a document into the registry; return which others it refers to."""
+        """Add a document; return the URLs that it references."""
         if read.size > self._left:
             self._oversized += 1
             return []
         try:
             references = self._loaded.registry.add(read.address, read.data)
         except ToolError as error:
-            self._tell(error)
+            self._add_problem(error)
             return []
         self._left -= read.size
         self._loaded.others[read.address] = read.raw
         return self._to_read(references)
 
     def _to_read(self, references: Iterable[Reference]) -> list[str]:
-        """The documents that references lead to, that were not met yet and that are not too many."""
+        """Return the referenced documents not seen yet, within the quotas."""
         found = dict.fromkeys(urldefrag(urljoin(base, text)).url for text, base in references if "[" not in text)
         fresh = [address for address in found if address not in self._seen]
         self._seen.update(fresh)
         return [address for address in fresh if (self._fetched if is_remote(address) else self._files).take()]
 
     def unread(self) -> Iterator[str]:
-        """What was left unread, and why."""
-        if self._missing > _MOST_TOLD:
-            yield f"{self._missing - _MOST_TOLD:,} more documents that are referred to are left out"
+        """Yield a problem for each limit that left documents unread."""
+        if self._missing > _MAX_PROBLEMS:
+            yield f"{self._missing - _MAX_PROBLEMS:,} more documents that are referred to are left out"
         if self._files.refused:
             yield _not_read(self._files.refused, f"at most {MAX_FILES:,} files are read")
         if self._fetched.refused:
             yield _not_read(self._fetched.refused, f"at most {MAX_FETCHED:,} are fetched from the web")
         if self._oversized:
-            yield _not_read(self._oversized, f"all together may hold {_size(self._limit)}")
+            yield _not_read(self._oversized, f"all together may hold {format_size(self._limit)}")
 
-    def _tell(self, error: ToolError) -> None:
+    def _add_problem(self, error: ToolError) -> None:
         self._missing += 1
-        if self._missing <= _MOST_TOLD:
+        if self._missing <= _MAX_PROBLEMS:
             self._loaded.problems.append(f"a document that is referred to is left out: {error}")
 
     def _read_file(self, address: str) -> _ReadDocument:
@@ -188,7 +189,7 @@ class _Loader:
 
 
 class _ReadDocument(NamedTuple):
-    """A document that was read and parsed; `size` counts it unpacked."""
+    """Parsed document with its bytes; `size` is the decompressed size."""
 
     address: str
     raw: bytes
@@ -203,7 +204,7 @@ def _parse(address: str, raw: bytes, limit: int) -> _ReadDocument:
 
 
 class _Quota:
-    """Counts documents of one kind: those that may be read, and those beyond."""
+    """Limit on the number of documents of one kind; counts refusals."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -221,10 +222,6 @@ def _not_read(count: int, why: str) -> str:
     return f"{count:,} of the documents that are referred to were not read: {why}; bundle the API into fewer"
 
 
-def _size(limit: int) -> str:
-    return f"{limit / (1024 * 1024):,.0f} MiB" if limit >= 1024 * 1024 else f"{limit:,} bytes"
-
-
 def _file(address: str) -> Path:
     path = file_path(address)
     if path is None:
@@ -233,7 +230,7 @@ def _file(address: str) -> Path:
 
 
 def file_path(address: str) -> Path | None:
-    """The file that an address is of; None for what lies elsewhere."""
+    """Return the path of a file URI, None for other addresses."""
     parts = urlsplit(address)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or "\0" in unquote(parts.path):
         return None
@@ -251,11 +248,11 @@ _UNREACHABLE = (ToolConnectionError, ToolTimeoutError, ToolServerError, ToolRate
 async def read_api(
     location: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
 ) -> ApiDescription:
-    """Read the API whose document is at a URL or in a file; `fetch` gets whatever is remote.
+    """Read an API from the URL or file of its document; `fetch` downloads remote documents.
 
-    Relative servers are resolved against `base_url`, else against the document's own
-    address. With a cache, a document that was read before is not read again, and where
-    its address does not answer, the last copy serves.
+    Relative servers resolve against `base_url`, or else the document's own URL. With a cache,
+    an unchanged document is not parsed again, and the last copy is used while its URL is
+    unreachable.
     """
     address = document_url(location)
     try:
@@ -270,7 +267,7 @@ async def read_api(
 
 
 def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = None) -> ApiDescription | None:
-    """Return the last copy of an API, without asking whether it is still like that."""
+    """Return the API last cached for a location, without checking for changes."""
     cached = cache.last(_origin(document_url(location), base_url))
     return None if cached is None else cached.api
 
@@ -278,7 +275,7 @@ def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = No
 async def parse_api(
     raw: bytes, address: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
 ) -> ApiDescription:
-    """Read an API from the bytes of its document, which came from `address`."""
+    """Read an API from the bytes of its document at `address`, or from the cache if nothing changed."""
     origin = _origin(address, base_url)
     cached = None if cache is None else await asyncio.to_thread(cache.load, raw, origin)
     if cached is not None and await _is_current(cached, fetch):
@@ -291,12 +288,12 @@ async def parse_api(
 
 
 def _origin(address: str, base_url: str | None) -> str:
-    """What an API is kept under: the same document has other servers where it is read for another base."""
+    """Return the cache key of an API; the base URL is part of it because relative servers depend on it."""
     return f"{address}\n{base_url or ''}"
 
 
 async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
-    """Whether the other documents of an API are what they were; those that cannot be had now count as unchanged."""
+    """Return whether the referenced documents are unchanged; unreachable remote ones count as unchanged."""
     for address, known in cached.others.items():
         try:
             if digest(await _read_bytes(address, fetch)) != known:
@@ -308,7 +305,7 @@ async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
 
 
 def build_api(loaded: LoadedDocuments, address: str) -> ApiDescription:
-    """The record of an API whose documents are all there; relative servers are resolved against `address`."""
+    """Build the API from its loaded documents; relative servers resolve against `address`."""
     first, registry = loaded.first, loaded.registry
     problems = list(loaded.problems)
     names, patterns = DefinitionNames(), PatternCache(problems)
@@ -327,13 +324,13 @@ def build_api(loaded: LoadedDocuments, address: str) -> ApiDescription:
     ).read(sent, answered)
     inputs.finish()
     outputs.finish()
-    if homeless := sum(not operation.servers for operation in operations):
-        problems.append(f"{homeless} operations have no server that can be called; give one with base_url")
+    if without_server := sum(not operation.servers for operation in operations):
+        problems.append(f"{without_server} operations have no server that can be called; give one with base_url")
     info = first.data.get("info")
-    told: dict[str, Any] = info if is_object(info) else {}
+    texts: dict[str, Any] = info if is_object(info) else {}
     return ApiDescription(
-        title=str(told.get("title", "")),
-        version=str(told.get("version", "")),
+        title=str(texts.get("title", "")),
+        version=str(texts.get("version", "")),
         operations=tuple(operations),
         schemes=parse_security_schemes(first.data, registry, address),
         problems=tuple(dict.fromkeys(problems)),

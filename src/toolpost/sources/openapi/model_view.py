@@ -1,6 +1,6 @@
-"""What a model is shown of a large schema: all arguments, as much below them as fits, nothing that is not true.
+"""Shorten large input schemas for models: all arguments, and as much below them as fits a token budget.
 
-A view takes at least all that the schema takes; calls are checked against the schema itself.
+A view accepts at least what the schema accepts; calls are validated against the schema itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.openapi.definitions import relax
 from toolpost.sources.openapi.descriptions import shorten
+from toolpost.sources.openapi.models import DEFINITION_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,8 +33,7 @@ _LONGEST_PIECE = 7
 _DEEPEST = 8
 _LENGTHS = (480, 240, 120)
 _SHORT = 60
-_PREFIX = "#/$defs/"
-# The arguments themselves are worth more words than what lies below them.
+# Arguments get longer descriptions than the properties below them.
 _MORE_FOR_ARGUMENTS = 3
 _MOST_OPTIONS = 60
 _SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "dependentSchemas"})
@@ -42,9 +42,9 @@ _LONGEST_DEFAULT = 80
 
 
 class Detail(NamedTuple):
-    """How much is shown: how deep, where 1 are the arguments, and how many characters of each description.
+    """Level of detail: depth, where 1 are the arguments, and the length of descriptions.
 
-    What must be given, all the way from the arguments, is shown as deep as `required` says.
+    Required properties of required properties are shown down to the depth `required`.
     """
 
     depth: int
@@ -53,7 +53,7 @@ class Detail(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """How a part of a schema is reached: whether it may be left out, and in how many steps."""
+    """Position of a subschema: whether it is optional, and its depth."""
 
     optional: bool
     level: int
@@ -64,12 +64,12 @@ _START = _Position(optional=False, level=0)
 
 
 def estimate_tokens(schema: JsonSchema) -> int:
-    """How many tokens a schema costs at most, estimated for the text that `json.dumps` writes."""
+    """Estimate the most tokens that a schema costs as `json.dumps` writes it."""
     return math.ceil(len(_PIECE.findall(json.dumps(schema))) * _TOKENS_A_PIECE)
 
 
 def _is_huge(schema: JsonSchema, budget: int) -> bool:
-    """Whether a schema surely has more characters than the budget; found without writing all of it."""
+    """Return whether a schema exceeds the budget for sure, without serializing it."""
     left = budget * _LONGEST_PIECE
     stack: list[Any] = [schema]
     while stack and left > 0:
@@ -86,7 +86,7 @@ def _is_huge(schema: JsonSchema, budget: int) -> bool:
 
 
 def fit_to_budget(schema: JsonSchema, *, budget: int = BUDGET) -> JsonSchema:
-    """The schema itself where it fits the budget, else the most detailed view of it that does."""
+    """Return the schema if it fits the budget, else the most detailed view that does."""
     if not _is_huge(schema, budget) and estimate_tokens(schema) <= budget:
         return schema
     best = _deepest(schema, budget)
@@ -101,9 +101,9 @@ def fit_to_budget(schema: JsonSchema, *, budget: int = BUDGET) -> JsonSchema:
 
 
 def _deepest(schema: JsonSchema, budget: int) -> tuple[Detail, JsonSchema] | None:
-    """The deepest view with short descriptions, or one without any when even the arguments are many.
+    """Return the deepest view with short descriptions, or one without any if there are many arguments.
 
-    First comes what must be given, then what may be: no call can be made without the one.
+    Required properties come first: no call is possible without them.
     """
     best = _last_fitting(schema, budget, (_LEAST, Detail(0, _SHORT)))
     needed = _last_fitting(schema, budget, (Detail(1, _SHORT, depth) for depth in range(1, _DEEPEST)))
@@ -115,7 +115,7 @@ def _deepest(schema: JsonSchema, budget: int) -> tuple[Detail, JsonSchema] | Non
 
 
 def _last_fitting(schema: JsonSchema, budget: int, details: Iterable[Detail]) -> tuple[Detail, JsonSchema] | None:
-    """The last of ever more detailed views that keeps the budget."""
+    """Return the last of increasingly detailed views that fits the budget."""
     best: tuple[Detail, JsonSchema] | None = None
     for detail in details:
         view = _View(schema, detail).render()
@@ -126,7 +126,7 @@ def _last_fitting(schema: JsonSchema, budget: int, details: Iterable[Detail]) ->
 
 
 def _arguments_only(schema: JsonSchema, budget: int) -> JsonSchema:
-    """All arguments that must be given, and as many of the others as fit, by name and type."""
+    """Return all required arguments and as many optional ones as fit, by name and type."""
     arguments = _View(schema, _LEAST).render().get("properties", {})
     required = set(schema.get("required", ()))
     kept = {name: inner for name, inner in arguments.items() if name in required}
@@ -141,7 +141,7 @@ def _arguments_only(schema: JsonSchema, budget: int) -> JsonSchema:
 
 
 class _View:
-    """One view in the making; definitions are shown as they are where they must be given, else reached soonest."""
+    """Renders one view; a shared definition is rendered at its required or else shallowest use."""
 
     def __init__(self, schema: JsonSchema, detail: Detail) -> None:
         self._schema = schema
@@ -161,7 +161,7 @@ class _View:
         return {**view, "$defs": dict(sorted(shown.items()))} if shown else view
 
     def _shown(self, schema: JsonSchema, way: _Position) -> JsonSchema:
-        """A schema at some depth, its parts as deep as is shown."""
+        """Render a schema and its subschemas down to the depth shown."""
         needed = _needed(schema)
 
         def inner(word: str, part: Any) -> AnySchema:
@@ -176,7 +176,7 @@ class _View:
     def _part(self, schema: Any, way: _Position) -> AnySchema:
         if not is_object(schema):
             return schema if isinstance(schema, bool) else {}
-        name = str(schema.get("$ref", "")).removeprefix(_PREFIX)
+        name = str(schema.get("$ref", "")).removeprefix(DEFINITION_PREFIX)
         if way.level > (self._detail.depth if way.optional else max(self._detail.depth, self._detail.required)):
             return self._stub(schema, name, way.level)
         if name in self._definitions:
@@ -184,14 +184,14 @@ class _View:
         return self._shown(schema, way)
 
     def _stub(self, schema: JsonSchema, name: str, level: int) -> JsonSchema:
-        """What is said about a part that is not shown: its type and, in a few words, what it is."""
+        """Return the type and a short description of a subschema below the depth shown."""
         definition = self._definitions.get(name)
         known = {**definition, **schema} if is_object(definition) else schema
         stub: JsonSchema = {word: known[word] for word in ("type", "description") if word in known}
         return self._worded(stub, level)
 
     def _worded(self, schema: JsonSchema, level: int) -> JsonSchema:
-        """The schema with its texts and lists cut to their measure."""
+        """Shorten the description, enum and default of a schema."""
         text = self._detail.text * (_MORE_FOR_ARGUMENTS if level <= 1 else 1)
         description = shorten(str(schema.pop("description", "")), text) if text else ""
         schema.pop("description", None)
@@ -205,7 +205,7 @@ class _View:
 
 
 def _needed(schema: JsonSchema) -> frozenset[int]:
-    """The properties that must be given, by identity."""
+    """Return the required properties by identity."""
     properties, required = schema.get("properties"), schema.get("required")
     if not is_object(properties) or not is_array(required):
         return frozenset()

@@ -1,7 +1,8 @@
-"""One operation of a REST API, as read from its document: everything that is needed to describe it and to call it."""
+"""Data model of an OpenAPI description: operations, parameters, bodies, responses and security schemes."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
 Location = Literal["path", "query", "header", "cookie"]
 Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
 
+DEFINITION_PREFIX = "#/$defs/"
+# RFC 9110 §5.6.2: a header name is a token.
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter; `argument` is what the tool calls it, which differs from `name` where two would clash.
+    """Parameter of an operation; `argument` is its name in the tool, unique across locations.
 
-    With a `content_type` its value is sent as one document of that type, and `style` does not apply.
-    `item_delimiters` join the items of lists within a list, one character a level (Swagger 2).
+    With a `content_type` the value is sent as one document of that type, and `style` does not apply.
+    `item_delimiters` join the items of nested lists, one character per level (Swagger 2).
     """
 
     name: str
@@ -40,7 +45,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEncoding:
-    """How one field of a form is sent."""
+    """Encoding of one form field (OpenAPI Encoding Object)."""
 
     content_type: str | None = None
     style: Style = "form"
@@ -52,7 +57,7 @@ class FieldEncoding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBody:
-    """What is sent; `content_type` is the one chosen among those that the document offers."""
+    """Request body in the media type chosen among those that the document offers."""
 
     argument: str
     content_type: str
@@ -64,7 +69,7 @@ class RequestBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiResponse:
-    """What comes back with one status (`200`, `2XX`, `default`), by media type."""
+    """Response schemas of one status (`200`, `2XX`, `default`), by media type."""
 
     status: str
     description: str = ""
@@ -74,7 +79,7 @@ class ApiResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityRequirement:
-    """One scheme that must be presented, by its name in the document, with the scopes it must have."""
+    """Security scheme that an operation requires, with its scopes."""
 
     scheme: str
     scopes: tuple[str, ...] = ()
@@ -82,7 +87,7 @@ class SecurityRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityScheme:
-    """How a scheme of the document is presented."""
+    """Security scheme declared in the document."""
 
     name: str
     type: Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
@@ -98,12 +103,11 @@ class ApiOperation:
     """One method on one path.
 
     `tool_name` is unique within the document and legal as the second part of a tool's
-    name. `servers` are absolute URLs, the first is the one to call. `security` are
-    alternatives, each a set of needs that hold together; an empty tuple of alternatives
-    means that nothing is presented. `definitions` are the schemas that parameters and
-    body point to with `#/$defs/NAME`, `response_definitions` those that answers point to:
-    what is sent leaves out what is read-only, so one name may have two shapes. The input
-    and output schemas made of this operation carry those that they reach.
+    name. `servers` are absolute URLs; the first is called. `security` lists alternatives,
+    each a set of schemes required together; without alternatives no credential is sent.
+    `definitions` are the schemas that parameters and body reference with `#/$defs/NAME`,
+    `response_definitions` those of responses: requests exclude read-only properties and
+    responses write-only ones, so one name may have two schemas.
     """
 
     tool_name: str
@@ -125,9 +129,9 @@ class ApiOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiDescription:
-    """A whole document, read: its operations, its schemes, and what was wrong with it.
+    """API read from its documents: operations, security schemes and problems found.
 
-    `files` are the files beside the first one that parts of it were in.
+    `files` are the paths of the other files that the API was read from.
     """
 
     title: str

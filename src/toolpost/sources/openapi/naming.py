@@ -1,4 +1,4 @@
-"""Names made of what documents call things: legal, short enough, each given once."""
+"""Derive legal, unique names of tools, arguments and definitions."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _NOT_IN_TOOL = re.compile(r"[^A-Za-z0-9_-]+")
-# Property keys that every model provider takes.
+# Property keys that every model provider accepts.
 _NOT_IN_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_ARGUMENT = 64
 _LONGEST_DEFINITION = 80
-# Parts of a pointer that say nothing about what it points at.
+# Tokens of a JSON Pointer that make no telling name.
 _EMPTY_WORDS = frozenset(
     {"schema", "items", "allOf", "anyOf", "oneOf", "not", "additionalProperties", "schemas", "properties"}
 )
 
 
 class UniqueNames:
-    """Hands out each name once; one that is taken gets a number."""
+    """Set of unique names; a repeated one gets a number."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def is_taken(self, name: str) -> bool:
-        """Whether a name was given already."""
+        """Return whether a name is reserved."""
         return name in self._next
 
     def reserve(self, wanted: str) -> str:
-        """The name itself, or `name_2`, `name_3` and so on in the order of asking."""
+        """Reserve the name, or `name_2`, `name_3` and so on."""
         if wanted not in self._next:
             self._next[wanted] = 2
             return wanted
@@ -41,7 +41,7 @@ class UniqueNames:
 
 
 def tool_name(operation_id: Any, method: str, path: str) -> str:
-    """The operationId in legal letters, or a slug of method and path."""
+    """Return the operationId in legal characters, or a slug of method and path."""
     if isinstance(operation_id, str):
         legal = _NOT_IN_TOOL.sub("_", operation_id).strip("_")
         if legal:
@@ -51,7 +51,7 @@ def tool_name(operation_id: Any, method: str, path: str) -> str:
 
 
 def argument_name(parameter: str) -> str:
-    """What a tool calls a parameter: `filter[name]` is `filter_name`, `$top` is `top`."""
+    """Return the argument name of a parameter: `filter[name]` is `filter_name`, `$top` is `top`."""
     legal = _NOT_IN_ARGUMENT.sub("_", parameter)
     if legal != parameter:
         legal = legal.strip("_")
@@ -59,7 +59,7 @@ def argument_name(parameter: str) -> str:
 
 
 class DefinitionNames:
-    """One name for each schema that is referred to, whoever refers to it."""
+    """Unique names of referenced schemas, by identity of the schema."""
 
     def __init__(self) -> None:
         self._names = UniqueNames()
@@ -67,11 +67,11 @@ class DefinitionNames:
         self._nodes: list[Any] = []
 
     def of(self, node: Any, reference: str) -> str:
-        """The name of a schema, made of the first reference to it."""
+        """Return the name of a schema, derived from the first reference to it."""
         name = self._known.get(id(node))
         if name is None:
             name = self._known[id(node)] = self._names.reserve(_definition_name(reference))
-            # Kept, so that no other schema is ever found at its address.
+            # Keep a reference, so that its id() is not reused.
             self._nodes.append(node)
         return name
 

@@ -1,4 +1,4 @@
-"""The operations of a document: every method of every path, ready to be described and called."""
+"""Read the operations of a document, with their parameters, servers and security requirements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from urllib.parse import urljoin, urlsplit
 
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.openapi.descriptions import html_to_markdown
-from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement, SecurityScheme
+from toolpost.sources.openapi.models import (
+    HEADER_NAME,
+    ApiOperation,
+    ApiResponse,
+    Parameter,
+    SecurityRequirement,
+    SecurityScheme,
+)
 from toolpost.sources.openapi.naming import UniqueNames, argument_name, tool_name
 from toolpost.sources.openapi.references import ResolvedNode
 from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, BodyReader, choose_media_type
@@ -29,7 +36,7 @@ _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace",
 
 
 class _OperationNode(NamedTuple):
-    """An operation where it stands: its path, its method, and the layers of the path's own description."""
+    """Node of an operation in the document: path, method, and the path items that apply."""
 
     path: str
     method: str
@@ -38,7 +45,7 @@ class _OperationNode(NamedTuple):
 
 
 class OperationReader:
-    """Reads the operations of one document; what is broken is set aside and told of."""
+    """Reads the operations of one document; skips invalid ones and records problems."""
 
     def __init__(
         self,
@@ -64,10 +71,10 @@ class OperationReader:
     def read(
         self, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
     ) -> list[ApiOperation]:
-        """Every operation, in the document's order."""
-        return [self._operation(found, definitions, response_definitions) for found in self._found()]
+        """Read all operations in document order."""
+        return [self._operation(found, definitions, response_definitions) for found in self._operation_nodes()]
 
-    def _found(self) -> Iterator[_OperationNode]:
+    def _operation_nodes(self) -> Iterator[_OperationNode]:
         for path, item in self._paths():
             layers = self._layers(ResolvedNode(item, self._registry.root))
             if not layers:
@@ -80,14 +87,14 @@ class OperationReader:
                     yield _OperationNode(path, method, target, layers)
 
     def _paths(self) -> Iterator[tuple[str, Any]]:
-        """The paths, and Azure's that `paths` has no room for: the same but for what their query fixes."""
+        """Yield `paths` and Azure's `x-ms-paths`, whose keys also fix query parameters."""
         for word in ("paths", "x-ms-paths"):
             paths = self._document.get(word)
             if is_object(paths):
                 yield from ((path, item) for path, item in paths.items() if not path.startswith("x-"))
 
     def _layers(self, item: ResolvedNode) -> list[ResolvedNode]:
-        """What describes a path: itself, and what it refers to."""
+        """Return the path item and the one that it references."""
         if not is_object(item.node):
             return []
         reference = item.node.get("$ref")
@@ -176,7 +183,7 @@ class OperationReader:
 
 
 def _methods(layers: list[ResolvedNode]) -> Iterator[tuple[str, ResolvedNode]]:
-    """The methods of a path, each from the first layer that has it."""
+    """Yield the methods of a path, each from the first path item that has it."""
     found: dict[str, ResolvedNode] = {}
     for node, base in layers:
         more = node.get("additionalOperations")
@@ -194,7 +201,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if is_array(value) else ()
 
 
-# In the order in which a name goes to the first that wants it.
+# On a name clash, the earlier location keeps the plain argument name.
 _LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
 _PLACES = ("query", "path", "header", "cookie")
 _SWAGGER_PLACES = ("query", "path", "header", "formData", "body")
@@ -205,21 +212,20 @@ _STYLES: dict[Location, tuple[Style, ...]] = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-# OpenAPI 3 §4.8.12.2: what a document says about these headers is ignored; they belong to the body and to the caller.
+# OpenAPI 3 §4.8.12.2: parameter declarations of these headers are ignored.
 _NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TEMPLATE = re.compile(r"\{([^{}]+)\}")
 
 
 class _ParameterContent(NamedTuple):
-    """How the value of a parameter is written: its schema, and a media type if it is a document of its own."""
+    """Schema of a parameter, and its media type if it uses `content`."""
 
     schema: AnySchema
     content_type: str | None
 
 
 class _ParameterScope(NamedTuple):
-    """Where parameters are listed: the operation in words, and the places that its dialect has for them."""
+    """Name of the operation for messages, and the parameter locations of its OpenAPI version."""
 
     operation: str
     places: tuple[str, ...]
@@ -232,13 +238,17 @@ class _ParameterScope(NamedTuple):
 def _merge_parameters(
     lists: Iterable[ResolvedNode], registry: DocumentRegistry, listing: _ParameterScope, problems: list[str]
 ) -> list[ResolvedNode]:
-    """All parameters of the lists, the references among them followed; the first of the same name and place wins."""
+    """Merge parameter lists and resolve references; the first of the same name and location wins."""
     found: dict[tuple[str, str], ResolvedNode] = {}
     for listed, base in lists:
         for given in listed if is_array(listed) else ():
             target = registry.resolve(given, base)
             node: dict[str, Any] = target.node if target is not None and is_object(target.node) else {}
-            fault = _fault(node, listing.places) if "name" in node else f"a parameter is left out: {_nameless(given)}"
+            fault = (
+                _fault(node, listing.places)
+                if "name" in node
+                else f"a parameter is left out: {_describe_nameless(given)}"
+            )
             if target is None or fault:
                 problems.append(f"{listing.operation}: {fault}")
             else:
@@ -247,7 +257,7 @@ def _merge_parameters(
 
 
 def _fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
-    """Why a parameter cannot be sent; empty where it can."""
+    """Return why a parameter is invalid, or an empty string."""
     name, place = node["name"], node.get("in")
     if not isinstance(name, str) or not name.strip():
         return "a parameter is left out: its name is no text"
@@ -255,12 +265,12 @@ def _fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
         return f"parameter {name[:100]!r} does not say what it is `in` ({', '.join(places)})"
     if place not in (*places, _WHOLE_QUERY):
         return f"parameter {name[:100]!r} is in {str(place)[:100]!r}, which is no place ({', '.join(places)})"
-    if place == "header" and not _HEADER_NAME.fullmatch(name):
+    if place == "header" and not HEADER_NAME.fullmatch(name):
         return f"a parameter is left out: no header can be named {name[:100]!r}"
     return ""
 
 
-def _nameless(given: Any) -> str:
+def _describe_nameless(given: Any) -> str:
     reference = given.get("$ref") if is_object(given) else None
     return f"the reference {str(reference)[:200]!r} leads nowhere" if reference else "it has no name"
 
@@ -274,9 +284,9 @@ class _ParameterReader:
         self._problems = problems
 
     def read(self, path: str, found: Sequence[ResolvedNode], names: UniqueNames) -> tuple[Parameter, ...]:
-        """The parameters in the document's order; every placeholder of the path has one, declared or not.
+        """Read the parameters in document order; undeclared path placeholders get one too.
 
-        Templates that mean several segments write `{+name}` or `{name*}`, and the parameter may go by either name.
+        Placeholders for several segments are `{+name}` or `{name*}`; the parameter may use either spelling.
         """
         placeholders = {written: written.strip("+*") for written in _TEMPLATE.findall(path.partition("#")[0])}
         sent = [target for target in self._spread(found) if _is_sent(target.node, placeholders)]
@@ -286,7 +296,7 @@ class _ParameterReader:
         return tuple(self._parameter(target, arguments[id(target.node)]) for target in sent)
 
     def _spread(self, found: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
-        """The parameters one by one; a whole query string that is a form is as many as it has fields."""
+        """Yield the parameters; a `querystring` form becomes one parameter per field."""
         for target in found:
             if target.node.get("in") == _WHOLE_QUERY:
                 yield from self._fields(target)
@@ -355,7 +365,7 @@ def _undeclared(name: str) -> ResolvedNode:
 
 
 def _arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[int, str]:
-    """What the tool calls each parameter, by the node it was read from."""
+    """Assign argument names, by identity of the parameter's node."""
     arguments: dict[int, str] = {}
     for location in _LOCATIONS:
         for node in (target.node for target in sent if target.node["in"] == location):
@@ -375,18 +385,18 @@ _BEST_FIRST = ("https", "http")
 
 
 def _resolve_servers(listed: Any, address: str) -> tuple[str, ...]:
-    """The addresses that a list of servers stands for; relative ones are resolved against the document's own."""
+    """Return the absolute URLs of a server list; relative ones resolve against the document's URL."""
     found = [_server(server, address) for server in listed if is_object(server)] if is_array(listed) else []
     return tuple(dict.fromkeys(url for url in found if url is not None))
 
 
 def _default_servers(address: str) -> tuple[str, ...]:
-    """Where an API is that names no server: at the root of where its document came from."""
+    """Return the server of an API that declares none: the root of its document's host."""
     return _resolve_servers([{"url": "/"}], address)
 
 
 def _swagger_servers(document: dict[str, Any], schemes: Any, address: str) -> tuple[str, ...]:
-    """The addresses that `schemes`, `host` and `basePath` stand for, the safest first."""
+    """Return the server URLs of a Swagger 2 document, https first."""
     own = urlsplit(address)
     remote = own.scheme in _BEST_FIRST
     host = document.get("host")
@@ -418,7 +428,7 @@ def _server(server: dict[str, Any], address: str) -> str | None:
 
 
 def _value(variables: Any, name: str) -> str | None:
-    """A variable's default, or the first of its values."""
+    """Return the default of a server variable, or its first enum value."""
     variable = variables.get(name) if is_object(variables) else None
     if not is_object(variable):
         return None
@@ -430,14 +440,14 @@ def _value(variables: Any, name: str) -> str | None:
 _SecurityRequirements = tuple[tuple[SecurityRequirement, ...], ...]
 
 _SWAGGER_FLOWS = {"application": "clientCredentials", "accessCode": "authorizationCode"}
-# The flow that needs nobody's presence first.
+# Flows that need no user first.
 _FLOWS = ("clientCredentials", "password", "authorizationCode", "deviceAuthorization", "implicit")
 
 
 def parse_security_schemes(
     document: dict[str, Any], registry: DocumentRegistry, address: str
 ) -> dict[str, SecurityScheme]:
-    """The schemes that a document declares, by name; those that make no sense are left out."""
+    """Read the security schemes by name; skip invalid ones."""
     schemes: dict[str, SecurityScheme] = {}
     for name, declared in _declared(document):
         target = registry.resolve(declared, registry.root)
@@ -476,7 +486,7 @@ def _scheme(name: str, node: dict[str, Any], address: str) -> SecurityScheme | N
 
 
 def _flows(node: dict[str, Any]) -> dict[str, Any]:
-    """The flows of OpenAPI 3, or the one flow of Swagger 2 in their shape."""
+    """Return the OAuth flows, with the one flow of Swagger 2 converted to OpenAPI 3."""
     flows = node.get("flows")
     if is_object(flows):
         return {name: flow for name, flow in flows.items() if is_object(flow)}
@@ -499,7 +509,7 @@ def _token_url(flows: dict[str, Any], address: str) -> str | None:
 
 
 def _parse_security(declared: Any) -> _SecurityRequirements:
-    """The alternatives of a `security` list; `{}` among them is one that needs nothing."""
+    """Parse a `security` list; an empty object in it is an alternative without credentials."""
     if not is_array(declared):
         return ()
     return tuple(

@@ -1,4 +1,4 @@
-"""The documents of one API, and where the references in them lead."""
+"""Registry of an API's documents that resolves references between them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 250
 _MAX_HOPS = 50
-# Their values are data of the API, in which `$ref` is a word like any other.
+# Keywords whose values are data, where `$ref` is no reference.
 _DATA = frozenset({"example", "examples", "default", "enum", "const", "value", "mapping"})
-# Their keys are names that somebody chose, not words of the format.
+# Keywords whose keys are names, not keywords.
 _NAMED = frozenset(
     {
         "properties",
@@ -46,14 +46,14 @@ _BARE_NAMES = ("#/components/schemas/", "#/definitions/")
 
 
 class ResolvedNode(NamedTuple):
-    """What a reference leads to, and the address that references within it are relative to."""
+    """Resolved node, and the base URI of references within it."""
 
     node: Any
     base: str
 
 
 class _Hops:
-    """The references that were followed on one way: each once, and not too many."""
+    """References followed in one lookup; detects cycles and limits their number."""
 
     __slots__ = ("_taken",)
 
@@ -61,7 +61,7 @@ class _Hops:
         self._taken: set[tuple[str, str]] = set()
 
     def take(self, reference: str, base: str) -> bool:
-        """Whether a reference may be followed; one that was met before on this way leads back to itself."""
+        """Record a reference; return False if it is part of a cycle or beyond the limit."""
         if (reference, base) in self._taken or len(self._taken) >= _MAX_HOPS:
             return False
         self._taken.add((reference, base))
@@ -69,17 +69,17 @@ class _Hops:
 
 
 class Reference(NamedTuple):
-    """A `$ref` as it is written, and the address that it is relative to."""
+    """Text of a `$ref`, and its base URI."""
 
     text: str
     base: str
 
 
 class DocumentRegistry:
-    """Parsed documents by address; the first one is the API's own.
+    """Parsed documents by URL; `root` is the first one.
 
-    `has_access_flags` tells whether any schema is read-only or write-only: where none is, what is
-    sent and what comes back have the same shape.
+    `has_access_flags` is True if any schema is read-only or write-only; otherwise requests and
+    responses share their schemas.
     """
 
     def __init__(self, root: str) -> None:
@@ -90,39 +90,35 @@ class DocumentRegistry:
         self._homes: dict[str, str] = {}
 
     def add(self, address: str, data: Any) -> list[Reference]:
-        """Take a document in and return the references that leave it."""
+        """Add a document; return its references to unknown documents."""
         self._resources[address] = data
         self._homes[address] = address
-        return [found for found in self._scanned(address, data) if self._leaves(found)]
-
-    def knows(self, address: str) -> bool:
-        """Whether a document or a schema of this address is here."""
-        return address in self._resources
+        return [found for found in self._scan(address, data) if self._leaves(found)]
 
     def lookup(self, reference: str, base: str) -> ResolvedNode | None:
-        """What a reference leads to, through any others on its way; None when that is nowhere."""
+        """Resolve a reference, through any others; return None if it is broken."""
         return self._step(reference, base, _Hops())
 
     def resolve(self, node: Any, base: str) -> ResolvedNode | None:
-        """The node itself, or what it refers to."""
+        """Return the node, or the one that it references."""
         if is_object(node) and isinstance(node.get("$ref"), str):
             return self.lookup(node["$ref"], base)
         return ResolvedNode(node, base)
 
     def base_uri(self, node: dict[str, Any], base: str) -> str:
-        """The address that references within a schema are relative to: a `$id` gives it one of its own."""
+        """Return the base URI within a schema: its `$id` if it has one."""
         own = node.get("$id")
-        return urldefrag(_joined(base, own)).url if isinstance(own, str) and own else base
+        return urldefrag(_join_url(base, own)).url if isinstance(own, str) and own else base
 
     def _step(self, reference: str, base: str, hops: _Hops) -> ResolvedNode | None:
-        """One reference followed, and all that it meets; a circle of them ends when the hops are used up."""
+        """Resolve one reference and those that it leads to."""
         if not hops.take(reference, base):
             return None
         address, _, fragment = reference.partition("#")
-        address = _joined(base, address) if address else base
+        address = _join_url(base, address) if address else base
         found = self._within(address, fragment, hops)
         if found is None and reference.startswith("#") and base in self._homes:
-            # A schema with a `$id` should not refer to the document around it in this way, but some do.
+            # Invalid within a schema that has a `$id`, but some documents do it.
             found = self._within(self._homes[base], fragment, hops)
         if found is None and reference.isidentifier():
             found = self._bare(reference)
@@ -145,7 +141,7 @@ class DocumentRegistry:
         return place
 
     def _member(self, place: ResolvedNode, part: str, hops: _Hops) -> ResolvedNode | None:
-        """One step of a JSON Pointer (RFC 6901); where it meets a reference, it goes on behind it."""
+        """Resolve one token of a JSON Pointer (RFC 6901), following a reference in its way."""
         node = place.node
         if is_array(node):
             return (
@@ -154,7 +150,7 @@ class DocumentRegistry:
         if not is_object(node):
             return None
         base = self.base_uri(node, place.base)
-        # Some keys hold a percent sign themselves.
+        # Some keys contain a percent sign.
         for key in (unquote(part), part):
             if (name := key.replace("~1", "/").replace("~0", "~")) in node:
                 return ResolvedNode(node[name], base)
@@ -162,7 +158,7 @@ class DocumentRegistry:
         return target and self._member(target, part, hops)
 
     def _bare(self, name: str) -> ResolvedNode | None:
-        """A schema by nothing but its name, as Swagger 1 had it and some documents still do."""
+        """Look up a schema by its bare name, as in Swagger 1 and some later documents."""
         return next(
             (found for start in _BARE_NAMES if (found := self._within(self.root, start[1:] + name, _Hops()))), None
         )
@@ -170,11 +166,11 @@ class DocumentRegistry:
     def _leaves(self, reference: Reference) -> bool:
         if reference.text.startswith("#"):
             return False
-        address = urldefrag(_joined(reference.base, reference.text)).url
+        address = urldefrag(_join_url(reference.base, reference.text)).url
         return address not in self._resources and self.lookup(reference.text, reference.base) is None
 
-    def _scanned(self, address: str, data: Any) -> Iterator[Reference]:
-        """Every reference of a document; on the way, schemas that have names of their own are noted."""
+    def _scan(self, address: str, data: Any) -> Iterator[Reference]:
+        """Yield every reference of a document; register `$id` and anchors on the way."""
         level: list[tuple[Any, bool, str]] = [(data, False, address)]
         for _ in range(MAX_DEPTH):
             below: list[tuple[Any, bool, str]] = []
@@ -184,13 +180,13 @@ class DocumentRegistry:
                 elif named:
                     below.extend((value, False, base) for value in node.values() if is_object(value))
                 else:
-                    yield from self._noted(node, base, below)
+                    yield from self._scan_node(node, base, below)
             if not below:
                 return
             level = below
         raise ConfigError(f"the document is nested deeper than {MAX_DEPTH} levels")
 
-    def _noted(self, node: dict[str, Any], base: str, below: list[tuple[Any, bool, str]]) -> Iterator[Reference]:
+    def _scan_node(self, node: dict[str, Any], base: str, below: list[tuple[Any, bool, str]]) -> Iterator[Reference]:
         if "$id" in node or "$anchor" in node or "$dynamicAnchor" in node:
             base = self._name(node, base)
         if node.get("readOnly") is True or node.get("writeOnly") is True:
@@ -218,9 +214,9 @@ def _is_alias(node: Any) -> bool:
     return is_object(node) and len(node) == 1 and isinstance(node.get("$ref"), str)
 
 
-def _joined(base: str, reference: str) -> str:
+def _join_url(base: str, reference: str) -> str:
     try:
         return urljoin(base, reference)
     except ValueError:
-        # Brackets that are no IPv6 address; such a reference leads nowhere.
+        # Brackets without an IPv6 address; the reference stays unresolved.
         return reference

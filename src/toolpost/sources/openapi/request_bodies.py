@@ -1,4 +1,4 @@
-"""The body of a request: which media type is sent, what it may hold, and how the fields of a form are written."""
+"""Read request bodies: choose the media type, convert the schema, read the encoding of form fields."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 
 
 class BodyReader:
-    """Reads the bodies of operations."""
+    """Reads the request bodies of operations."""
 
     def __init__(self, registry: DocumentRegistry, schemas: SchemaReader) -> None:
         self._registry = registry
         self._schemas = schemas
 
     def read(self, found: ResolvedNode | None, names: UniqueNames) -> RequestBody | None:
-        """The body in the type that is used; None when there is none."""
+        """Read the body in the preferred media type; None if there is none."""
         target = self._registry.resolve(*found) if found is not None else None
         if target is None or not is_object(target.node):
             return None
@@ -87,13 +87,13 @@ class BodyReader:
         return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
 
     def _loose_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
-        """A form whose fields nobody named; where it is said to be bytes, they go where most forms have them."""
+        """Return the schema of a form without declared fields; binary ones get a field `file`."""
         if not self._is_file(node, base):
             return {"type": "object"}, {}
         return {"type": "object", "properties": {"file": FILE}}, {"file": FieldEncoding(is_file=True)}
 
     def _layers(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
-        """The objects that a form's fields are spread over: itself and what it is composed of, each once."""
+        """Yield the object schemas of a form: itself and its `allOf` members, each once."""
         seen: set[int] = set()
         waiting = [target]
         while waiting:
@@ -106,7 +106,7 @@ class BodyReader:
             waiting += [ResolvedNode(member, found.base) for member in reversed(members)] if is_array(members) else []
 
     def _with_files(self, layer: ResolvedNode, files: set[str]) -> AnySchema:
-        """One such object by itself, its files as files are given here."""
+        """Convert one object schema without `allOf`, with its file fields as FILE."""
         alone = {word: value for word, value in layer.node.items() if word != "allOf"}
         schema = self._schemas.read(alone, layer.base)
         properties = schema.get("properties") if is_object(schema) else None
@@ -129,7 +129,7 @@ class BodyReader:
         )
 
     def _is_file(self, node: Any, base: str, *, content_type: str | None = None, depth: int = 0) -> bool:
-        """Whether a value is bytes rather than text; a list of them counts as well."""
+        """Return whether a schema is binary, or a list of binary values."""
         target = self._registry.resolve(node, base)
         if target is None or not is_object(target.node):
             return False
@@ -159,17 +159,17 @@ def _properties(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _file_for(schema: AnySchema) -> JsonSchema:
-    """A file, or a list of them, with the description that the document gives."""
+    """Return the FILE schema, or a list of it, with the field's description."""
     if not is_object(schema):
         return FILE
     if schema.get("type") == "array":
         return {**schema, "items": FILE}
-    told = schema.get("description")
-    return {**FILE, "description": f"{told}\n{FILE['description']}"} if told else FILE
+    description = schema.get("description")
+    return {**FILE, "description": f"{description}\n{FILE['description']}"} if description else FILE
 
 
 def _as_text(schema: AnySchema, name: str) -> AnySchema:
-    """What can be written as text: scalars, values that are lines or YAML, and whatever the caller writes out."""
+    """Return the schema of a text body: scalars, lines, YAML values, or a string."""
     if is_object(schema) and schema.get("type") in _SCALARS:
         return schema
     match media_type(name).kind:
@@ -178,12 +178,12 @@ def _as_text(schema: AnySchema, name: str) -> AnySchema:
         case "lines":
             return {"type": ["array", "string"]}
         case _:
-            told = schema.get("description") if is_object(schema) else None
-            return {"type": "string", **({"description": told} if told else {})}
+            description = schema.get("description") if is_object(schema) else None
+            return {"type": "string", **({"description": description} if description else {})}
 
 
 def _headers(declared: Any) -> dict[str, str]:
-    """The headers of a part whose value the document fixes."""
+    """Return the headers of a form field with a constant or default value."""
     headers: dict[str, str] = {}
     for name, header in declared.items() if is_object(declared) else ():
         schema = header.get("schema") if is_object(header) else None
@@ -200,7 +200,7 @@ _ANYTHING = ("*/*", "application/*", "")
 
 
 def body_format(name: str) -> BodyFormat:
-    """In which form a body of this type is given: a value, a form, text or bytes."""
+    """Return the format of a media type: value, form, text or bytes."""
     read = media_type(name)
     if read.essence in _ANYTHING:
         return "any"
@@ -212,7 +212,7 @@ def body_format(name: str) -> BodyFormat:
 
 
 def choose_media_type(names: Iterable[str]) -> str | None:
-    """The type that is used: JSON, forms with files, forms, text, bytes, anything, in this order."""
+    """Choose a media type: JSON, multipart, form, text, bytes, anything, in this order."""
     return min(names, key=_rank, default=None)
 
 
@@ -220,5 +220,5 @@ def _rank(name: str) -> tuple[int, int]:
     form = body_format(name)
     if form != "json":
         return _ORDER.index(form), 0
-    # Of the many kinds of patch, a merge patch is a document like any other.
+    # Of the patch formats, only a merge patch has the shape of the document.
     return 0, {"application/json": 0, "application/merge-patch+json": 1}.get(media_type(name).essence, 2)

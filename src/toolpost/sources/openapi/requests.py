@@ -1,4 +1,4 @@
-"""One operation with its arguments, as the request to send; nothing here opens a connection."""
+"""Build the HTTP request of an operation: serialize parameters, encode the body, set headers. Does no I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.makers import maker
 from toolpost.schema.jsontypes import is_array, is_object, json_type
-from toolpost.sources.openapi.models import FieldEncoding
+from toolpost.sources.openapi.models import DEFINITION_PREFIX, HEADER_NAME, FieldEncoding
 from toolpost.web.encoding import (
     UnsendableError,
     compact_json,
@@ -40,17 +40,16 @@ if TYPE_CHECKING:
     Artifacts = Mapping[str, File]
 
 _new_request = maker(PlannedRequest)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_MOST_ACCEPTED = 6
-_DEEPEST_REFERENCE = 20
+_MAX_ACCEPTED = 6
+_MAX_REFERENCE_DEPTH = 20
 _NONE: AbstractSet[str] = frozenset()
 T = TypeVar("T")
 
 
 class RequestBuilder:
-    """An operation made ready to be called: what is the same for every call is worked out once."""
+    """Builds requests for one operation; precomputes what is the same for every call."""
 
-    __slots__ = ("_fixed", "_known", "_method", "_sent", "_slots", "_welcome", "operation")
+    __slots__ = ("_accept_header", "_fixed", "_known", "_method", "_sent", "_slots", "operation")
 
     def __init__(self, operation: ApiOperation) -> None:
         self.operation = operation
@@ -63,12 +62,12 @@ class RequestBuilder:
         )
         self._slots = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "path"}
         self._fixed = _target(operation, {}, {}) if operation.servers and "{" not in operation.path else None
-        self._welcome = ("Accept", _welcome(operation))
+        self._accept_header = ("Accept", _accept_header(operation))
 
     def build(self, arguments: Mapping[str, Any], files: Mapping[str, File] | None = None) -> PlannedRequest:
-        """The request that calls the operation; `files` holds the artifacts that `artifact_ids` names."""
+        """Build the request; `files` holds the artifacts that `find_artifact_ids` names."""
         if not self._known.issuperset(arguments):
-            _refuse_strangers(self._known, arguments)
+            _refuse_unknown(self._known, arguments)
         target = self._fixed or _target(self.operation, self._slots, arguments)
         query = [*target.query]
         headers: list[Pair] = []
@@ -77,30 +76,23 @@ class RequestBuilder:
         for parameter, place, write in self._sent:
             value = arguments.get(parameter.argument)
             if value is not None:
-                found[place].extend(_written(parameter, value, write))
+                found[place].extend(_serialize(parameter, value, write))
             elif parameter.required:
-                raise _unset(parameter)
+                raise _missing_argument(parameter)
         body = self.operation.body
-        carried = None if body is None else _carried(self.operation, body, arguments, files or {})
-        described = tuple(_described(headers, carried, self._welcome))
-        data = None if carried is None else carried.data
-        return _new_request((self._method, target.address, tuple(query), described, tuple(cookies), data, NOTHING))
+        encoded = None if body is None else _encode_argument(self.operation, body, arguments, files or {})
+        all_headers = tuple(_with_content_headers(headers, encoded, self._accept_header))
+        data = None if encoded is None else encoded.data
+        return _new_request((self._method, target.address, tuple(query), all_headers, tuple(cookies), data, NOTHING))
 
     def has_header(self, header: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the caller gave this header as an argument."""
+        """Return whether the arguments set this header."""
         return any(
             parameter.location == "header"
             and parameter.name.lower() == header.lower()
             and arguments.get(parameter.argument) is not None
             for parameter, _, _ in self._sent
         )
-
-
-def build_request(
-    operation: ApiOperation, arguments: Mapping[str, Any], *, files: Mapping[str, File] | None = None
-) -> PlannedRequest:
-    """The request that calls an operation once."""
-    return RequestBuilder(operation).build(arguments, files)
 
 
 def find_artifact_ids(operation: ApiOperation, arguments: Mapping[str, Any]) -> list[str]:
@@ -121,12 +113,12 @@ def _arguments_of(operation: ApiOperation) -> list[str]:
     return [*(parameter.argument for parameter in operation.parameters), *([] if body is None else [body.argument])]
 
 
-def _refuse_strangers(known: frozenset[str], arguments: Mapping[str, Any]) -> NoReturn:
-    stranger = min(arguments.keys() - known)
-    raise ToolValidationError(f"unknown argument {stranger!r}; known are: {', '.join(sorted(known)) or 'none'}")
+def _refuse_unknown(known: frozenset[str], arguments: Mapping[str, Any]) -> NoReturn:
+    unknown = min(arguments.keys() - known)
+    raise ToolValidationError(f"unknown argument {unknown!r}; known are: {', '.join(sorted(known)) or 'none'}")
 
 
-def _unset(parameter: Parameter) -> ToolValidationError:
+def _missing_argument(parameter: Parameter) -> ToolValidationError:
     return ToolValidationError(f"{parameter.argument!r} is required, and null cannot be sent in its place")
 
 
@@ -140,8 +132,8 @@ def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: 
             raise ToolSchemaError(f"The document does not declare {slot.name!r} in the path {operation.path!r}.")
         value = arguments.get(parameter.argument)
         if value is None:
-            raise _unset(parameter)
-        return _written(parameter, value, lambda of, value: _serialize_path(of, value, spanning=slot.spanning))
+            raise _missing_argument(parameter)
+        return _serialize(parameter, value, lambda of, value: _serialize_path(of, value, spanning=slot.spanning))
 
     try:
         return target_of(operation.servers[0], operation.path, fill)
@@ -149,7 +141,7 @@ def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: 
         raise ToolValidationError(f"the path cannot be filled in: {error}") from error
 
 
-def _written(parameter: Parameter, value: Any, write: Callable[[Parameter, Any], T]) -> T:
+def _serialize(parameter: Parameter, value: Any, write: Callable[[Parameter, Any], T]) -> T:
     try:
         inner = parameter.item_delimiters
         return write(parameter, _join_nested_lists(value, inner) if inner else value)
@@ -169,14 +161,14 @@ def _unsendable(argument: str, place: str, error: Exception) -> ToolValidationEr
 
 
 def _headers(parameter: Parameter, value: Any) -> list[Pair]:
-    if parameter.name.lower() in MANAGED_HEADERS:  # a document that lists them describes what any client does
+    if parameter.name.lower() in MANAGED_HEADERS:  # the transport sets them
         return []
-    if not _HEADER_NAME.fullmatch(parameter.name):
+    if not HEADER_NAME.fullmatch(parameter.name):
         raise UnsendableError("the document gives it a name that no header can have")
     return [(parameter.name, _serialize_header(parameter, value))]
 
 
-def _carried(
+def _encode_argument(
     operation: ApiOperation, body: RequestBody, arguments: Mapping[str, Any], files: Mapping[str, File]
 ) -> EncodedBody | None:
     value = arguments.get(body.argument)
@@ -193,39 +185,39 @@ def _carried(
 
 
 def _admits_null(schema: object, operation: ApiOperation, depth: int = 0) -> bool:
-    """Whether a schema says of null that it may be; one that says nothing does not mean it."""
-    if not is_object(schema) or depth > _DEEPEST_REFERENCE:
+    """Return whether a schema explicitly allows null."""
+    if not is_object(schema) or depth > _MAX_REFERENCE_DEPTH:
         return False
     kinds = schema.get("type")
     if kinds == "null" or (is_array(kinds) and "null" in kinds) or schema.get("nullable") is True:
         return True
     inner = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     reference = str(schema.get("$ref", ""))
-    if reference.startswith("#/$defs/"):
-        inner.append(operation.definitions.get(reference.removeprefix("#/$defs/"), {}))
+    if reference.startswith(DEFINITION_PREFIX):
+        inner.append(operation.definitions.get(reference.removeprefix(DEFINITION_PREFIX), {}))
     return any(_admits_null(part, operation, depth + 1) for part in inner)
 
 
-def _described(headers: list[Pair], carried: EncodedBody | None, welcome: Pair) -> list[Pair]:
-    """The headers with what is carried and what is welcome; a caller who names a type knows better."""
+def _with_content_headers(headers: list[Pair], encoded: EncodedBody | None, accept: Pair) -> list[Pair]:
+    """Add Content-Type and Accept where the arguments do not set them."""
     given = {name.lower() for name, _ in headers} if headers else _NONE
-    if carried is not None:
-        if media_type(carried.content_type).kind == "multipart":  # only we know the boundary
+    if encoded is not None:
+        if media_type(encoded.content_type).kind == "multipart":  # the boundary is ours
             headers = [pair for pair in headers if pair[0].lower() != "content-type"]
             given = given - {"content-type"}
         if "content-type" not in given:
-            headers.append(("Content-Type", carried.content_type))
+            headers.append(("Content-Type", encoded.content_type))
     if "accept" not in given:
-        headers.append(welcome)
+        headers.append(accept)
     return headers
 
 
-def _welcome(operation: ApiOperation) -> str:
-    """What the caller can read, JSON first; anything is better than a refusal."""
+def _accept_header(operation: ApiOperation) -> str:
+    """Build the Accept header: declared media types, JSON first, then anything."""
     offered = [kind for answer in operation.responses if answer.status[:1] in ("2", "d") for kind in answer.content]
-    told = [kind for kind in dict.fromkeys(offered) if _can_be_named(kind)]
-    told.sort(key=lambda kind: media_type(kind).kind != "json")
-    graded = [kind if at == 0 else f"{kind};q=0.9" for at, kind in enumerate(told[:_MOST_ACCEPTED])]
+    named = [kind for kind in dict.fromkeys(offered) if _can_be_named(kind)]
+    named.sort(key=lambda kind: media_type(kind).kind != "json")
+    graded = [kind if at == 0 else f"{kind};q=0.9" for at, kind in enumerate(named[:_MAX_ACCEPTED])]
     return ", ".join([*graded, "*/*;q=0.1"] if graded else ["application/json", "*/*;q=0.9"])
 
 
@@ -239,14 +231,14 @@ _PLAIN_FIELD = FieldEncoding()
 
 
 class EncodedBody(NamedTuple):
-    """A body as bytes, and the content type that says how to read them."""
+    """Encoded request body and its content type."""
 
     data: bytes
     content_type: str
 
 
 def _encode_body(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
-    """The bytes of a body."""
+    """Encode a request body in its media type."""
     kind = media_type(body.content_type)
     if kind.is_range or not kind.essence:
         return _of_any_type(body, value, artifacts)
@@ -254,7 +246,7 @@ def _encode_body(body: RequestBody, value: Any, artifacts: Artifacts) -> Encoded
 
 
 def _of_any_type(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
-    """A range such as `*/*` or `image/*`: a file goes as what it is, everything else as JSON where that is one."""
+    """Encode a body of a media range: a file in its own type, other values as JSON where the range allows it."""
     if is_file(value) or media_type(body.content_type).essence not in _WITH_JSON:
         file = file_of(value, artifacts)
         return EncodedBody(file.data, type_of(file))
@@ -288,7 +280,7 @@ def _text(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
 
 
 def _with_charset(content_type: str, kind: MediaType, data: bytes) -> str:
-    """RFC 9110 names no default for text, so that anything beyond ASCII says what it is; XML says so itself."""
+    """Add `charset=utf-8` to non-ASCII text; RFC 9110 has no default charset, and XML declares its own."""
     return content_type if kind.kind == "xml" or kind.charset or data.isascii() else f"{content_type}; charset=utf-8"
 
 
@@ -319,12 +311,12 @@ def _form_pairs(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts
     if _is_document(value, part):
         return [(percent(name), percent(compact_json(value)))]
     if (is_array(value) or is_object(value)) and part.style != "deepObject" and not part.explode:
-        return [(percent(name), percent(_join_delimited(value, part.style)))]  # a form is decoded before anybody splits
+        return [(percent(name), percent(_join_delimited(value, part.style)))]  # servers decode a form before they split
     return _serialize_pairs(name, value, style=part.style, explode=part.explode)
 
 
 def _is_document(value: Any, part: FieldEncoding) -> bool:
-    """Whether a field is one JSON document: where the API says so, and by default for objects."""
+    """Return whether a form field is sent as one JSON document: if declared so, and by default for objects."""
     if part.content_type is not None and media_type(part.content_type).kind == "json":
         return True
     return is_object(value) and part.style == "form" and part.explode
@@ -362,7 +354,7 @@ def _plain_parts(name: str, value: Any, part: FieldEncoding) -> Iterator[tuple[s
 
 
 def _fields(body: RequestBody, value: Any) -> Iterator[tuple[str, Any, FieldEncoding]]:
-    """The fields that are set; a form cannot say null."""
+    """Yield the form fields that are not null."""
     if not is_object(value):
         raise UnsendableError(f"it is {json_type(value)}; {body.content_type} wants an object, one member a field")
     for name, item in value.items():
@@ -386,14 +378,16 @@ _WRITERS: dict[str, Callable[[RequestBody, Any, Artifacts], EncodedBody]] = {
 
 _DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 _TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
-# RFC 3986's reserved characters, without those that end a query or mean something else in one.
+# Parameter and field serialization: OpenAPI styles, percent-encoded as RFC 3986 asks. A value that its
+# location cannot carry is refused, never changed.
+# RFC 3986's reserved characters, without those that end a query or have a meaning in one.
 _QUERY_RESERVED = ":/?@!$'()*,;="
 _PATH_RESERVED = ":@!$&'()*+,;="
 _DOTS = frozenset({".", ".."})
 
 
 def _join_nested_lists(value: Any, delimiters: str) -> Any:
-    """The value with every list within its lists as one text, joined by the delimiter of its level."""
+    """Join each list within a list into one string, with the delimiter of its level."""
     if not is_array(value) or not delimiters:
         return value
     return [_inner_text(item, delimiters) for item in value]
@@ -403,30 +397,30 @@ def _inner_text(value: Any, delimiters: str) -> Any:
     if not is_array(value) or not delimiters:
         return value
     items = [text_of(_inner_text(item, delimiters[1:])) for item in value if item is not None]
-    return delimiters[0].join(_unambiguous(items, delimiters[0]))
+    return delimiters[0].join(_check_delimiter(items, delimiters[0]))
 
 
 def _serialize_path(parameter: Parameter, value: Any, *, spanning: bool = False) -> str:
-    """A path parameter, encoded; with `spanning`, a template's own wish, it may take several segments."""
+    """Serialize a path parameter; with `spanning` (`{+name}`, `{name*}`) it may hold several segments."""
     reserved = _PATH_RESERVED if parameter.allow_reserved or spanning else ""
     safe = f"{reserved}/" if spanning else reserved
 
     def encode(text: str) -> str:
-        return quote(_refuse_steps(text), safe=safe)
+        return quote(_refuse_dot_segments(text), safe=safe)
 
     if parameter.content_type is not None:
         return encode(_document(parameter, value))
-    items = [] if value is None else _flat(value, explode=parameter.explode, encode=encode)
+    items = [] if value is None else _flatten(value, explode=parameter.explode, encode=encode)
     if not any(items):
         raise UnsendableError("it is empty, and the path would address something else; give a value")
     return _path_style(parameter, value, items)
 
 
 def _serialize_query(parameter: Parameter, value: Any) -> list[Pair]:
-    """The `name=value` pairs of a query parameter, encoded; none for what is unset or empty."""
+    """Serialize a query parameter to percent-encoded pairs; unset and empty values give none."""
     if value.__class__ is str and parameter.style == "form" and parameter.content_type is None:
-        return [(percent(parameter.name), _reserving(value) if parameter.allow_reserved else percent(value))]
-    encode = _reserving if parameter.allow_reserved else percent
+        return [(percent(parameter.name), _quote_reserved(value) if parameter.allow_reserved else percent(value))]
+    encode = _quote_reserved if parameter.allow_reserved else percent
     if parameter.content_type is not None:
         return [(percent(parameter.name), encode(_document(parameter, value)))]
     if value in ([], {}) and parameter.allow_empty:
@@ -437,7 +431,7 @@ def _serialize_query(parameter: Parameter, value: Any) -> list[Pair]:
 def _serialize_pairs(
     name: str, value: Any, *, style: Style, explode: bool, encode: Callable[[str], str] | None = None
 ) -> list[Pair]:
-    """The pairs of one value in a query or in a form."""
+    """Serialize one value to percent-encoded pairs for a query or a form."""
     encode = encode or percent
     if style == "deepObject":
         return [(percent(key), encode(text)) for key, text in _flatten_deep_object(name, value)]
@@ -446,12 +440,12 @@ def _serialize_pairs(
     if not (is_array(value) or is_object(value)):
         return [(percent(name), encode(text_of(value)))]
     if explode:
-        return [(percent(key), encode(text_of(item))) for key, item in _exploded(name, value)]
-    return [(percent(name), _joined(value, style, encode))]
+        return [(percent(key), encode(text_of(item))) for key, item in _explode(name, value)]
+    return [(percent(name), _join(value, style, encode))]
 
 
 def _flatten_deep_object(name: str, value: Any) -> Iterator[Pair]:
-    """`name[key][inner]`; lists of plain values as `name[]`, which PHP, Rails, qs and Stripe all read alike."""
+    """Yield `name[key][inner]` pairs; lists of scalars as `name[]`, which PHP, Rails, qs and Stripe accept."""
     if is_object(value):
         for key, part in value.items():
             yield from _flatten_deep_object(f"{name}[{key}]", part)
@@ -464,28 +458,28 @@ def _flatten_deep_object(name: str, value: Any) -> Iterator[Pair]:
 
 
 def _join_delimited(value: list[Any] | dict[str, Any], style: Style) -> str:
-    """A list or an object as one text, for places that are not percent-encoded."""
+    """Join a list or an object into one string without percent-encoding."""
     delimiter = _DELIMITERS.get(style, ",")
-    return delimiter.join(_unambiguous(_flat(value, explode=False), delimiter))
+    return delimiter.join(_check_delimiter(_flatten(value, explode=False), delimiter))
 
 
 def _serialize_header(parameter: Parameter, value: Any) -> str:
-    """A header parameter; headers are not percent-encoded, so what would break out of one is refused."""
+    """Serialize a header parameter; raise UnsendableError for characters a header cannot carry."""
     if parameter.content_type is not None:
         return sendable_header(_document(parameter, value))
     if not (is_array(value) or is_object(value)):
         return sendable_header(text_of(value))
-    return sendable_header(",".join(_unambiguous(_flat(value, explode=parameter.explode), ",")))
+    return sendable_header(",".join(_check_delimiter(_flatten(value, explode=parameter.explode), ",")))
 
 
 def _serialize_cookie(parameter: Parameter, value: Any) -> list[Pair]:
-    """The `name=value` pairs of a cookie parameter, encoded where a cookie cannot carry a character."""
+    """Serialize a cookie parameter, percent-encoding what a cookie cannot carry."""
     if parameter.content_type is not None:
         return [(cookie_name(parameter.name), cookie_value(_document(parameter, value)))]
     if parameter.explode and (is_array(value) or is_object(value)):
-        members = _exploded(parameter.name, value)
+        members = _explode(parameter.name, value)
         return [(cookie_name(key), cookie_value(text_of(item))) for key, item in members]
-    return [(cookie_name(parameter.name), ",".join(_flat(value, explode=False, encode=cookie_value)))]
+    return [(cookie_name(parameter.name), ",".join(_flatten(value, explode=False, encode=cookie_value)))]
 
 
 def _document(parameter: Parameter, value: Any) -> str:
@@ -494,8 +488,8 @@ def _document(parameter: Parameter, value: Any) -> str:
     return compact_json(value)
 
 
-def _flat(value: Any, *, explode: bool, encode: Callable[[str], str] = str) -> list[str]:
-    """The items of a list, the names and values of an object (`name=value` when exploded), or the one value."""
+def _flatten(value: Any, *, explode: bool, encode: Callable[[str], str] = str) -> list[str]:
+    """Return the items of a list, the keys and values of an object (`key=value` if exploded), or the scalar."""
     if is_array(value):
         return [encode(text_of(item)) for item in value if item is not None]
     if is_object(value):
@@ -504,8 +498,8 @@ def _flat(value: Any, *, explode: bool, encode: Callable[[str], str] = str) -> l
     return [encode(text_of(value))]
 
 
-def _exploded(name: str, value: list[Any] | dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each item under its name; a list within an object repeats its name, as forms do."""
+def _explode(name: str, value: list[Any] | dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each item with its name; a list within an object repeats its key, as in HTML forms."""
     members = [(name, item) for item in value] if is_array(value) else [*value.items()] if is_object(value) else []
     for key, item in members:
         if is_array(item) and is_object(value):
@@ -514,14 +508,14 @@ def _exploded(name: str, value: list[Any] | dict[str, Any]) -> Iterator[tuple[st
             yield key, item
 
 
-def _joined(value: list[Any] | dict[str, Any], style: Style, encode: Callable[[str], str]) -> str:
+def _join(value: list[Any] | dict[str, Any], style: Style, encode: Callable[[str], str]) -> str:
     delimiter = _DELIMITERS.get(style)
     if delimiter is None:
-        return ",".join(_flat(value, explode=False, encode=encode))
-    return encode(delimiter).join(map(encode, _unambiguous(_flat(value, explode=False), delimiter)))
+        return ",".join(_flatten(value, explode=False, encode=encode))
+    return encode(delimiter).join(map(encode, _check_delimiter(_flatten(value, explode=False), delimiter)))
 
 
-def _unambiguous(items: list[str], delimiter: str) -> list[str]:
+def _check_delimiter(items: list[str], delimiter: str) -> list[str]:
     if any(delimiter in item for item in items):
         raise UnsendableError(f"an item holds {delimiter!r}, which separates items here")
     return items
@@ -538,18 +532,18 @@ def _path_style(parameter: Parameter, value: Any, items: list[str]) -> str:
     return "".join(f";{name}={item}" for item in items) if parameter.explode else f";{name}={','.join(items)}"
 
 
-def _refuse_steps(text: str) -> str:
-    """Refuse `.` and `..` between separators.
+def _refuse_dot_segments(text: str) -> str:
+    """Raise UnsendableError for `.` and `..` path segments.
 
-    Encoding them does not help: URL parsers and proxies decode `%2E` and `%2F` and then walk up.
+    Encoding them does not help: URL parsers and proxies decode `%2E` and `%2F` and then resolve them.
     """
     if "." in text and not _DOTS.isdisjoint(re.split(r"[/\\]", text)):
         raise UnsendableError("it holds the step '.' or '..', which would lead to another path")
     return text
 
 
-def _reserving(text: str) -> str:
-    """RFC 6570's reserved expansion: reserved characters and percent-encoded triplets stay as they are."""
+def _quote_reserved(text: str) -> str:
+    """Percent-encode all but reserved characters and existing triplets (RFC 6570 reserved expansion)."""
     pieces = _TRIPLET.split(text)
     return "".join(piece if at % 2 else quote(piece, safe=_QUERY_RESERVED) for at, piece in enumerate(pieces))
 

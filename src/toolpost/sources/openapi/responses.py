@@ -1,4 +1,4 @@
-"""What came back from an operation, as output: the body by its media type, or the error that its status stands for."""
+"""Parse responses of operations: content by media type, errors by status, pagination hints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _new_output = maker(ToolOutput)
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
 _NO_BODY = frozenset({204, 205})
-_NOT_TOLD = frozenset({"authorization", "proxy-authenticate", "set-cookie", "set-cookie2", "www-authenticate"})
+_HIDDEN_HEADERS = frozenset({"authorization", "proxy-authenticate", "set-cookie", "set-cookie2", "www-authenticate"})
 
 
 def parse_response(
@@ -43,10 +43,10 @@ def parse_response(
     secrets: Sequence[str] = (),
     now: float | None = None,
 ) -> ToolOutput:
-    """The output of an operation, or a ToolError raised.
+    """Return the output of an operation, or raise the ToolError of its status.
 
-    `request` and its `arguments` are for telling what the next page takes; `secrets` are what was presented,
-    which is taken out of every message.
+    `request` and `arguments` serve to find the next page; `secrets` are the credentials sent, which are
+    redacted from every message.
     """
     if 200 <= status < 300:
         return _success(operation, status, headers, body, request, arguments or {}, secrets)
@@ -54,9 +54,9 @@ def parse_response(
         return ToolOutput(None, "304 Not Modified: what you have is still good.", meta={"status": status})
     if 300 <= status < 400 and "location" in headers and _declared(operation, status, exactly=True):
         meta = _meta(status, headers, secrets)
-        return ToolOutput({**meta}, meta=meta)  # the address is the result
+        return ToolOutput({**meta}, meta=meta)  # the location is the result
     method = operation.method.upper()
-    remedy = _which_credential(operation) if status == 401 else ""
+    remedy = _credential_hint(operation) if status == 401 else ""
     subject, writes = f"{method} {operation.path}", method not in READS
     raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, writes=writes, now=now)
 
@@ -91,18 +91,18 @@ def _success(
 
 
 def _meta(status: int, headers: Headers, secrets: Sequence[str]) -> dict[str, Any]:
-    """What a program may want to know beside the content."""
+    """Return the status and the Location header as output metadata."""
     location = headers.get("location")
-    return {"status": status} if location is None else {"status": status, "location": _shown(location, secrets)}
+    return {"status": status} if location is None else {"status": status, "location": _redact_header(location, secrets)}
 
 
-def _shown(value: str, secrets: Sequence[str]) -> str:
-    """A header as it may be told: without secrets, and as text that can be written down."""
+def _redact_header(value: str, secrets: Sequence[str]) -> str:
+    """Return a header value with secrets redacted and invalid bytes replaced."""
     return Redactor(secrets).text(value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def _with_next_page(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
-    """The output with the way to the next page: in words for a model, as arguments for a program."""
+    """Add the next page to the output: a note for the model, arguments in `meta` for programs."""
     meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
     return output._replace(meta=meta).noted(redactor.text(page.in_words))
 
@@ -119,7 +119,7 @@ def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes
 
 
 def _declared(operation: ApiOperation, status: int, *, exactly: bool = False) -> ApiResponse | None:
-    """What the document says of a status: by number, by class, or by default."""
+    """Return the declared response of a status: exact, by class (`2XX`), or `default`."""
     written = str(status)
     for answer in operation.responses:
         if answer.status == written:
@@ -130,24 +130,26 @@ def _declared(operation: ApiOperation, status: int, *, exactly: bool = False) ->
 
 
 def _shown_headers(headers: Headers, secrets: Sequence[str]) -> dict[str, str]:
-    return {name.lower(): _shown(value, secrets) for name, value in headers if name.lower() not in _NOT_TOLD}
+    return {
+        name.lower(): _redact_header(value, secrets) for name, value in headers if name.lower() not in _HIDDEN_HEADERS
+    }
 
 
 def _location_text(meta: Mapping[str, Any]) -> str | None:
-    """What there is to say of an answer without a body."""
+    """Return the text of an empty response with a Location header."""
     status, location = meta["status"], meta.get("location")
     return f"{status} {phrase_of(status)}: {location}" if location else None
 
 
-def _which_credential(operation: ApiOperation) -> str:
+def _credential_hint(operation: ApiOperation) -> str:
     names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
     return f"Check the credential for {' or '.join(map(repr, names))}." if names else ""
 
 
-# Possessive, so that a hostile header costs no more than its length.
+# Possessive quantifiers, so that a hostile header takes linear time.
 _LINK = re.compile(r'<([^<>]*+)>((?:\s*+;\s*+[^\s=;,]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^";,\s]*+))?)*+)')
 _RELATION = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^";,\s]*))', re.IGNORECASE)
-# Where a body tells the address of the next page, and where it tells only what to ask for.
+# Body members that hold the URL of the next page, or its cursor.
 _ADDRESSES = (
     ("@odata.nextLink",),
     ("nextLink",),
@@ -182,7 +184,7 @@ _CURSORS = (
     ("next_page",),
     ("offset",),
 )
-# What the parameter that takes a cursor is called, in lower case without separators.
+# Names of cursor parameters, in lower case without separators.
 _TAKERS = (
     "cursor",
     "pagetoken",
@@ -207,21 +209,21 @@ _READERS: dict[Any, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 
 class NextPage(NamedTuple):
-    """How to get the next page: the arguments to change, and the address where the API gave one."""
+    """Arguments that fetch the next page, and its URL where the API gave one."""
 
     arguments: dict[str, Any]
     url: str | None = None
 
     @property
     def in_words(self) -> str:
-        """What to tell a reader."""
+        """Return the note for the model."""
         if self.arguments:
             return f"There is more: call again with {json.dumps(self.arguments)}."
         return f"There is more, at {self.url}"
 
 
 def _may_have_next_page(headers: Headers, content: Any) -> bool:
-    """Whether it is worth looking for a next page; for most answers it is not."""
+    """Return whether the response may name a next page; a cheap check before `_find_next_page`."""
     return "link" in headers or (is_object(content) and not _HINTS.isdisjoint(content))
 
 
@@ -233,7 +235,7 @@ def _find_next_page(
     url: str = "",
     arguments: Mapping[str, Any] | None = None,
 ) -> NextPage | None:
-    """The next page of an answer, if it says that there is one; `url` and `arguments` are those of this page."""
+    """Find the next page in Link headers (RFC 8288), body URLs or cursors; `url` and `arguments` are this page's."""
     address = next((link for link, relations in _parse_links(headers) if "next" in relations), None)
     hinted = is_object(content) and not _HINTS.isdisjoint(content)
     if address is None and hinted:
@@ -243,12 +245,12 @@ def _find_next_page(
     try:
         there = urljoin(url, address)
         return NextPage(_arguments_in(operation, there, url, arguments or {}), there)
-    except ValueError:  # it is no address
+    except ValueError:  # not a URL
         return None
 
 
 def _parse_links(headers: Headers) -> Iterator[tuple[str, frozenset[str]]]:
-    """The links of an answer, each with its relations in lower case."""
+    """Yield the targets of the Link headers with their relations in lower case."""
     for value in headers.get_all("link"):
         for target, parameters in _LINK.findall(value):
             found = _RELATION.search(parameters)
@@ -275,7 +277,7 @@ def _at(content: Any, path: tuple[str, ...]) -> Any:
 
 
 def _arguments_in(operation: ApiOperation, there: str, here: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that an address stands for, where it is the same operation's; those that stay are left out."""
+    """Convert the query of a next-page URL to arguments; drop unchanged ones and URLs of other endpoints."""
     target = urlsplit(there)
     if here and urlsplit(here)[:3] != target[:3]:
         return {}
@@ -288,7 +290,7 @@ def _arguments_in(operation: ApiOperation, there: str, here: str, arguments: Map
 
 
 def _typed(parameter: Parameter, values: list[str]) -> Any:
-    """A value of an address as the type that the parameter has."""
+    """Convert a query value to the parameter's type."""
     schema = parameter.schema if is_object(parameter.schema) else {}
     kinds = schema.get("type")
     if kinds == "array":
@@ -320,7 +322,7 @@ def _cursor_in(content: dict[str, Any]) -> str | int | None:
 
 
 def _after_last(content: dict[str, Any], taker: Parameter | None) -> NextPage | None:
-    """Lists that go on after the id of their last item."""
+    """Return the next page of a list that continues after the id of its last item."""
     items = content.get("data")
     if taker is None or not (is_array(items) and items):
         return None

@@ -1,4 +1,4 @@
-"""Schemas of documents as JSON Schema 2020-12, closed in themselves: all that they refer to are definitions."""
+"""Convert OpenAPI schemas to self-contained JSON Schema 2020-12, with referenced schemas as definitions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from toolpost.schema.fast_engine import fast_engine
 from toolpost.schema.jsontypes import is_array, is_object, json_type
 from toolpost.schema.patterns import portable
 from toolpost.sources.openapi.descriptions import html_to_markdown
+from toolpost.sources.openapi.models import DEFINITION_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from toolpost.sources.openapi.references import DocumentRegistry, ResolvedNode
 
 
-_DEFS = "#/$defs/"
 _NO_NAMES: frozenset[str] = frozenset()
-# Schemas within schemas; what lies deeper becomes a definition, so that nothing is nested too deeply to be checked.
+# Deeper subschemas become definitions, because validators limit nesting.
 _DEEPEST = 20
 _ONE = frozenset(
     {
@@ -41,12 +41,12 @@ _ONE = frozenset(
 )
 _SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _BY_NAME = frozenset({"patternProperties", "dependentSchemas", "dependencies"})
-# All that OpenAPI 3.0 lets stand beside a `$ref`, and what people write there and mean.
+# Keywords honoured beside a `$ref` in OpenAPI 3.0 and Swagger 2.
 _BESIDE_REFERENCE = ("title", "description", "default", "deprecated", "example", "nullable", "x-nullable")
 
 
 class _Position(NamedTuple):
-    """Where a schema stands: what its references are relative to, how deep it lies, which properties are left out."""
+    """Position in a document: base URI, nesting depth, and excluded properties."""
 
     base: str
     depth: int = 0
@@ -54,14 +54,14 @@ class _Position(NamedTuple):
 
 
 class PatternCache:
-    """Regular expressions as the fast engine takes them; None for those that it cannot."""
+    """Regular expressions rewritten for the validation engine; unsupported ones are None."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._known: dict[str, str | None] = {}
 
     def supported(self, pattern: Any) -> str | None:
-        """The pattern itself, respelled, or None."""
+        """Return the pattern, or an equivalent spelling that the engine supports, or None."""
         if not isinstance(pattern, str):
             return None
         if pattern not in self._known:
@@ -80,10 +80,9 @@ class PatternCache:
 
 
 class SchemaReader:
-    """Reads schemas, with a access_filter for one way only: what never goes that way is left out.
+    """Converts schemas; `access_filter` excludes read-only or write-only properties.
 
-    `definitions` fill up as schemas are read and are complete after `finish`; each is
-    read once, however many refer to it, also to itself.
+    `definitions` are complete after `finish`; each is converted once, also if it is recursive.
     """
 
     def __init__(
@@ -106,11 +105,11 @@ class SchemaReader:
         self._waiting: deque[tuple[str, Any, str]] = deque()
 
     def read(self, node: Any, base: str) -> AnySchema:
-        """One schema; what it refers to waits until `finish`."""
+        """Convert one schema; the schemas that it references are converted by `finish`."""
         return self._schema(node, _Position(base))
 
     def finish(self) -> None:
-        """Read the definitions that wait, and those that they need."""
+        """Convert all referenced schemas."""
         while self._waiting:
             name, node, base = self._waiting.popleft()
             self.definitions[name] = self._schema(node, _Position(base))
@@ -134,7 +133,7 @@ class SchemaReader:
         return _normalize(node, _relax_required(schema, excluded))
 
     def _words(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
-        """Everything that a schema says; words that are not of JSON Schema are left out."""
+        """Convert all keywords of a schema; unknown ones are dropped."""
         for word, value in node.items():
             cleaner = _CLEANERS.get(word)
             if cleaner is not None:
@@ -159,10 +158,10 @@ class SchemaReader:
         if name not in self.definitions:
             self.definitions[name] = {}
             self._waiting.append((name, node, base))
-        return {"$ref": _DEFS + name}
+        return {"$ref": DEFINITION_PREFIX + name}
 
     def _structure(self, schema: JsonSchema, node: dict[str, Any], word: str, place: _Position) -> None:
-        """One word that holds schemas."""
+        """Convert one keyword that holds subschemas."""
         if word == "properties":
             schema[word] = self._properties(node[word], place)
         elif word in _ONE:
@@ -187,7 +186,7 @@ class SchemaReader:
         if not isinstance(value, dict | bool):
             return
         read = self._schema(value, _Position(place.base, place.depth + 1))
-        # Where something could not be understood, anything is taken; the opposite of that would refuse everything.
+        # An empty schema accepts anything; its negation would refuse everything.
         if read or word != "not":
             schema[word] = read
 
@@ -200,7 +199,7 @@ class SchemaReader:
         schema[word] = [self._schema(item, _Position(place.base, place.depth + 1, excluded)) for item in value]
 
     def _items(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
-        """`items`, which was also a list of them in older drafts, with `additionalItems` for the rest."""
+        """Convert `items`; the array form of older drafts becomes `prefixItems`, and `additionalItems` `items`."""
         value = node["items"]
         if not is_array(value):
             schema["items"] = self._schema(value, _Position(place.base, place.depth + 1))
@@ -220,13 +219,13 @@ class SchemaReader:
             schema["dependentRequired"] = lists
 
     def _with_patterns(self, read: dict[str, AnySchema]) -> dict[str, AnySchema]:
-        """Schemas by pattern; one that is lost allows every name, or what it allowed would count as unknown."""
+        """Convert pattern properties; an unsupported pattern allows every name, or its properties would be refused."""
         fitting = {key: self._patterns.supported(key) for key in read}
         return {pattern or "": {} if pattern is None else read[key] for key, pattern in fitting.items()}
 
 
 def _relax_required(schema: JsonSchema, excluded: frozenset[str]) -> JsonSchema:
-    """The schema, no longer asking for properties that are left out, nor for those that it forbids by oversight."""
+    """Drop excluded properties from `required`, and those that `additionalProperties: false` forbids."""
     if "required" not in schema:
         return schema
     asked = [name for name in schema["required"] if name not in excluded]
@@ -242,16 +241,16 @@ _MAX_HOPS = 50
 
 
 class ReadWriteFilter:
-    """Tells which properties are left out in one access_filter: those that carry its flag."""
+    """Finds the properties to exclude: read-only ones from requests, write-only ones from responses."""
 
     def __init__(self, registry: DocumentRegistry, flag: AccessFlag) -> None:
         self._registry = registry
         self._flag: AccessFlag = flag
-        # Each with its node, so that no other node is ever found at its address.
+        # With the node, so that its id() is not reused.
         self._known: dict[int, tuple[Any, frozenset[str]]] = {}
 
     def excludes(self, node: Any, base: str) -> bool:
-        """Whether a property is left out, for its own flag or that of the schema it refers to."""
+        """Return whether a property, or the schema that it references, carries the flag."""
         if not is_object(node):
             return False
         if node.get(self._flag) is True:
@@ -260,7 +259,7 @@ class ReadWriteFilter:
         return target is not None and is_object(target.node) and target.node.get(self._flag) is True
 
     def excluded_properties(self, node: dict[str, Any], base: str, hops: int = _MAX_HOPS) -> frozenset[str]:
-        """The properties that are left out of a schema and of all that it is composed of."""
+        """Return the excluded properties of a schema and its `allOf` members."""
         if hops <= 0 or ("properties" not in node and "allOf" not in node):
             return _NO_NAMES
         known = self._known.get(id(node))
@@ -289,8 +288,11 @@ _MOST = 40
 _ALL = frozenset({"string", "number", "boolean", "object", "array", "null"})
 
 
+# `oneOf` refuses what matches two alternatives. Formats are annotations here, so alternatives that differ by
+# format alone would refuse each other's values, and many documents list a type beside one that includes it.
+# Such alternatives become `anyOf`.
 def _may_overlap(options: list[Any], base: str, registry: DocumentRegistry) -> bool:
-    """Whether one value could fit two of the alternatives without being at fault for it."""
+    """Return whether one value could match two alternatives."""
     if len(options) > _MOST:
         return True
     targets = [registry.resolve(option, base) for option in options]
@@ -313,7 +315,7 @@ def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _is_disjoint(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two kinds of object differ by a tag, or by what each of them alone must have."""
+    """Return whether two object schemas differ by a tag or by required properties."""
     mine, theirs = _properties(one), _properties(other)
     for name in mine.keys() & theirs.keys():
         tags = _enum_values(mine[name]), _enum_values(theirs[name])
@@ -324,7 +326,7 @@ def _is_disjoint(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _allowed_types(node: Any) -> frozenset[str]:
-    """The types that a schema allows; all of them when it does not say."""
+    """Return the JSON types that a schema allows; all if it names none."""
     if not is_object(node):
         return _ALL
     kind = node.get("type")
@@ -339,7 +341,7 @@ def _allowed_types(node: Any) -> frozenset[str]:
 
 
 def _enum_values(node: Any) -> list[Any] | None:
-    """The only values that a schema allows, if it lists them."""
+    """Return the values of `const` or `enum`, None without either."""
     if not is_object(node):
         return None
     if "const" in node:
@@ -374,18 +376,20 @@ _FILES = ("file", "binary")
 _LONGEST_EXAMPLE = 200
 
 
+# Keyword cleaning: documents hold counts as text, booleans in place of numbers and types of their own. Invalid
+# values are dropped: a tool that accepts too much is better than one that cannot be called.
 def _clean_text(value: Any) -> Any:
-    """A string."""
+    """Keep strings."""
     return value if isinstance(value, str) else _DROPPED
 
 
 def _clean_prose(value: Any) -> Any:
-    """A string without HTML, or a scalar that was meant as one."""
+    """Convert HTML to Markdown; scalars become strings."""
     return html_to_markdown(str(value)) if isinstance(value, str | int | float) else _DROPPED
 
 
 def _clean_flag(value: Any) -> Any:
-    """A boolean."""
+    """Keep booleans, also in quotes."""
     return {"true": True, "false": False}.get(value, _DROPPED) if isinstance(value, str) else _boolean(value)
 
 
@@ -394,13 +398,13 @@ def _boolean(value: Any) -> Any:
 
 
 def _clean_count(value: Any) -> Any:
-    """A whole number that is not negative."""
+    """Keep non-negative integers."""
     amount = _clean_number(value)
     return int(amount) if amount is not _DROPPED and amount >= 0 and amount == int(amount) else _DROPPED
 
 
 def _clean_number(value: Any) -> Any:
-    """A number, also one in quotes."""
+    """Keep finite numbers, also in quotes."""
     if isinstance(value, bool):
         return _DROPPED
     if isinstance(value, str):
@@ -414,18 +418,18 @@ def _clean_number(value: Any) -> Any:
 
 
 def _clean_factor(value: Any) -> Any:
-    """A number above zero."""
+    """Keep positive numbers."""
     amount = _clean_number(value)
     return amount if amount is not _DROPPED and amount > 0 else _DROPPED
 
 
 def _keep(value: Any) -> Any:
-    """Whatever it is."""
+    """Keep any value."""
     return value
 
 
 def _clean_types(value: Any) -> Any:
-    """One type or several, known ones only."""
+    """Map type names to JSON Schema types; drop unknown ones."""
     if not is_array(value):
         return _TYPES.get(value.lower(), _DROPPED) if isinstance(value, str) else _DROPPED
     known = dict.fromkeys(
@@ -435,24 +439,24 @@ def _clean_types(value: Any) -> Any:
 
 
 def _clean_enum(value: Any) -> Any:
-    """The values to choose from; an empty list would refuse everything, which nobody means."""
+    """Keep non-empty lists; an empty `enum` would refuse every value."""
     return value if is_array(value) and value else _DROPPED
 
 
 def _clean_names(value: Any) -> Any:
-    """Property names, each once."""
+    """Keep strings, without duplicates."""
     return list(dict.fromkeys(name for name in value if isinstance(name, str))) if is_array(value) else _DROPPED
 
 
 def _clean_name_lists(value: Any) -> Any:
-    """Property names by property name."""
+    """Keep lists of property names by property."""
     if not is_object(value):
         return _DROPPED
     return {key: _clean_names(found) for key, found in value.items() if is_array(found)}
 
 
 def _clean_discriminator(value: Any) -> Any:
-    """How alternatives are told apart: a note for readers, which validation does not need."""
+    """Keep the property name and mapping of a discriminator, an annotation that validation ignores."""
     if isinstance(value, str):
         return {"propertyName": value}
     if not is_object(value) or not isinstance(value.get("propertyName"), str):
@@ -462,13 +466,13 @@ def _clean_discriminator(value: Any) -> Any:
 
 
 def _clean_examples(value: Any) -> Any:
-    """Those that are short: whole sample documents would weigh more than the schema."""
+    """Keep up to three short examples; sample documents would be longer than the schema."""
     kept = [item for item in value if _is_short(item)] if is_array(value) else []
     return kept[:3] or _DROPPED
 
 
 def _clean_example(value: Any) -> Any:
-    """One example as a list of them."""
+    """Convert `example` to a list of one."""
     return [value] if _is_short(value) else _DROPPED
 
 
@@ -503,7 +507,7 @@ _CLEANERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _normalize(node: dict[str, Any], schema: JsonSchema) -> JsonSchema:
-    """Put right what takes more than one word: exclusive bounds, files, choices of the wrong type, null."""
+    """Convert what spans keywords: boolean exclusive bounds, files, enum values of another type, `nullable`."""
     for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if node.get(exclusive) is True and limit in schema:
             schema[exclusive] = schema.pop(limit)
@@ -517,7 +521,7 @@ def _normalize(node: dict[str, Any], schema: JsonSchema) -> JsonSchema:
 
 
 def _of_type(option: Any, kind: Any) -> Any:
-    """A choice as the type that is asked for: YAML reads `[1, 2]` and `[true]` as no strings."""
+    """Convert an enum value to the declared type: YAML parses unquoted `1` and `true` as non-strings."""
     if kind == "string" and isinstance(option, bool | int | float):
         return str(option).lower() if isinstance(option, bool) else str(option)
     if kind in ("integer", "number") and isinstance(option, str):
@@ -531,7 +535,7 @@ _NOTES = ("title", "description", "default", "deprecated", "examples", "readOnly
 
 
 def make_nullable(schema: JsonSchema) -> JsonSchema:
-    """The schema, with null allowed as well."""
+    """Return the schema with null allowed."""
     if any(word in schema for word in _COMPOSED):
         notes = {word: schema[word] for word in _NOTES if word in schema}
         rules = {word: value for word, value in schema.items() if word not in notes}

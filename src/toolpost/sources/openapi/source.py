@@ -1,4 +1,4 @@
-"""A REST API as a source of tools, called over one guarded client."""
+"""Tool source for REST APIs: discover operations from an OpenAPI document and call them over HTTP."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 _DOCUMENT_BYTES = 64 * 1024 * 1024
-_ANSWER_BYTES = 64 * 1024 * 1024
+_RESPONSE_BYTES = 64 * 1024 * 1024
 _DOCUMENT_S = 60.0
 
 
 class OperationTool:
-    """One operation as a tool."""
+    """Tool that calls one API operation."""
 
     __slots__ = ("_builder", "_source", "operation", "spec")
 
@@ -61,23 +61,23 @@ class OperationTool:
 
     @property
     def builder(self) -> RequestBuilder:
-        """The operation made ready, when it is first called."""
+        """Return the request builder of the operation, built on first use."""
         if self._builder is None:
             self._builder = RequestBuilder(self.operation)
         return self._builder
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it with the source's own credential; what fails is raised."""
+        """Call the operation with the source's own credential; raise a ToolError on failure."""
         started = now_ms()
         output = await self._source.run(self.builder, params)
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class OpenApiSource:
-    """The operations that a document describes, or the bare requests of a base URL that has none.
+    """Tool source for the operations of an OpenAPI document, or generic requests to a base URL without one.
 
-    `network` is what the configuration lets through; the host that an operator wrote down
-    for this source is let through for it, and a remote document can add none to that.
+    `network` is the configured policy; the configured hosts of this source are allowed in addition,
+    and a remote document cannot add any.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class OpenApiSource:
         self.config = config
         self._credential = credential
         self._headers = tuple(config.headers.items())
-        self._keyed = config.idempotency_header
+        self._idempotency_header = config.idempotency_header
         self._secrets = tuple(value for name, value in self._headers if is_secret_header(name, value))
         self._artifacts = artifacts
         self._cache = None if cache is None else ApiCache(cache)
-        written = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]
-        self._client = HttpClient((network or NetworkPolicy()).for_source(*written), timeout_s=_DOCUMENT_S)
-        remote = is_remote(config.connection)  # what such a document refers to is bound by where it came from
-        self._referred = self._client.for_document(config.connection) if remote else self._client
-        self._calling: HttpClient | None = None
+        configured = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]
+        self._client = HttpClient((network or NetworkPolicy()).for_source(*configured), timeout_s=_DOCUMENT_S)
+        remote = is_remote(config.connection)  # references of a remote document are limited by its origin
+        self._reference_client = self._client.for_document(config.connection) if remote else self._client
+        self._call_client: HttpClient | None = None
         self._retired: list[HttpClient] = []
         self._send: Send | None = None
         self._tokens: ClientTokens | None = None
-        self._written: frozenset[str] | None = None
+        self._trusted_hosts: frozenset[str] | None = None
         self._has_secrets = False
         self._credentials = Credentials({}, {}, source=config.name)
         self.problems: Sequence[str] = ()
@@ -112,52 +112,52 @@ class OpenApiSource:
 
     @property
     def name(self) -> str:
-        """The namespace of its tools."""
+        """Return the namespace of the tools."""
         return self.config.name
 
     async def recall(self) -> Sequence[OperationTool]:
-        """The tools of the copy that was kept of a remote document."""
+        """Return the tools of the cached copy of a remote document, without network access."""
         connection = self.config.connection
         if self._cache is None or not is_remote(connection):
             return []
         api = await asyncio.to_thread(load_cached_api, connection, self._cache, base_url=self.config.base_url)
-        return [] if api is None else await self._offered(api)
+        return [] if api is None else await self._publish(api)
 
     async def discover(self) -> Sequence[OperationTool]:
-        """Read the document, wherever it is."""
-        return await self._offered(await self._api())
+        """Read the document and return its tools."""
+        return await self._publish(await self._api())
 
-    async def _offered(self, read: ApiDescription) -> Sequence[OperationTool]:
-        """The tools of an API, which can be called from now on."""
-        # Ten thousand operations take seconds, in which others go on.
-        tools, hosts, values = await asyncio.to_thread(self._made_of, read)
-        if self._calling is not None:
-            self._retired.append(self._calling)  # calls may be under way on it
+    async def _publish(self, read: ApiDescription) -> Sequence[OperationTool]:
+        """Return the tools of an API and switch the source to that API's servers and security schemes."""
+        # Ten thousand operations take seconds; do not block the event loop.
+        tools, hosts, values = await asyncio.to_thread(self._build_tools, read)
+        if self._call_client is not None:
+            self._retired.append(self._call_client)  # calls may still use it
         self.problems = [f"source {self.name!r}: {problem}" for problem in read.problems]
         self.files = read.files
         self._prepare(read.schemes, hosts, values)
         return tools
 
-    def _made_of(self, read: ApiDescription) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any]]:
-        """The tools of an API, the policy with the servers of a local document, and the values of its schemes."""
-        api = _at(self.config.base_url, read)
-        written = () if is_remote(self.config.connection) else api.operations
-        servers = {server for operation in written for server in operation.servers}
+    def _build_tools(self, read: ApiDescription) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any]]:
+        """Return the tools of an API, the policy that allows a local document's servers, and the scheme values."""
+        api = _with_base_url(self.config.base_url, read)
+        local = () if is_remote(self.config.connection) else api.operations
+        servers = {server for operation in local for server in operation.servers}
         hosts = self._client.policy.for_source(*sorted(filter(is_remote, servers)))
         values = scheme_values(self.name, self.config.auth_config, api.schemes, os.environ)
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
         return [OperationTool(self._spec(operation), operation, self) for operation in found], hosts, values
 
     def _spec(self, operation: ApiOperation) -> ToolSpec:
-        """The record of a tool, with a shorter view for models where its schema is long."""
+        """Build the spec of a tool, with a shorter model schema where the input schema is long."""
         spec = tool_spec(operation, source=self.name)
-        if self._keyed and spec.replay == "unsafe":
+        if self._idempotency_header and spec.replay == "unsafe":
             spec = replace(spec, replay="keyed")
         view = fit_to_budget(spec.input_schema)
         return spec if view is spec.input_schema else replace(spec, model_schema=view)
 
     async def _api(self) -> ApiDescription:
-        """The API of the connection: of the document there, of one in the usual places, or of bare requests."""
+        """Read the document at the connection or a well-known URL below it; fall back to generic requests."""
         connection, mode = self.config.connection, self.config.utcp_mode.value
         if mode != "base_url":
             try:
@@ -178,24 +178,24 @@ class OpenApiSource:
 
     async def _fetch(self, url: str) -> bytes:
         request = Request("GET", url, headers=tuple(self._own_headers(url)), max_bytes=_DOCUMENT_BYTES)
-        client = self._client if _host(url) == _host(self.config.connection) else self._referred
+        client = self._client if _host(url) == _host(self.config.connection) else self._reference_client
         async with await client.send(request) as response:
             if response.status != 200:
                 raise ToolClientError(f"{url.partition('?')[0]} answered HTTP {response.status}", code=_NO_DOCUMENT)
             return await response.read()
 
     def _own_headers(self, url: str) -> list[tuple[str, str]]:
-        """What the operator wants sent, to the host that the operator wrote and no other."""
+        """Return the configured headers and credential for a URL of the connection's origin, none for any other."""
         same = url.split("/")[:3] == self.config.connection.split("/")[:3]
         return [*self.config.headers.items(), *self._credential.headers.items()] if same else []
 
     def _prepare(self, schemes: Mapping[str, SecurityScheme], hosts: NetworkPolicy, values: dict[str, Any]) -> None:
-        """Be ready to call; what a remote document points at is bound by where the document came from."""
+        """Set up the HTTP client, token cache and credentials for calls."""
         connection, config = self.config.connection, self.config
         remote = is_remote(connection)
         client = self._client.for_document(config.base_url or connection) if remote else HttpClient(hosts)
-        client.timeout_s, client.max_bytes, client.max_redirects = config.timeout_s, _ANSWER_BYTES, 0
-        self._calling = client
+        client.timeout_s, client.max_bytes, client.max_redirects = config.timeout_s, _RESPONSE_BYTES, 0
+        self._call_client = client
         self._send = sender(client)
         self._tokens = ClientTokens(sender(client, reads=True))
         self._credentials = Credentials(
@@ -203,16 +203,20 @@ class OpenApiSource:
         )
         self._has_secrets = bool(values or self._credential.headers or self._secrets)
         if is_remote(connection):
-            self._written = frozenset({_host(connection), _host(config.base_url or connection)})
+            self._trusted_hosts = frozenset({_host(connection), _host(config.base_url or connection)})
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run one call."""
+        """Execute one authorized call, with its artifacts and idempotency key."""
         builder = cast("OperationTool", call.tool).builder
         wanted = find_artifact_ids(builder.operation, call.arguments)
         files = await files_at(wanted, self._artifacts, call.request.principal.tenant) if wanted else None
         headers = self._headers
-        if self._keyed and call.tool.spec.replay == "keyed" and not builder.has_header(self._keyed, call.arguments):
-            headers = (*headers, (self._keyed, call.replay_key))
+        if (
+            self._idempotency_header
+            and call.tool.spec.replay == "keyed"
+            and not builder.has_header(self._idempotency_header, call.arguments)
+        ):
+            headers = (*headers, (self._idempotency_header, call.replay_key))
         return await self.run(builder, call.arguments, credential=call.credential, files=files, headers=headers)
 
     async def run(
@@ -224,7 +228,7 @@ class OpenApiSource:
         files: dict[str, File] | None = None,
         headers: Sequence[tuple[str, str]] | None = None,
     ) -> ToolOutput:
-        """Call an operation."""
+        """Call an operation; raise ConfigError before the first discovery."""
         if self._send is None:
             raise ConfigError(f"source {self.name!r} was not read yet")
         self._refuse_undeclared_host(builder.operation, credential)
@@ -240,27 +244,27 @@ class OpenApiSource:
         )
 
     def _refuse_undeclared_host(self, operation: ApiOperation, credential: Credential | None) -> None:
-        """Credentials go where an operator wrote, not wherever a document from the web says."""
+        """Raise ToolAuthError if a remote document sends credentials to a host that is not configured."""
         secrets = self._has_secrets or bool(credential is not None and credential.headers)
-        if not secrets or self._written is None:
+        if not secrets or self._trusted_hosts is None:
             return
         host = _host(operation.servers[0]) if operation.servers else ""
-        if host not in self._written:
+        if host not in self._trusted_hosts:
             msg = f"the document of {self.name!r} wants its calls sent to {host}, with your credentials"
             raise ToolAuthError(f"{msg}; if that is right, write base_url: {operation.servers[0]} into the source")
 
     async def close(self) -> None:
-        """Close every connection; safe to call twice."""
+        """Close all connections; idempotent."""
         if self._tokens is not None:
             await self._tokens.close()
-        for client in filter(None, [*self._retired, self._calling]):
+        for client in filter(None, [*self._retired, self._call_client]):
             await client.close()
-        await self._referred.close()
+        await self._reference_client.close()
         await self._client.close()
 
 
-def _at(base_url: str | None, api: ApiDescription) -> ApiDescription:
-    """The API where an operator says that it is, whatever its document says."""
+def _with_base_url(base_url: str | None, api: ApiDescription) -> ApiDescription:
+    """Return the API with its servers replaced by the configured base URL."""
     if base_url is None:
         return api
     return replace(api, operations=tuple(replace(operation, servers=(base_url,)) for operation in api.operations))
@@ -274,7 +278,7 @@ _NO_DOCUMENT = "no_document"
 
 
 def _is_no_document(error: ToolError) -> bool:
-    """Whether something answered, but not with a document."""
+    """Return whether the address responded with something other than an OpenAPI document."""
     return isinstance(error, ConfigError) or error.error_code == _NO_DOCUMENT
 
 
@@ -289,13 +293,13 @@ async def call_operation(
     headers: Sequence[Pair] = (),
     secrets: Sequence[str] = (),
 ) -> ToolOutput:
-    """Call an operation; `headers` are the operator's own, `secrets` what else must not be told."""
+    """Send one request and parse its response; renew a rejected token once. `secrets` are redacted from messages."""
     operation = builder.operation
     planned = builder.build(arguments, files).with_headers(headers)
     presented = await credentials.present(operation, credential)
     reply = await send(planned.presenting(presented))
     if reply.status == 401 and credentials.forget(presented):
-        # A request that was not let in had no effect, so that it may go again, whatever its method.
+        # A request rejected with 401 had no effect, so any method may be sent again.
         presented = await credentials.present(operation, credential)
         reply = await send(planned.presenting(presented))
     output = parse_response(

@@ -1,4 +1,4 @@
-"""An operation as a tool: what it takes and gives, what it may do, and how it is found."""
+"""Build the ToolSpec of an operation: schemas, side effects, replay class, description and target."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ELSEWHERE: JsonSchema = {
 
 
 def tool_spec(operation: ApiOperation, *, source: str) -> ToolSpec:
-    """The record of the tool that calls an operation."""
+    """Build the ToolSpec of the tool that calls an operation."""
     effects = _effects(operation.method)
     return ToolSpec(
         name=canonical_name(source, operation.tool_name),
@@ -62,7 +62,7 @@ def tool_spec(operation: ApiOperation, *, source: str) -> ToolSpec:
 
 
 def _target(operation: ApiOperation) -> ToolTarget:
-    """The request that a call sends: its method and URL, and where in it each argument goes."""
+    """Return the target of a call: method, URL, and where each argument goes."""
     server = operation.servers[0].rstrip("/") if operation.servers else ""
     body = operation.body
     return ToolTarget.of(
@@ -76,7 +76,7 @@ def _target(operation: ApiOperation) -> ToolTarget:
 
 
 def _describe(operation: ApiOperation) -> str:
-    """What an operation does: its summary and its description, or at least its method and path."""
+    """Return the summary and description of an operation, or its method and path."""
     summary, description = operation.summary, operation.description
     if summary and not description.lower().startswith(summary.rstrip(".").lower()):
         description = _join_summary(summary, description)
@@ -85,7 +85,7 @@ def _describe(operation: ApiOperation) -> str:
 
 
 def _join_summary(summary: str, description: str) -> str:
-    """Both in one paragraph, so that whoever is shown one line is shown more than a title."""
+    """Join summary and description in one paragraph, so that one-line listings show more than a title."""
     if not description[:1].isalnum():  # nothing, or Markdown that needs a line of its own
         return f"{summary}\n\n{description}".strip()
     return f"{summary} {description}" if summary[-1] in ".!?:…" else f"{summary}. {description}"
@@ -98,7 +98,7 @@ class _Effects(NamedTuple):
 
 
 def _effects(method: str) -> _Effects:
-    """What a method may do (RFC 9110 §9.2); of what is neither safe nor a deletion, nobody knows what it overwrites."""
+    """Return the effects of an HTTP method (RFC 9110 §9.2); whether POST, PUT and PATCH destroy data is unknown."""
     if method in READS:
         return _Effects("read", "idempotent", destructive=False)
     replay: ReplayClass = "idempotent" if method in _REPEATABLE else "unsafe"
@@ -106,7 +106,7 @@ def _effects(method: str) -> _Effects:
 
 
 def input_schema(operation: ApiOperation) -> JsonSchema:
-    """The schema of the arguments: each parameter one, the body one, nothing else."""
+    """Return the schema of the arguments: one property per parameter and one for the body."""
     fields: list[Parameter | RequestBody] = [*operation.parameters]
     if operation.body is not None:
         fields.append(operation.body)
@@ -120,7 +120,7 @@ def input_schema(operation: ApiOperation) -> JsonSchema:
 
 
 def _argument(field: Parameter | RequestBody) -> AnySchema:
-    """One argument; models write null for what they leave out, so what need not be given may be null."""
+    """Return the schema of one argument; optional ones accept null, because models send null for omitted values."""
     schema: JsonSchema = dict(field.schema) if is_object(field.schema) else {}
     if field.description:
         schema["description"] = field.description
@@ -130,10 +130,10 @@ def _argument(field: Parameter | RequestBody) -> AnySchema:
 
 
 def output_schema(operation: ApiOperation) -> JsonSchema | None:
-    """What a successful call gives, as far as it is JSON; None when the document does not say.
+    """Return the schema of a successful JSON response, or None if the document declares none.
 
-    Where everything leads to everything, only the nearest definitions are kept: checking
-    hundreds of them for each of hundreds of tools would take minutes.
+    Only the nearest definitions are kept: compiling hundreds of them for each of hundreds of
+    tools would take minutes.
     """
     if operation.method == "HEAD":
         return None
@@ -148,7 +148,7 @@ def output_schema(operation: ApiOperation) -> JsonSchema | None:
 
 
 def _beside(answers: tuple[ApiResponse, ...], *, empty: bool) -> Iterator[JsonSchema]:
-    """What else a call may give that is not an error: nothing, or where something is now."""
+    """Yield the schemas of empty responses and of redirects."""
     statuses = [answer.status for answer in answers]
     if empty or "304" in statuses:
         yield _NULL
@@ -157,7 +157,7 @@ def _beside(answers: tuple[ApiResponse, ...], *, empty: bool) -> Iterator[JsonSc
 
 
 def _successes(answers: tuple[ApiResponse, ...]) -> Iterator[ApiResponse]:
-    """The answers that stand for success; `default` does where there is no other."""
+    """Yield the 2xx responses, or `default` if there are none."""
     found = [answer for answer in answers if answer.status.startswith("2")]
     yield from found or [answer for answer in answers if answer.status == "default"]
 
@@ -172,6 +172,6 @@ def _json_schema(answer: ApiResponse) -> JsonSchema | None:
 
 
 def _closed(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
-    """The schema with the definitions that it reaches."""
+    """Add the definitions that the schema references."""
     needed = collect_definitions(schema, definitions, most=most)
     return {**schema, "$defs": needed} if needed else schema

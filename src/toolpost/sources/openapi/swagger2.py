@@ -1,6 +1,6 @@
-"""What Swagger 2 says differently, said as OpenAPI 3 does: parameters, bodies, forms and answers.
+"""Convert Swagger 2 parameters, bodies, forms and responses to OpenAPI 3.
 
-Schemas need no such step: what differs in them is understood wherever it stands.
+Schemas are not converted here: the schema reader accepts both versions.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 _MULTIPART = "multipart/form-data"
 _BYTES = "application/octet-stream"
-# Words of a parameter that are not words of its schema.
+# Keywords of a parameter that do not belong to its schema.
 _OF_PARAMETER = frozenset({"name", "in", "description", "required", "collectionFormat", "allowEmptyValue", "schema"})
 _KEPT = ("name", "in", "description", "required", "allowEmptyValue")
-# `tsv` has no counterpart, and nobody was seen to use it.
+# `tsv` has no counterpart in OpenAPI 3.
 _STYLES: dict[str, dict[str, Any]] = {
     "csv": {"explode": False},
     "tsv": {"explode": False},
@@ -35,14 +35,14 @@ _DEEPEST_LIST = 5
 
 
 class OperationInputs(NamedTuple):
-    """The parameters of an operation, and its body apart."""
+    """Parameters and request body of an operation."""
 
     parameters: list[ResolvedNode]
     body: ResolvedNode | None
 
 
 def convert_inputs(found: Sequence[ResolvedNode], consumes: Sequence[str]) -> OperationInputs:
-    """Tell the parameters from the body and from the fields of a form, which are parameters too in Swagger 2."""
+    """Separate the parameters from the body and from form fields, which are parameters in Swagger 2."""
     fields = [target for target in found if target.node.get("in") == "formData"]
     whole = next((target for target in found if target.node.get("in") == "body"), None)
     others = [target for target in found if target.node.get("in") not in ("formData", "body")]
@@ -73,7 +73,7 @@ def _style(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inner_delimiters(items: Any) -> Iterator[str]:
-    """What separates the items of lists within lists, the outer ones first; they cannot be repeated as `multi` asks."""
+    """Yield the delimiters of nested lists, outermost first; nested lists cannot be repeated as `multi`."""
     for _ in range(_DEEPEST_LIST):
         if not is_object(items) or items.get("type") != "array":
             return
@@ -82,7 +82,7 @@ def _inner_delimiters(items: Any) -> Iterator[str]:
 
 
 def _body(node: dict[str, Any], consumes: Sequence[str]) -> dict[str, Any]:
-    # A form can only be made of form fields; with a whole body it is a slip of the pen.
+    # Form types apply to form fields only; with a whole body they are a mistake.
     offered = [name for name in consumes if body_format(name) not in ("form", "multipart")] or [_JSON]
     return {
         "description": node.get("description"),
@@ -119,7 +119,7 @@ def _form_type(nodes: Sequence[dict[str, Any]], consumes: Sequence[str]) -> str:
 
 
 def convert_response(node: dict[str, Any], produces: Sequence[str]) -> dict[str, Any]:
-    """An answer with its schema by media type."""
+    """Convert a response: its schema by media type."""
     schema = node.get("schema")
     if schema is None:
         return {"description": node.get("description")}
@@ -131,7 +131,7 @@ def convert_response(node: dict[str, Any], produces: Sequence[str]) -> dict[str,
 
 
 def list_media_types(operation: dict[str, Any], document: dict[str, Any], word: str) -> list[str]:
-    """What an operation consumes or produces: its own list, or that of the whole document."""
+    """Return what an operation consumes or produces: its own list or the document's."""
     for holder in (operation, document):
         listed = holder.get(word)
         if is_array(listed):

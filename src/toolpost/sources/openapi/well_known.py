@@ -1,4 +1,4 @@
-"""Where an API's document usually is, and the bare requests of a base URL that has none."""
+"""Well-known URLs of OpenAPI documents, and the generic API of a base URL without one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 def well_known_urls(base_url: str) -> list[str]:
-    """The addresses to look at, below the base URL and at the root of its host."""
+    """Return the candidate URLs of a document, below the base URL and at the root of its host."""
     parts = urlsplit(base_url)
     folders = list(dict.fromkeys([parts.path.rstrip("/"), ""]))
     return [
@@ -27,11 +27,11 @@ def well_known_urls(base_url: str) -> list[str]:
 
 
 def generic_api(base_url: str) -> ApiDescription:
-    """An API without a document: one tool for each method."""
+    """Build an API with one generic tool per HTTP method."""
     address = base_url.partition("?")[0].partition("#")[0].rstrip("/")
     operations = tuple(_request(method, text, address) for method, text in _METHODS.items())
-    told = "no document was found there or in the usual places; its tools send bare requests"
-    return ApiDescription(title=address, version="", operations=operations, problems=(f"{address}: {told}",))
+    problem = "no document was found there or in the usual places; its tools send bare requests"
+    return ApiDescription(title=address, version="", operations=operations, problems=(f"{address}: {problem}",))
 
 
 def _request(method: str, text: str, address: str) -> ApiOperation:

@@ -1,4 +1,4 @@
-"""YAML as plain JSON data: the core schema of YAML 1.2, so that dates, `on` and `=` stay the words they are."""
+"""Parse YAML to JSON data by the YAML 1.2 core schema, so that dates, `on` and `=` stay strings."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-# A number with a leading zero is octal in YAML 1.1 and decimal in 1.2; where even they disagree, the text is kept.
+# A number with a leading zero is octal in YAML 1.1 and decimal in 1.2; such scalars stay text.
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,1000})", re.ASCII)
 _BASED = re.compile(r"0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 
 
 class YamlError(ValueError):
-    """What is wrong with a YAML text."""
+    """Invalid YAML text."""
 
 
 def load_yaml(text: str) -> Any:
-    """The first document of a YAML text as dicts with string keys, lists and scalars."""
-    shield = _Shield.over(text)
+    """Parse the first document of a YAML text to dicts with string keys, lists and scalars."""
+    escaped = _EscapedText.over(text)
     try:
-        return _built(shield.text, _FAST, shield)
+        return _build(escaped.text, _FAST, escaped)
     except yaml.YAMLError as error:
-        told = _told(error)
+        message = _describe_error(error)
     # The two parsers differ about tabs inside of block scalars, and real documents have them.
-    for respelled, loader in _respellings(shield):
+    for respelled, loader in _respellings(escaped):
         try:
-            return _built(respelled, loader, shield)
+            return _build(respelled, loader, escaped)
         except yaml.YAMLError:
             continue
-    raise YamlError(told)
+    raise YamlError(message)
 
 
-def _respellings(shield: _Shield) -> Iterable[tuple[str, Any]]:
-    text = shield.text
+def _respellings(escaped: _EscapedText) -> Iterable[tuple[str, Any]]:
+    text = escaped.text
     if "\t" not in text:
         return
-    yield shield.with_tabs(), _FAST
+    yield escaped.with_tabs(), _FAST
     if len(text) <= _LONGEST_FOR_PURE:
         yield text, yaml.SafeLoader
     yield text.replace("\t", "  "), _FAST
@@ -69,20 +69,20 @@ _UNREADABLE = "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff"
 _TAB = "\t"
 _PRIVATE_ESCAPE = re.compile(r"\\u([eEfF][0-9a-fA-F]{3})")
 _CHUNK = 1 << 20
-# Where a block scalar begins: the lines after it are its text.
+# Header of a block scalar; the lines after it are its text.
 _BLOCK_HEADER = re.compile(r"(?:^|[\s:-])[|>][-+0-9]{0,2}[ \t]*(?:#.*)?$")
 _LEADING_TABS = re.compile(r"( *)(\t[ \t]*)(.*)", re.DOTALL)
 
 
-class _Shield(NamedTuple):
-    """A text with the characters that the parser cannot read as text replaced by private ones, and the way back."""
+class _EscapedText(NamedTuple):
+    """Text with characters that PyYAML rejects replaced by private-use ones, and the mapping back."""
 
     original: str
     text: str
     back: Mapping[int, int]
 
     @classmethod
-    def over(cls, text: str) -> _Shield:
+    def over(cls, text: str) -> _EscapedText:
         odd = _characters(text, re.compile(f"[{_UNREADABLE}]"))
         if _TAB in text:
             odd.add(_TAB)
@@ -93,18 +93,18 @@ class _Shield(NamedTuple):
         free = (code for code in range(0xE000, 0xF900) if code not in private)
         there = dict(zip(map(ord, sorted(odd)), free, strict=False))
         back = {code: original for original, code in there.items()}
-        there.pop(ord(_TAB), None)  # almost always it is a space like any other
+        there.pop(ord(_TAB), None)  # almost always whitespace
         if not there:
             return cls(text, text, back)
         return cls(text, "".join(chunk.translate(there) for chunk in _chunks(text)), back)
 
     def with_tabs(self) -> str:
-        """The text with the tabs that begin lines of block scalars as text, which they are."""
+        """Return the text with tabs at the start of block scalar lines protected."""
         tab = next((chr(code) for code, original in self.back.items() if original == ord(_TAB)), _TAB)
         return "".join(_with_block_tabs(self.text.splitlines(keepends=True), tab))
 
-    def lifted(self, scalar: str) -> str:
-        """A scalar as it stands in the document."""
+    def restore(self, scalar: str) -> str:
+        """Restore the original characters of a scalar."""
         return scalar.translate(self.back)
 
 
@@ -113,7 +113,7 @@ def _characters(text: str, kind: re.Pattern[str]) -> set[str]:
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """The text in pieces: a search of all of it at once would keep other threads waiting."""
+    """Split the text: a regex search over all of it would block other threads."""
     return (text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK))
 
 
@@ -132,7 +132,7 @@ def _with_block_tabs(lines: Iterable[str], tab: str) -> Iterator[str]:
         yield line
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _describe_error(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
@@ -141,14 +141,14 @@ def _told(error: yaml.YAMLError) -> str:
 
 
 class _Anchored(NamedTuple):
-    """What an anchor names, and how many values it stands for wherever it is repeated."""
+    """Value of an anchor, and the number of values it stands for."""
 
     value: Any
     weight: int
 
 
 class _Open:
-    """A mapping or sequence that has begun and not ended."""
+    """Mapping or sequence under construction."""
 
     __slots__ = ("anchor", "key", "merged", "value", "weight")
 
@@ -160,17 +160,17 @@ class _Open:
         self.weight = 1
 
 
-def _built(text: str, loader: Any, shield: _Shield) -> Any:
-    # The stubs of yaml leave the events out.
+def _build(text: str, loader: Any, escaped: _EscapedText) -> Any:
+    # The stubs of yaml lack the events.
     parsed = cast("Iterable[Any]", yaml.parse(text, Loader=loader))  # pyright: ignore[reportUnknownMemberType]
-    return _Builder(None if text is shield.original else shield).build(parsed)
+    return _Builder(None if text is escaped.original else escaped).build(parsed)
 
 
 class _Builder:
-    """Builds data from parser events: without recursion, repeated parts shared, their number bounded."""
+    """Builds data from parser events, without recursion and with a limit on repeated values."""
 
-    def __init__(self, shield: _Shield | None) -> None:
-        self._shield = shield
+    def __init__(self, escaped: _EscapedText | None) -> None:
+        self._escaped = escaped
         self._stack: list[_Open] = []
         self._anchors: dict[str, _Anchored | None] = {}
         self._plain: dict[str, Any] = {}
@@ -209,13 +209,13 @@ class _Builder:
     def _end(self) -> None:
         ended = self._stack.pop()
         if ended.merged and isinstance(ended.value, dict):
-            ended.value = _merged(ended.value, ended.merged)
+            ended.value = _merge(ended.value, ended.merged)
         if ended.anchor is not None:
             self._anchors[ended.anchor] = _Anchored(ended.value, ended.weight)
         self._place(ended.value, ended.weight)
 
     def _scalar(self, event: Any) -> None:
-        text = event.value if self._shield is None else self._shield.lifted(event.value)
+        text = event.value if self._escaped is None else self._escaped.restore(event.value)
         if self._expects_key():
             self._stack[-1].key = text
             return
@@ -259,8 +259,8 @@ class _Builder:
             top.key = None
 
 
-def _merged(own: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
-    """A mapping with what `<<` brings in: its own keys win, then the first that was named."""
+def _merge(own: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
+    """Merge `<<` mappings into a mapping; its own keys win, then the first mapping."""
     whole: dict[str, Any] = {}
     for given in merged:
         for mapping in given if is_array(given) else [given]:
@@ -270,7 +270,7 @@ def _merged(own: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
 
 
 def plain_value(text: str) -> Any:
-    """What a plain scalar means."""
+    """Return the value of a plain scalar."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":

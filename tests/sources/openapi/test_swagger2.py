@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.specs import api_of, own_api
+from tests.specs import api_of, build_request, own_api
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation, FieldEncoding
-from toolpost.sources.openapi.requests import build_request
 from toolpost.web.files import FILE
 
 
