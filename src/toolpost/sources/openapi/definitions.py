@@ -55,16 +55,16 @@ class Definitions(Mapping[str, "AnySchema"]):
         than that; references to them accept anything.
         """
         levels = list(self._levels(schema))
-        kept = levels if most is None else levels[: self._fitting(levels, most)]
+        kept = levels if most is None else levels[: self._count_fitting(levels, most)]
         last = kept[-1] if len(kept) < len(levels) else ()
         names = sorted(name for level in kept for name in level)
         return {name: self._alone_or_whole(name, alone=name in last) for name in names}
 
-    def _fitting(self, levels: Sequence[list[str]], most: int) -> int:
+    def _count_fitting(self, levels: Sequence[list[str]], most: int) -> int:
         """Return how many levels fit the limit, at least one."""
         held = 0
         for number, level in enumerate(levels):
-            held += sum(self._parts(name).size for name in level)
+            held += sum(self._stats(name).size for name in level)
             if held > most:
                 return max(number, 1)
         return len(levels)
@@ -72,24 +72,24 @@ class Definitions(Mapping[str, "AnySchema"]):
     def _levels(self, schema: AnySchema) -> Iterator[list[str]]:
         """Yield the names reached with one reference, then with two, and so on."""
         seen: set[str] = set()
-        level = self._fresh(_schema_stats(schema).names, seen)
+        level = self._unseen(_schema_stats(schema).names, seen)
         while level:
             yield level
-            level = self._fresh((found for name in level for found in self._parts(name).names), seen)
+            level = self._unseen((found for name in level for found in self._stats(name).names), seen)
 
-    def _fresh(self, names: Iterable[str], seen: set[str]) -> list[str]:
+    def _unseen(self, names: Iterable[str], seen: set[str]) -> list[str]:
         fresh = [name for name in dict.fromkeys(names) if name not in seen and name in self._schemas]
         seen.update(fresh)
         return fresh
 
     def _alone_or_whole(self, name: str, *, alone: bool) -> AnySchema:
-        if not alone or not self._parts(name).names:
+        if not alone or not self._stats(name).names:
             return self[name]
         if name not in self._alone:
             self._alone[name] = remove_references(self[name])
         return self._alone[name]
 
-    def _parts(self, name: str) -> _SchemaStats:
+    def _stats(self, name: str) -> _SchemaStats:
         parts = self._known.get(name)
         if parts is None:
             parts = self._known[name] = _schema_stats(self[name])

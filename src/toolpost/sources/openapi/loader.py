@@ -51,8 +51,102 @@ Fetch = Callable[[str], Awaitable[bytes]]
 MAX_FILES = 20_000
 MAX_FETCHED = 1_000
 _AT_ONCE = 8
+_UNREACHABLE = (ToolConnectionError, ToolTimeoutError, ToolServerError, ToolRateLimitError)
 # More lines about missing documents would add nothing.
 _MAX_PROBLEMS = 20
+
+
+async def read_api(
+    location: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
+) -> ApiDescription:
+    """Read an API from the URL or file of its document; `fetch` downloads remote documents.
+
+    Relative servers resolve against `base_url`, or else the document's own URL. With a cache,
+    an unchanged document is not parsed again, and the last copy is used while its URL is
+    unreachable.
+    """
+    address = document_url(location)
+    try:
+        raw = await _read_bytes(address, fetch)
+    except _UNREACHABLE as error:
+        cached = cache.last(_origin(address, base_url)) if cache is not None else None
+        if cached is None:
+            raise
+        note = f"{redact_url(address)} could not be fetched, so its last copy is used: {error}"
+        return replace(cached.api, problems=(note, *cached.api.problems))
+    return await parse_api(raw, address, fetch=fetch, cache=cache, base_url=base_url)
+
+
+def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = None) -> ApiDescription | None:
+    """Return the API last cached for a location, without checking for changes."""
+    cached = cache.last(_origin(document_url(location), base_url))
+    return None if cached is None else cached.api
+
+
+async def parse_api(
+    raw: bytes, address: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
+) -> ApiDescription:
+    """Read an API from the bytes of its document at `address`, or from the cache if nothing changed."""
+    origin = _origin(address, base_url)
+    cached = None if cache is None else await asyncio.to_thread(cache.load, raw, origin)
+    if cached is not None and await _is_current(cached, fetch):
+        return cached.api
+    loaded = await load_documents(raw, address, fetch)
+    api = await asyncio.to_thread(build_api, loaded, base_url or address)
+    if cache is not None:
+        await asyncio.to_thread(cache.save, raw, origin, api, loaded.others)
+    return api
+
+
+def _origin(address: str, base_url: str | None) -> str:
+    """Return the cache key of an API; the base URL is part of it because relative servers depend on it."""
+    return f"{address}\n{base_url or ''}"
+
+
+async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
+    """Return whether the referenced documents are unchanged; unreachable remote ones count as unchanged."""
+    for address, known in cached.others.items():
+        try:
+            if digest(await _read_bytes(address, fetch)) != known:
+                return False
+        except ToolError:
+            if not is_remote(address):
+                return False
+    return True
+
+
+def build_api(loaded: LoadedDocuments, address: str) -> ApiDescription:
+    """Build the API from its loaded documents; relative servers resolve against `address`."""
+    first, registry = loaded.first, loaded.registry
+    problems = list(loaded.problems)
+    names, patterns = DefinitionNames(), PatternCache(problems)
+
+    def reader(flag: AccessFlag) -> SchemaReader:
+        access_filter = ReadWriteFilter(registry, flag) if registry.has_access_flags else None
+        siblings = first.dialect in ("3.1", "3.2")
+        return SchemaReader(registry, names, patterns, problems, siblings=siblings, access_filter=access_filter)
+
+    inputs = reader("readOnly")
+    outputs = reader("writeOnly") if registry.has_access_flags else inputs
+    definitions = Definitions(inputs.definitions)
+    response_definitions = Definitions(outputs.definitions) if registry.has_access_flags else definitions
+    operations = OperationReader(
+        first, registry, inputs=inputs, outputs=outputs, address=address, problems=problems
+    ).read(definitions, response_definitions)
+    inputs.finish()
+    outputs.finish()
+    if without_server := sum(not operation.servers for operation in operations):
+        problems.append(f"{without_server} operations have no server that can be called; give one with base_url")
+    info = first.data.get("info")
+    texts: dict[str, Any] = info if is_object(info) else {}
+    return ApiDescription(
+        title=str(texts.get("title", "")),
+        version=str(texts.get("version", "")),
+        operations=tuple(operations),
+        schemes=parse_security_schemes(first.data, registry, address),
+        problems=tuple(dict.fromkeys(problems)),
+        files=tuple(str(path) for path in map(file_path, loaded.others) if path is not None),
+    )
 
 
 class LoadedDocuments(NamedTuple):
@@ -240,99 +334,3 @@ def file_path(address: str) -> Path | None:
 def _folder_of(address: str) -> Path | None:
     path = file_path(address)
     return None if path is None else path.parent.resolve()
-
-
-_UNREACHABLE = (ToolConnectionError, ToolTimeoutError, ToolServerError, ToolRateLimitError)
-
-
-async def read_api(
-    location: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
-) -> ApiDescription:
-    """Read an API from the URL or file of its document; `fetch` downloads remote documents.
-
-    Relative servers resolve against `base_url`, or else the document's own URL. With a cache,
-    an unchanged document is not parsed again, and the last copy is used while its URL is
-    unreachable.
-    """
-    address = document_url(location)
-    try:
-        raw = await _read_bytes(address, fetch)
-    except _UNREACHABLE as error:
-        cached = cache.last(_origin(address, base_url)) if cache is not None else None
-        if cached is None:
-            raise
-        note = f"{redact_url(address)} could not be fetched, so its last copy is used: {error}"
-        return replace(cached.api, problems=(note, *cached.api.problems))
-    return await parse_api(raw, address, fetch=fetch, cache=cache, base_url=base_url)
-
-
-def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = None) -> ApiDescription | None:
-    """Return the API last cached for a location, without checking for changes."""
-    cached = cache.last(_origin(document_url(location), base_url))
-    return None if cached is None else cached.api
-
-
-async def parse_api(
-    raw: bytes, address: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
-) -> ApiDescription:
-    """Read an API from the bytes of its document at `address`, or from the cache if nothing changed."""
-    origin = _origin(address, base_url)
-    cached = None if cache is None else await asyncio.to_thread(cache.load, raw, origin)
-    if cached is not None and await _is_current(cached, fetch):
-        return cached.api
-    loaded = await load_documents(raw, address, fetch)
-    api = await asyncio.to_thread(build_api, loaded, base_url or address)
-    if cache is not None:
-        await asyncio.to_thread(cache.save, raw, origin, api, loaded.others)
-    return api
-
-
-def _origin(address: str, base_url: str | None) -> str:
-    """Return the cache key of an API; the base URL is part of it because relative servers depend on it."""
-    return f"{address}\n{base_url or ''}"
-
-
-async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
-    """Return whether the referenced documents are unchanged; unreachable remote ones count as unchanged."""
-    for address, known in cached.others.items():
-        try:
-            if digest(await _read_bytes(address, fetch)) != known:
-                return False
-        except ToolError:
-            if not is_remote(address):
-                return False
-    return True
-
-
-def build_api(loaded: LoadedDocuments, address: str) -> ApiDescription:
-    """Build the API from its loaded documents; relative servers resolve against `address`."""
-    first, registry = loaded.first, loaded.registry
-    problems = list(loaded.problems)
-    names, patterns = DefinitionNames(), PatternCache(problems)
-
-    def reader(flag: AccessFlag) -> SchemaReader:
-        access_filter = ReadWriteFilter(registry, flag) if registry.has_access_flags else None
-        siblings = first.dialect in ("3.1", "3.2")
-        return SchemaReader(registry, names, patterns, problems, siblings=siblings, access_filter=access_filter)
-
-    inputs = reader("readOnly")
-    outputs = reader("writeOnly") if registry.has_access_flags else inputs
-    sent = Definitions(inputs.definitions)
-    answered = Definitions(outputs.definitions) if registry.has_access_flags else sent
-    operations = OperationReader(
-        first, registry, inputs=inputs, outputs=outputs, address=address, problems=problems
-    ).read(sent, answered)
-    inputs.finish()
-    outputs.finish()
-    if without_server := sum(not operation.servers for operation in operations):
-        problems.append(f"{without_server} operations have no server that can be called; give one with base_url")
-    info = first.data.get("info")
-    texts: dict[str, Any] = info if is_object(info) else {}
-    return ApiDescription(
-        title=str(texts.get("title", "")),
-        version=str(texts.get("version", "")),
-        operations=tuple(operations),
-        schemes=parse_security_schemes(first.data, registry, address),
-        problems=tuple(dict.fromkeys(problems)),
-        files=tuple(str(path) for path in map(file_path, loaded.others) if path is not None),
-    )

@@ -41,7 +41,7 @@ class _OperationNode(NamedTuple):
     path: str
     method: str
     operation: ResolvedNode
-    layers: list[ResolvedNode]
+    path_items: list[ResolvedNode]
 
 
 class OperationReader:
@@ -76,15 +76,15 @@ class OperationReader:
 
     def _operation_nodes(self) -> Iterator[_OperationNode]:
         for path, item in self._paths():
-            layers = self._layers(ResolvedNode(item, self._registry.root))
-            if not layers:
+            path_items = self._path_items(ResolvedNode(item, self._registry.root))
+            if not path_items:
                 self._problems.append(f"path {path!r} is set aside: it is no description of a path, or refers to none")
-            for method, operation in _methods(layers):
+            for method, operation in _methods(path_items):
                 target = self._registry.resolve(*operation)
                 if target is None or not is_object(target.node):
                     self._problems.append(f"{method.upper()} {path} is set aside: it is no description of an operation")
                 else:
-                    yield _OperationNode(path, method, target, layers)
+                    yield _OperationNode(path, method, target, path_items)
 
     def _paths(self) -> Iterator[tuple[str, Any]]:
         """Yield `paths` and Azure's `x-ms-paths`, whose keys also fix query parameters."""
@@ -93,21 +93,21 @@ class OperationReader:
             if is_object(paths):
                 yield from ((path, item) for path, item in paths.items() if not path.startswith("x-"))
 
-    def _layers(self, item: ResolvedNode) -> list[ResolvedNode]:
+    def _path_items(self, item: ResolvedNode) -> list[ResolvedNode]:
         """Return the path item and the one that it references."""
         if not is_object(item.node):
             return []
         reference = item.node.get("$ref")
         target = self._registry.lookup(reference, item.base) if isinstance(reference, str) else None
-        layers = [] if item.node.keys() == {"$ref"} else [item]
-        return [*layers, target] if target is not None and is_object(target.node) else layers
+        path_items = [] if item.node.keys() == {"$ref"} else [item]
+        return [*path_items, target] if target is not None and is_object(target.node) else path_items
 
     def _operation(
         self, found: _OperationNode, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
     ) -> ApiOperation:
         node, base = found.operation
         names = UniqueNames()
-        inputs = self._inputs_of(found)
+        inputs = self._read_inputs(found)
         operation_id = node.get("operationId")
         return ApiOperation(
             tool_name=self._names.reserve(tool_name(operation_id, found.method, found.path)),
@@ -121,19 +121,19 @@ class OperationReader:
             deprecated=node.get("deprecated") is True,
             parameters=self._parameters.read(found.path, inputs.parameters, names),
             body=self._bodies.read(inputs.body, names),
-            responses=tuple(self._answers(node, base)),
+            responses=tuple(self._responses(node, base)),
             security=_parse_security(node.get("security", self._document.get("security"))),
             definitions=definitions,
             response_definitions=response_definitions,
         )
 
-    def _inputs_of(self, found: _OperationNode) -> OperationInputs:
+    def _read_inputs(self, found: _OperationNode) -> OperationInputs:
         node, base = found.operation
         lists = [
-            ResolvedNode(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.layers)
+            ResolvedNode(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.path_items)
         ]
-        listing = _ParameterScope.of(found.method, found.path, is_swagger=self._is_swagger)
-        parameters = _merge_parameters(lists, self._registry, listing, self._problems)
+        scope = _ParameterScope.of(found.method, found.path, is_swagger=self._is_swagger)
+        parameters = _merge_parameters(lists, self._registry, scope, self._problems)
         if "?" in found.path:
             fixed = {name for name, _ in pairs_of(found.path.partition("#")[0].partition("?")[2])}
             parameters = [one for one in parameters if one.node["in"] != "query" or one.node["name"] not in fixed]
@@ -146,12 +146,12 @@ class OperationReader:
         node = found.operation.node
         if self._is_swagger:
             return _swagger_servers(self._document, node.get("schemes", self._document.get("schemes")), self._address)
-        for holder in (node, *(layer.node for layer in found.layers), self._document):
+        for holder in (node, *(layer.node for layer in found.path_items), self._document):
             if is_array(listed := holder.get("servers")) and listed:
                 return _resolve_servers(listed, self._address)
         return _default_servers(self._address)
 
-    def _answers(self, operation: dict[str, Any], base: str) -> Iterator[ApiResponse]:
+    def _responses(self, operation: dict[str, Any], base: str) -> Iterator[ApiResponse]:
         answers = operation.get("responses")
         for status, given in answers.items() if is_object(answers) else ():
             target = self._registry.resolve(given, base)
@@ -182,10 +182,10 @@ class OperationReader:
         return {name: target.node for name, target in targets.items() if target is not None and is_object(target.node)}
 
 
-def _methods(layers: list[ResolvedNode]) -> Iterator[tuple[str, ResolvedNode]]:
+def _methods(path_items: list[ResolvedNode]) -> Iterator[tuple[str, ResolvedNode]]:
     """Yield the methods of a path, each from the first path item that has it."""
     found: dict[str, ResolvedNode] = {}
-    for node, base in layers:
+    for node, base in path_items:
         more = node.get("additionalOperations")
         own = {name: node[name] for name in node if name in _METHODS}
         for name, operation in {**own, **(more if is_object(more) else {})}.items():
@@ -236,7 +236,7 @@ class _ParameterScope(NamedTuple):
 
 
 def _merge_parameters(
-    lists: Iterable[ResolvedNode], registry: DocumentRegistry, listing: _ParameterScope, problems: list[str]
+    lists: Iterable[ResolvedNode], registry: DocumentRegistry, scope: _ParameterScope, problems: list[str]
 ) -> list[ResolvedNode]:
     """Merge parameter lists and resolve references; the first of the same name and location wins."""
     found: dict[tuple[str, str], ResolvedNode] = {}
@@ -245,18 +245,18 @@ def _merge_parameters(
             target = registry.resolve(given, base)
             node: dict[str, Any] = target.node if target is not None and is_object(target.node) else {}
             fault = (
-                _fault(node, listing.places)
+                _find_fault(node, scope.places)
                 if "name" in node
                 else f"a parameter is left out: {_describe_nameless(given)}"
             )
             if target is None or fault:
-                problems.append(f"{listing.operation}: {fault}")
+                problems.append(f"{scope.operation}: {fault}")
             else:
                 found.setdefault((node["in"], node["name"]), target)
     return list(found.values())
 
 
-def _fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
+def _find_fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
     """Return why a parameter is invalid, or an empty string."""
     name, place = node["name"], node.get("in")
     if not isinstance(name, str) or not name.strip():
@@ -289,13 +289,15 @@ class _ParameterReader:
         Placeholders for several segments are `{+name}` or `{name*}`; the parameter may use either spelling.
         """
         placeholders = {written: written.strip("+*") for written in _TEMPLATE.findall(path.partition("#")[0])}
-        sent = [target for target in self._spread(found) if _is_sent(target.node, placeholders)]
+        sent = [target for target in self._expand_querystring(found) if _is_sent(target.node, placeholders)]
         declared = {target.node["name"] for target in sent if target.node["in"] == "path"}
-        sent += [_undeclared(name) for written, name in placeholders.items() if declared.isdisjoint((written, name))]
-        arguments = _arguments(sent, names)
+        sent += [
+            _path_parameter(name) for written, name in placeholders.items() if declared.isdisjoint((written, name))
+        ]
+        arguments = _name_arguments(sent, names)
         return tuple(self._parameter(target, arguments[id(target.node)]) for target in sent)
 
-    def _spread(self, found: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
+    def _expand_querystring(self, found: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
         """Yield the parameters; a `querystring` form becomes one parameter per field."""
         for target in found:
             if target.node.get("in") == _WHOLE_QUERY:
@@ -321,7 +323,7 @@ class _ParameterReader:
     def _parameter(self, target: ResolvedNode, argument: str) -> Parameter:
         node = target.node
         location = cast("Location", node["in"])
-        carrier = self._carrier(node, target.base)
+        carrier = self._read_content(node, target.base)
         style = _style(node, location)
         explode = node.get("explode")
         description = node.get("description")
@@ -341,7 +343,7 @@ class _ParameterReader:
             item_delimiters=str(node.get(ITEM_DELIMITERS, "")),
         )
 
-    def _carrier(self, node: dict[str, Any], base: str) -> _ParameterContent:
+    def _read_content(self, node: dict[str, Any], base: str) -> _ParameterContent:
         content = node.get("content")
         if not is_object(content) or not content:
             return _ParameterContent(self._schemas.read(node.get("schema", {}), base), None)
@@ -360,11 +362,11 @@ def _is_sent(node: dict[str, Any], placeholders: Mapping[str, str]) -> bool:
     return location in ("query", "cookie")
 
 
-def _undeclared(name: str) -> ResolvedNode:
+def _path_parameter(name: str) -> ResolvedNode:
     return ResolvedNode({"name": name, "in": "path", "required": True, "schema": {"type": "string"}}, "")
 
 
-def _arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[int, str]:
+def _name_arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[int, str]:
     """Assign argument names, by identity of the parameter's node."""
     arguments: dict[int, str] = {}
     for location in _LOCATIONS:
@@ -416,7 +418,7 @@ def _server(server: dict[str, Any], address: str) -> str | None:
     if not isinstance(url, str):
         return None
     variables = server.get("variables")
-    filled = _VARIABLE.sub(lambda found: _value(variables, found[1]) or found[0], url.strip())
+    filled = _VARIABLE.sub(lambda found: _variable_value(variables, found[1]) or found[0], url.strip())
     try:
         whole = urljoin(address, filled)
         parts = urlsplit(whole)
@@ -427,7 +429,7 @@ def _server(server: dict[str, Any], address: str) -> str | None:
     return whole.partition("#")[0].rstrip("/") or None
 
 
-def _value(variables: Any, name: str) -> str | None:
+def _variable_value(variables: Any, name: str) -> str | None:
     """Return the default of a server variable, or its first enum value."""
     variable = variables.get(name) if is_object(variables) else None
     if not is_object(variable):
@@ -449,7 +451,7 @@ def parse_security_schemes(
 ) -> dict[str, SecurityScheme]:
     """Read the security schemes by name; skip invalid ones."""
     schemes: dict[str, SecurityScheme] = {}
-    for name, declared in _declared(document):
+    for name, declared in _scheme_nodes(document):
         target = registry.resolve(declared, registry.root)
         if target is not None and is_object(target.node):
             scheme = _scheme(name, target.node, address)
@@ -458,7 +460,7 @@ def parse_security_schemes(
     return schemes
 
 
-def _declared(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _scheme_nodes(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     components = document.get("components")
     for holder, word in ((components, "securitySchemes"), (document, "securityDefinitions")):
         declared = holder.get(word) if is_object(holder) else None

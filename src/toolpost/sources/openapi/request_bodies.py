@@ -48,7 +48,7 @@ class BodyReader:
         media = self._registry.resolve(content[name], target.base)
         rules = media.node if media is not None and is_object(media.node) else {}
         description = target.node.get("description")
-        schema, parts = self._written(name, rules, media.base if media is not None else target.base)
+        schema, parts = self._schema_and_encodings(name, rules, media.base if media is not None else target.base)
         return RequestBody(
             argument=names.reserve("body_" if names.is_taken("body") else "body"),
             content_type=name,
@@ -58,7 +58,9 @@ class BodyReader:
             parts=parts,
         )
 
-    def _written(self, name: str, media: dict[str, Any], base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+    def _schema_and_encodings(
+        self, name: str, media: dict[str, Any], base: str
+    ) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
         node = media.get("schema", {})
         match body_format(name):
             case "form" | "multipart":
@@ -66,16 +68,16 @@ class BodyReader:
             case "binary":
                 return FILE, {}
             case "text":
-                return _as_text(self._schemas.read(node, base), name), {}
+                return _text_schema(self._schemas.read(node, base), name), {}
             case "any" if self._is_file(node, base):
                 return FILE, {}
             case _:
                 return self._schemas.read(node, base), {}
 
     def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
-        layers = list(self._layers(ResolvedNode(node, base)))
+        layers = list(self._object_schemas(ResolvedNode(node, base)))
         if not layers or not _has_fields(layers[0].node):
-            return self._loose_form(node, base)
+            return self._undeclared_form(node, base)
         fields = {name: ResolvedNode(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
         encodings: dict[str, Any] = encoding if is_object(encoding) else {}
         parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
@@ -86,13 +88,13 @@ class BodyReader:
         schemas = [self._with_files(layer, files) for layer in layers]
         return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
 
-    def _loose_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+    def _undeclared_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
         """Return the schema of a form without declared fields; binary ones get a field `file`."""
         if not self._is_file(node, base):
             return {"type": "object"}, {}
         return {"type": "object", "properties": {"file": FILE}}, {"file": FieldEncoding(is_file=True)}
 
-    def _layers(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
+    def _object_schemas(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
         """Yield the object schemas of a form: itself and its `allOf` members, each once."""
         seen: set[int] = set()
         waiting = [target]
@@ -111,7 +113,7 @@ class BodyReader:
         schema = self._schemas.read(alone, layer.base)
         properties = schema.get("properties") if is_object(schema) else None
         if is_object(properties):
-            properties.update({name: _file_for(properties[name]) for name in files & properties.keys()})
+            properties.update({name: _file_schema(properties[name]) for name in files & properties.keys()})
         return schema
 
     def _part(self, field: ResolvedNode, encoding: Any) -> FieldEncoding:
@@ -158,7 +160,7 @@ def _properties(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     return iter(properties.items() if is_object(properties) else ())
 
 
-def _file_for(schema: AnySchema) -> JsonSchema:
+def _file_schema(schema: AnySchema) -> JsonSchema:
     """Return the FILE schema, or a list of it, with the field's description."""
     if not is_object(schema):
         return FILE
@@ -168,7 +170,7 @@ def _file_for(schema: AnySchema) -> JsonSchema:
     return {**FILE, "description": f"{description}\n{FILE['description']}"} if description else FILE
 
 
-def _as_text(schema: AnySchema, name: str) -> AnySchema:
+def _text_schema(schema: AnySchema, name: str) -> AnySchema:
     """Return the schema of a text body: scalars, lines, YAML values, or a string."""
     if is_object(schema) and schema.get("type") in _SCALARS:
         return schema

@@ -52,7 +52,7 @@ def parse_response(
         return _success(operation, status, headers, body, request, arguments or {}, secrets)
     if status == 304:
         return ToolOutput(None, "304 Not Modified: what you have is still good.", meta={"status": status})
-    if 300 <= status < 400 and "location" in headers and _declared(operation, status, exactly=True):
+    if 300 <= status < 400 and "location" in headers and _declared_response(operation, status, exactly=True):
         meta = _meta(status, headers, secrets)
         return ToolOutput({**meta}, meta=meta)  # the location is the result
     method = operation.method.upper()
@@ -104,11 +104,11 @@ def _redact_header(value: str, secrets: Sequence[str]) -> str:
 def _with_next_page(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
     """Add the next page to the output: a note for the model, arguments in `meta` for programs."""
     meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
-    return output._replace(meta=meta).noted(redactor.text(page.in_words))
+    return output._replace(meta=meta).noted(redactor.text(page.note))
 
 
 def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:
-    answer = _declared(operation, status)
+    answer = _declared_response(operation, status)
     declared = () if answer is None else answer.content.keys()
     try:
         return content_of(body, headers.get("content-type") or "", declared=declared)
@@ -118,7 +118,7 @@ def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes
         raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
 
 
-def _declared(operation: ApiOperation, status: int, *, exactly: bool = False) -> ApiResponse | None:
+def _declared_response(operation: ApiOperation, status: int, *, exactly: bool = False) -> ApiResponse | None:
     """Return the declared response of a status: exact, by class (`2XX`), or `default`."""
     written = str(status)
     for answer in operation.responses:
@@ -185,7 +185,7 @@ _CURSORS = (
     ("offset",),
 )
 # Names of cursor parameters, in lower case without separators.
-_TAKERS = (
+_CURSOR_PARAMETERS = (
     "cursor",
     "pagetoken",
     "nexttoken",
@@ -215,7 +215,7 @@ class NextPage(NamedTuple):
     url: str | None = None
 
     @property
-    def in_words(self) -> str:
+    def note(self) -> str:
         """Return the note for the model."""
         if self.arguments:
             return f"There is more: call again with {json.dumps(self.arguments)}."
@@ -239,12 +239,12 @@ def _find_next_page(
     address = next((link for link, relations in _parse_links(headers) if "next" in relations), None)
     hinted = is_object(content) and not _HINTS.isdisjoint(content)
     if address is None and hinted:
-        address = _address_in(content)
+        address = _find_url(content)
     if address is None:
-        return _by_cursor(operation, content) if hinted else None
+        return _cursor_page(operation, content) if hinted else None
     try:
         there = urljoin(url, address)
-        return NextPage(_arguments_in(operation, there, url, arguments or {}), there)
+        return NextPage(_url_arguments(operation, there, url, arguments or {}), there)
     except ValueError:  # not a URL
         return None
 
@@ -258,9 +258,9 @@ def _parse_links(headers: Headers) -> Iterator[tuple[str, frozenset[str]]]:
                 yield target, frozenset((found[1] or found[2] or "").lower().split())
 
 
-def _address_in(content: dict[str, Any]) -> str | None:
+def _find_url(content: dict[str, Any]) -> str | None:
     for path in _ADDRESSES:
-        found = _at(content, path) if path[0] in content else None
+        found = _get_path(content, path) if path[0] in content else None
         if is_object(found):
             found = found.get("href", found.get("url"))
         if isinstance(found, str) and (found.startswith(("/", "?")) or "://" in found):
@@ -268,7 +268,7 @@ def _address_in(content: dict[str, Any]) -> str | None:
     return None
 
 
-def _at(content: Any, path: tuple[str, ...]) -> Any:
+def _get_path(content: Any, path: tuple[str, ...]) -> Any:
     for key in path:
         if not is_object(content):
             return None
@@ -276,7 +276,7 @@ def _at(content: Any, path: tuple[str, ...]) -> Any:
     return content
 
 
-def _arguments_in(operation: ApiOperation, there: str, here: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _url_arguments(operation: ApiOperation, there: str, here: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the query of a next-page URL to arguments; drop unchanged ones and URLs of other endpoints."""
     target = urlsplit(there)
     if here and urlsplit(here)[:3] != target[:3]:
@@ -285,11 +285,13 @@ def _arguments_in(operation: ApiOperation, there: str, here: str, arguments: Map
     for name, value in parse_qsl(target.query, keep_blank_values=True):
         given.setdefault(name, []).append(value)
     known = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "query"}
-    read = {known[name].argument: _typed(known[name], values) for name, values in given.items() if name in known}
+    read = {
+        known[name].argument: _convert_value(known[name], values) for name, values in given.items() if name in known
+    }
     return {name: value for name, value in read.items() if arguments.get(name) != value}
 
 
-def _typed(parameter: Parameter, values: list[str]) -> Any:
+def _convert_value(parameter: Parameter, values: list[str]) -> Any:
     """Convert a query value to the parameter's type."""
     schema = parameter.schema if is_object(parameter.schema) else {}
     kinds = schema.get("type")
@@ -302,26 +304,26 @@ def _typed(parameter: Parameter, values: list[str]) -> Any:
     return values[0]
 
 
-def _by_cursor(operation: ApiOperation, content: dict[str, Any]) -> NextPage | None:
-    cursor = _cursor_in(content)
+def _cursor_page(operation: ApiOperation, content: dict[str, Any]) -> NextPage | None:
+    cursor = _find_cursor(content)
     if cursor is None and content.get("has_more") is not True:
         return None
-    takers = {re.sub(r"[-_.]", "", p.name.lower()): p for p in operation.parameters if p.location == "query"}
+    candidates = {re.sub(r"[-_.]", "", p.name.lower()): p for p in operation.parameters if p.location == "query"}
     if cursor is None:
-        return _after_last(content, takers.get("startingafter"))
-    taker = next((takers[name] for name in _TAKERS if name in takers), None)
+        return _last_item_page(content, candidates.get("startingafter"))
+    taker = next((candidates[name] for name in _CURSOR_PARAMETERS if name in candidates), None)
     return None if taker is None else NextPage({taker.argument: cursor})
 
 
-def _cursor_in(content: dict[str, Any]) -> str | int | None:
+def _find_cursor(content: dict[str, Any]) -> str | int | None:
     for path in _CURSORS:
-        found = _at(content, path) if path[0] in content else None
+        found = _get_path(content, path) if path[0] in content else None
         if isinstance(found, str | int) and not isinstance(found, bool) and found not in ("", 0):
             return found
     return None
 
 
-def _after_last(content: dict[str, Any], taker: Parameter | None) -> NextPage | None:
+def _last_item_page(content: dict[str, Any], taker: Parameter | None) -> NextPage | None:
     """Return the next page of a list that continues after the id of its last item."""
     items = content.get("data")
     if taker is None or not (is_array(items) and items):

@@ -65,10 +65,10 @@ class PatternCache:
         if not isinstance(pattern, str):
             return None
         if pattern not in self._known:
-            self._known[pattern] = self._tried(pattern)
+            self._known[pattern] = self._find_supported(pattern)
         return self._known[pattern]
 
-    def _tried(self, pattern: str) -> str | None:
+    def _find_supported(self, pattern: str) -> str | None:
         for spelling in (pattern, portable(pattern)):
             try:
                 fast_engine({"pattern": spelling})
@@ -106,33 +106,33 @@ class SchemaReader:
 
     def read(self, node: Any, base: str) -> AnySchema:
         """Convert one schema; the schemas that it references are converted by `finish`."""
-        return self._schema(node, _Position(base))
+        return self._convert(node, _Position(base))
 
     def finish(self) -> None:
         """Convert all referenced schemas."""
         while self._waiting:
             name, node, base = self._waiting.popleft()
-            self.definitions[name] = self._schema(node, _Position(base))
+            self.definitions[name] = self._convert(node, _Position(base))
 
-    def _schema(self, node: Any, place: _Position) -> AnySchema:
+    def _convert(self, node: Any, place: _Position) -> AnySchema:
         if not is_object(node):
             return node if isinstance(node, bool) else {}
         if place.depth > _DEEPEST:
-            return self._defined(node, place.base, "part")
+            return self._define(node, place.base, "part")
         base = self._registry.base_uri(node, place.base)
         schema: JsonSchema = {}
         reference = node.get("$ref", node.get("$dynamicRef"))
         if isinstance(reference, str):
-            schema.update(self._referred(reference, base))
+            schema.update(self._convert_reference(reference, base))
             if not self._siblings:
                 node = {word: node[word] for word in _BESIDE_REFERENCE if word in node}
         excluded = place.excluded
         if self._access_filter is not None:
             excluded |= self._access_filter.excluded_properties(node, base)
-        self._words(schema, node, _Position(base, place.depth, excluded))
+        self._convert_keywords(schema, node, _Position(base, place.depth, excluded))
         return _normalize(node, _relax_required(schema, excluded))
 
-    def _words(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
+    def _convert_keywords(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
         """Convert all keywords of a schema; unknown ones are dropped."""
         for word, value in node.items():
             cleaner = _CLEANERS.get(word)
@@ -144,81 +144,81 @@ class SchemaReader:
                 if (pattern := self._patterns.supported(value)) is not None:
                     schema[word] = pattern
             else:
-                self._structure(schema, node, word, place)
+                self._convert_subschemas(schema, node, word, place)
 
-    def _referred(self, reference: str, base: str) -> JsonSchema:
+    def _convert_reference(self, reference: str, base: str) -> JsonSchema:
         target = self._registry.lookup(reference, base)
         if target is None or not (is_object(target.node) or isinstance(target.node, bool)):
             self._problems.append(f"the reference {reference[:200]!r} leads to no schema; anything is taken instead")
             return {}
-        return self._defined(target.node, target.base, reference)
+        return self._define(target.node, target.base, reference)
 
-    def _defined(self, node: Any, base: str, reference: str) -> JsonSchema:
+    def _define(self, node: Any, base: str, reference: str) -> JsonSchema:
         name = self._names.of(node, reference)
         if name not in self.definitions:
             self.definitions[name] = {}
             self._waiting.append((name, node, base))
         return {"$ref": DEFINITION_PREFIX + name}
 
-    def _structure(self, schema: JsonSchema, node: dict[str, Any], word: str, place: _Position) -> None:
+    def _convert_subschemas(self, schema: JsonSchema, node: dict[str, Any], word: str, place: _Position) -> None:
         """Convert one keyword that holds subschemas."""
         if word == "properties":
             schema[word] = self._properties(node[word], place)
         elif word in _ONE:
-            self._one(schema, word, node[word], place)
+            self._convert_one(schema, word, node[word], place)
         elif word in _SEVERAL:
-            self._several(schema, word, node[word], place)
+            self._convert_list(schema, word, node[word], place)
         elif word == "items":
-            self._items(schema, node, place)
+            self._convert_items(schema, node, place)
         elif word in _BY_NAME and is_object(node[word]):
-            self._by_name(schema, word, node[word], place)
+            self._convert_named(schema, word, node[word], place)
 
     def _properties(self, value: Any, place: _Position) -> JsonSchema:
         if not is_object(value):
             return {}
         access_filter, below = self._access_filter, _Position(place.base, place.depth + 1)
         if access_filter is None:
-            return {name: self._schema(node, below) for name, node in value.items()}
+            return {name: self._convert(node, below) for name, node in value.items()}
         kept = {name: node for name, node in value.items() if not access_filter.excludes(node, place.base)}
-        return {name: self._schema(node, below) for name, node in kept.items()}
+        return {name: self._convert(node, below) for name, node in kept.items()}
 
-    def _one(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
+    def _convert_one(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
         if not isinstance(value, dict | bool):
             return
-        read = self._schema(value, _Position(place.base, place.depth + 1))
+        read = self._convert(value, _Position(place.base, place.depth + 1))
         # An empty schema accepts anything; its negation would refuse everything.
         if read or word != "not":
             schema[word] = read
 
-    def _several(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
+    def _convert_list(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
         if not is_array(value) or not value:
             return
         excluded = _NO_NAMES if word == "prefixItems" else place.excluded
         if word == "oneOf" and "anyOf" not in schema and _may_overlap(value, place.base, self._registry):
             word = "anyOf"
-        schema[word] = [self._schema(item, _Position(place.base, place.depth + 1, excluded)) for item in value]
+        schema[word] = [self._convert(item, _Position(place.base, place.depth + 1, excluded)) for item in value]
 
-    def _items(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
+    def _convert_items(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
         """Convert `items`; the array form of older drafts becomes `prefixItems`, and `additionalItems` `items`."""
         value = node["items"]
         if not is_array(value):
-            schema["items"] = self._schema(value, _Position(place.base, place.depth + 1))
+            schema["items"] = self._convert(value, _Position(place.base, place.depth + 1))
             return
-        self._several(schema, "prefixItems", value, place)
-        self._one(schema, "items", node.get("additionalItems"), place)
+        self._convert_list(schema, "prefixItems", value, place)
+        self._convert_one(schema, "items", node.get("additionalItems"), place)
 
-    def _by_name(self, schema: JsonSchema, word: str, value: dict[str, Any], place: _Position) -> None:
+    def _convert_named(self, schema: JsonSchema, word: str, value: dict[str, Any], place: _Position) -> None:
         below = _Position(place.base, place.depth + 1)
-        read = {key: self._schema(node, below) for key, node in value.items() if isinstance(node, dict | bool)}
+        read = {key: self._convert(node, below) for key, node in value.items() if isinstance(node, dict | bool)}
         if word == "patternProperties":
-            schema[word] = self._with_patterns(read)
+            schema[word] = self._convert_patterns(read)
             return
         if read:
             schema["dependentSchemas"] = {**schema.get("dependentSchemas", {}), **read}
         if lists := _clean_name_lists(value):
             schema["dependentRequired"] = lists
 
-    def _with_patterns(self, read: dict[str, AnySchema]) -> dict[str, AnySchema]:
+    def _convert_patterns(self, read: dict[str, AnySchema]) -> dict[str, AnySchema]:
         """Convert pattern properties; an unsupported pattern allows every name, or its properties would be refused."""
         fitting = {key: self._patterns.supported(key) for key in read}
         return {pattern or "": {} if pattern is None else read[key] for key, pattern in fitting.items()}
@@ -514,13 +514,13 @@ def _normalize(node: dict[str, Any], schema: JsonSchema) -> JsonSchema:
     if node.get("type") in _FILES and "format" not in schema:
         schema["format"] = "binary"
     if "enum" in schema and "type" in schema:
-        schema["enum"] = [_of_type(option, schema["type"]) for option in schema["enum"]]
+        schema["enum"] = [_convert_option(option, schema["type"]) for option in schema["enum"]]
     if node.get("nullable") is True or node.get("x-nullable") is True:
         return make_nullable(schema)
     return schema
 
 
-def _of_type(option: Any, kind: Any) -> Any:
+def _convert_option(option: Any, kind: Any) -> Any:
     """Convert an enum value to the declared type: YAML parses unquoted `1` and `true` as non-strings."""
     if kind == "string" and isinstance(option, bool | int | float):
         return str(option).lower() if isinstance(option, bool) else str(option)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _MAX_DESCRIPTION = 1024
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _REPEATABLE = frozenset({"PUT", "DELETE"})
-_MOST_OF_ANSWERS = 300
+_MAX_RESPONSE_SCHEMAS = 300
 _NULL: JsonSchema = {"type": "null"}
-_ELSEWHERE: JsonSchema = {
+_REDIRECT: JsonSchema = {
     "type": "object",
     "properties": {"status": {"type": "integer"}, "location": {"type": "string"}},
     "required": ["status", "location"],
@@ -116,7 +116,7 @@ def input_schema(operation: ApiOperation) -> JsonSchema:
         "required": [field.argument for field in fields if field.required],
         "additionalProperties": False,
     }
-    return _closed(schema, operation.definitions)
+    return _with_definitions(schema, operation.definitions)
 
 
 def _argument(field: Parameter | RequestBody) -> AnySchema:
@@ -137,41 +137,41 @@ def output_schema(operation: ApiOperation) -> JsonSchema | None:
     """
     if operation.method == "HEAD":
         return None
-    known = [_json_schema(answer) for answer in _successes(operation.responses)]
+    known = [_json_schema(response) for response in _successes(operation.responses)]
     schemas = [schema for schema in known if schema is not None]
     if not schemas:
         return None
-    schemas += _beside(operation.responses, empty=None in known)
+    schemas += _other_outcomes(operation.responses, empty=None in known)
     different = [schema for number, schema in enumerate(schemas) if schema not in schemas[:number]]
     schema = dict(different[0]) if len(different) == 1 else {"anyOf": different}
-    return _closed(schema, operation.response_definitions, most=_MOST_OF_ANSWERS)
+    return _with_definitions(schema, operation.response_definitions, most=_MAX_RESPONSE_SCHEMAS)
 
 
-def _beside(answers: tuple[ApiResponse, ...], *, empty: bool) -> Iterator[JsonSchema]:
+def _other_outcomes(responses: tuple[ApiResponse, ...], *, empty: bool) -> Iterator[JsonSchema]:
     """Yield the schemas of empty responses and of redirects."""
-    statuses = [answer.status for answer in answers]
+    statuses = [response.status for response in responses]
     if empty or "304" in statuses:
         yield _NULL
     if any(status.startswith("3") and status != "304" for status in statuses):
-        yield _ELSEWHERE
+        yield _REDIRECT
 
 
-def _successes(answers: tuple[ApiResponse, ...]) -> Iterator[ApiResponse]:
+def _successes(responses: tuple[ApiResponse, ...]) -> Iterator[ApiResponse]:
     """Yield the 2xx responses, or `default` if there are none."""
-    found = [answer for answer in answers if answer.status.startswith("2")]
-    yield from found or [answer for answer in answers if answer.status == "default"]
+    found = [response for response in responses if response.status.startswith("2")]
+    yield from found or [response for response in responses if response.status == "default"]
 
 
-def _json_schema(answer: ApiResponse) -> JsonSchema | None:
-    chosen = choose_media_type(answer.content)
+def _json_schema(response: ApiResponse) -> JsonSchema | None:
+    chosen = choose_media_type(response.content)
     form = None if chosen is None else body_format(chosen)
-    schema = answer.content[chosen] if chosen is not None and form in ("json", "any") else None
+    schema = response.content[chosen] if chosen is not None and form in ("json", "any") else None
     if not is_object(schema) or (form == "any" and schema.get("format") == "binary"):
         return None
     return schema
 
 
-def _closed(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
+def _with_definitions(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
     """Add the definitions that the schema references."""
     needed = collect_definitions(schema, definitions, most=most)
     return {**schema, "$defs": needed} if needed else schema
