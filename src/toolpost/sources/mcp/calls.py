@@ -10,7 +10,7 @@ from mcp_types import ElicitResult
 
 from toolpost.contracts.errors import ToolClientError, ToolOutputError
 from toolpost.contracts.questions import Question
-from toolpost.sources.mcp.asking import ELICIT, demand_of, next_number, pages_of, question_of, replies, rounds
+from toolpost.sources.mcp.elicitation import ELICIT, demand_of, next_number, pages_of, question_of, replies, rounds
 from toolpost.sources.mcp.results import output_of
 from toolpost.sources.mcp.turns import CANCELLED
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Answer
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.sources.mcp.asking import Demand
+    from toolpost.sources.mcp.elicitation import Demand
     from toolpost.sources.mcp.lending import Lending
-    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.session import Link
     from toolpost.sources.mcp.tools import ServerTool
 
 _MOST_ROUNDS = 10

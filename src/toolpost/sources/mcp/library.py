@@ -6,14 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.sources.mcp.paging import list_all
-from toolpost.sources.mcp.utilities import read_resource
+from toolpost.sources.mcp.resources import read_resource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.context import ToolContext
-    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.session import Link
 
 
 class Library:

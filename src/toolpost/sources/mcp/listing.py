@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.mcp.paging import items_of, list_pages
+from toolpost.sources.mcp.resources import declared_offers, offers_of, utility_tools
 from toolpost.sources.mcp.tools import ServerTool, sift
-from toolpost.sources.mcp.utilities import declared_offers, offers_of, utility_tools
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.sources.mcp.link import Link
     from toolpost.sources.mcp.memory import Listed
+    from toolpost.sources.mcp.session import Link
     from toolpost.sources.mcp.tools import ToolServer
 
 

@@ -16,7 +16,7 @@ from toolpost.sources.mcp.faults import fault_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.sources.mcp.opening import Way
+    from toolpost.sources.mcp.transport import Way
 
 _NOT_SPOKEN_HERE = (400, 404, 405, 406, 415)
 _OLDER = ("legacy", "sse")

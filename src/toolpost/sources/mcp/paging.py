@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.schema.jsontypes import is_array
 
 if TYPE_CHECKING:
-    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.session import Link
 
 _MOST_PAGES = 1000
 

@@ -25,18 +25,18 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.validator import compile_validator
+from toolpost.sources.mcp.callbacks import Hearing
 from toolpost.sources.mcp.calls import Calls, orphaned
 from toolpost.sources.mcp.door import Door
 from toolpost.sources.mcp.endpoint import UrlEndpoint, endpoint_of
-from toolpost.sources.mcp.hearing import Hearing
-from toolpost.sources.mcp.keeping import Keeping
 from toolpost.sources.mcp.lending import Lending
 from toolpost.sources.mcp.library import Library
-from toolpost.sources.mcp.link import Link
-from toolpost.sources.mcp.links import Links
 from toolpost.sources.mcp.listing import Listing, list_tools
-from toolpost.sources.mcp.opening import Way
-from toolpost.sources.mcp.utilities import UtilityTool, run_utility
+from toolpost.sources.mcp.reconnect import Keeping
+from toolpost.sources.mcp.resources import UtilityTool, run_utility
+from toolpost.sources.mcp.session import Link
+from toolpost.sources.mcp.session_pool import Links
+from toolpost.sources.mcp.transport import Way
 from toolpost.wire.logs import discreet
 from toolpost.wire.network import NetworkPolicy
 

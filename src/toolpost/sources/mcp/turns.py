@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.sources.mcp.asking import ELICIT, replies, rounds
+from toolpost.sources.mcp.elicitation import ELICIT, replies, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.tool import Tool
     from toolpost.sources.mcp.calls import Calls
     from toolpost.sources.mcp.lending import Lending
-    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.session import Link
 
 _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _LOGS_PER_WINDOW = 100

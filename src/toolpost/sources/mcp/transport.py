@@ -20,9 +20,9 @@ from toolpost.policy.redaction import Redactor
 from toolpost.processes.launch import Launch, child_environment
 from toolpost.processes.process import start
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint
-from toolpost.sources.mcp.session import RawSession
+from toolpost.sources.mcp.errors import TellingTransport
+from toolpost.sources.mcp.raw_session import RawSession
 from toolpost.sources.mcp.streams import EventReader, PipeReader, PipeWriter, Poster
-from toolpost.sources.mcp.telling import TellingTransport
 from toolpost.wire.headers import Headers
 from toolpost.wire.http import http_transport
 

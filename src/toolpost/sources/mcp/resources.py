@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.session import Link
     from toolpost.sources.mcp.tools import ToolServer
 
 _NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -15,10 +15,10 @@ from toolpost.sources.mcp.faults import fault_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from toolpost.sources.mcp.callbacks import Hearing
     from toolpost.sources.mcp.door import Door
-    from toolpost.sources.mcp.hearing import Hearing
-    from toolpost.sources.mcp.link import Link
     from toolpost.sources.mcp.listing import Listing
+    from toolpost.sources.mcp.session import Link
 
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 60.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolpost.contracts.calls import Credential
-    from toolpost.sources.mcp.link import Link
+    from toolpost.sources.mcp.session import Link
 
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 30.0
