@@ -1,96 +1,109 @@
-"""What servers ask back, as questions to a person; and a person's answers, as servers want them."""
+"""Elicitation: convert a server's requests for input to questions, and answers to responses; hold calls meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from toolpost.contracts.errors import ToolClientError, ToolSchemaError
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError
 from toolpost.contracts.questions import Question
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_object
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping
 
+    from toolpost.contracts.calls import AuthorizedCall, RequestedCall
+    from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer
 
 ELICIT = "elicitation/create"
 _KEY = "mcp:"
-_PAGES_FIRST = -32042
+_URL_ELICITATION_REQUIRED = -32042
+_SHOWN_FIELDS = ("mode", "message", "requestedSchema", "url", "elicitationId")
+CANCELLED: dict[str, Any] = {"action": "cancel"}
+_ABANDONED_S = 900.0  # how long a server may still elicit for a cancelled call
 
 
-class Demand(NamedTuple):
-    """One answer of a server that needs more: what people must say, what we can say, and its opaque state."""
+class InputRequired(NamedTuple):
+    """An `input_required` result: requests for a person, requests for this client, and the server's opaque state."""
 
-    people: dict[str, dict[str, Any]]
-    machine: dict[str, dict[str, Any]]
+    elicitations: dict[str, dict[str, Any]]
+    client_requests: dict[str, dict[str, Any]]
     state: str | None
 
 
-def demand_of(raw: Mapping[str, Any]) -> Demand:
-    """Read an `input_required` result."""
-    demand = Demand({}, {}, raw.get("requestState"))
+def parse_input_required(raw: Mapping[str, Any]) -> InputRequired:
+    """Parse an `input_required` result."""
+    needed = InputRequired({}, {}, raw.get("requestState"))
     requests: Any = raw.get("inputRequests") or {}
     if not is_object(requests):
         raise ToolClientError("MCP tool error: the server needs input but does not say which")
     for key, request in requests.items():
         if not is_object(request):
             raise ToolClientError(f"MCP tool error: the server needs input, but its request {key!r} is not one")
-        side = demand.people if request.get("method") == ELICIT else demand.machine
+        side = needed.elicitations if request.get("method") == ELICIT else needed.client_requests
         side[key] = request
-    return demand
+    return needed
 
 
-def pages_of(cause: BaseException | None) -> dict[str, dict[str, Any]]:
-    """The pages that a person must visit before a server does anything, from the error that says so (-32042)."""
+def parse_url_elicitations(cause: BaseException | None) -> dict[str, dict[str, Any]]:
+    """Return the pages that a person must visit first, from error -32042; none for other errors."""
     error: Any = getattr(cause, "error", None)
     data: Any = getattr(error, "data", None)
-    if getattr(error, "code", None) != _PAGES_FIRST or not is_object(data):
+    if getattr(error, "code", None) != _URL_ELICITATION_REQUIRED or not is_object(data):
         return {}
-    asked = [one for one in data.get("elicitations") or () if is_object(one)]
-    return {str(number): {"method": ELICIT, "params": {"mode": "url", **one}} for number, one in enumerate(asked)}
+    pages = [page for page in data.get("elicitations") or () if is_object(page)]
+    return {str(number): {"method": ELICIT, "params": {"mode": "url", **page}} for number, page in enumerate(pages)}
 
 
-def question_of(
+def build_question(
     source: str,
-    people: Mapping[str, Mapping[str, Any]],
+    elicitations: Mapping[str, Mapping[str, Any]],
     state: Mapping[str, Any],
     *,
     number: int,
     deliver_denial: bool = True,
     held: bool = False,
 ) -> Question:
-    """Ask a person what a server wants to know; `state` comes back with the answer. `held`: only while this lives."""
-    forms = {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in people.items()}
+    """Build the question for a server's elicitations.
+
+    `state` comes back with the answer. `held` marks a question that only the process holding the call can answer.
+    """
+    forms = _forms(elicitations)
     for form in forms.values():
-        _check_address(form, source)
+        _check_url(form, source)
     prompt = "\n".join(str(form.get("message", "")) for form in forms.values())
-    shown = {key: {name: form[name] for name in _SHOWN if name in form} for key, form in forms.items()}
+    shown = {key: {name: form[name] for name in _SHOWN_FIELDS if name in form} for key, form in forms.items()}
     return Question(
         kind="input",
         prompt=f"{source} asks: {prompt}",
         reason="input_required",
         payload={"source": source, "requests": shown} | ({"held": True} if held else {}),
         key=f"{_KEY}{number}",
-        answer_schema=_usable(_schema(forms), source),
+        answer_schema=_check_form(_answer_schema(forms), source),
         state=dict(state),
         deliver_denial=deliver_denial,
     )
 
 
-_SHOWN = ("mode", "message", "requestedSchema", "url", "elicitationId")
+def _forms(elicitations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in elicitations.items()}
 
 
-def _check_address(form: Mapping[str, Any], source: str) -> None:
-    """A person is sent to web pages only; nothing that a browser would run."""
+def _check_url(form: Mapping[str, Any], source: str) -> None:
+    """Reject a URL that is not a web page, such as a script that a browser would run."""
     if form.get("mode") == "url" and urlsplit(str(form.get("url", ""))).scheme not in ("http", "https"):
         raise ToolClientError(f"MCP tool error: {source!r} asks a person to open something that is not a web page")
 
 
-def _usable(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | None:
-    """A form that can be filled in; a question that no answer fits must not be asked."""
+def _check_form(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | None:
+    """Reject a form whose schema cannot be used, because no answer could match it."""
     if schema is not None:
         try:
             check_schema(schema, tool_name=source)
@@ -101,18 +114,18 @@ def _usable(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | None
     return schema
 
 
-def _schema(forms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """What an answer must look like: the one form's content, or one content for each by its key."""
-    wanted = {key: _relaxed(form) for key, form in forms.items() if form.get("mode") != "url"}
-    if not wanted:
+def _answer_schema(forms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Build the schema of the answer: the only form's content, or the content of each form by its key."""
+    schemas = {key: _relax_defaults(form) for key, form in forms.items() if form.get("mode") != "url"}
+    if not schemas:
         return None
     if len(forms) == 1:
-        return next(iter(wanted.values()))
-    return {"type": "object", "properties": wanted, "required": list(wanted)}
+        return next(iter(schemas.values()))
+    return {"type": "object", "properties": schemas, "required": list(schemas)}
 
 
-def _relaxed(form: Mapping[str, Any]) -> dict[str, Any]:
-    """The form's schema, in which fields that have a default need no answer."""
+def _relax_defaults(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the form's schema with fields that have a default made optional."""
     schema = cast("dict[str, Any]", form.get("requestedSchema") or {"type": "object"})
     defaults = _defaults(form)
     return {**schema, "required": [name for name in schema.get("required", []) if name not in defaults]}
@@ -124,13 +137,13 @@ def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
     return {name: field["default"] for name, field in fields.items() if "default" in field}
 
 
-def replies(people: Mapping[str, Mapping[str, Any]], answer: Answer) -> dict[str, dict[str, Any]]:
-    """A person's answer as the server wants it: one reply for each of its requests."""
-    forms = {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in people.items()}
-    return {key: _reply(form, answer, key if len(forms) > 1 else None) for key, form in forms.items()}
+def build_responses(elicitations: Mapping[str, Mapping[str, Any]], answer: Answer) -> dict[str, dict[str, Any]]:
+    """Convert an answer to the response for each of the server's requests."""
+    forms = _forms(elicitations)
+    return {key: _build_response(form, answer, key if len(forms) > 1 else None) for key, form in forms.items()}
 
 
-def _reply(form: Mapping[str, Any], answer: Answer, key: str | None) -> dict[str, Any]:
+def _build_response(form: Mapping[str, Any], answer: Answer, key: str | None) -> dict[str, Any]:
     if answer.decision == "deny":
         return {"action": "decline"}
     if form.get("mode") == "url":
@@ -140,12 +153,177 @@ def _reply(form: Mapping[str, Any], answer: Answer, key: str | None) -> dict[str
     return {"action": "accept", "content": {**_defaults(form), **value}}
 
 
-def next_number(answers: Mapping[str, Answer]) -> int:
-    """The number of one more question in the same call; none is used twice."""
-    return 1 + max((int(key.removeprefix(_KEY)) for key in answers if key.startswith(_KEY)), default=0)
+def next_question_number(answers: Mapping[str, Answer]) -> int:
+    """Return an unused number for the next question of a call."""
+    return 1 + max(_question_numbers(answers), default=0)
 
 
-def rounds(answers: Mapping[str, Answer]) -> list[Answer]:
-    """The answers to a server's questions in one call, in the order they were asked."""
-    numbers = sorted(int(key.removeprefix(_KEY)) for key in answers if key.startswith(_KEY))
-    return [answers[f"{_KEY}{number}"] for number in numbers]
+def elicitation_answers(answers: Mapping[str, Answer]) -> list[Answer]:
+    """Return the answers to a server's questions in one call, in order."""
+    return [answers[f"{_KEY}{number}"] for number in sorted(_question_numbers(answers))]
+
+
+def _question_numbers(answers: Mapping[str, Answer]) -> list[int]:
+    return [int(key.removeprefix(_KEY)) for key in answers if key.startswith(_KEY)]
+
+
+class InFlightCall:
+    """A call on a session of the older protocol, held while an elicitation of the server is open.
+
+    Such a server keeps the request open until a person has answered. The call runs in a task of its own meanwhile,
+    outside the deadline of the caller.
+    """
+
+    def __init__(
+        self,
+        call: AuthorizedCall,
+        pending_result: Coroutine[Any, Any, dict[str, Any]],
+        *,
+        on_end: Callable[[InFlightCall], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.request: RequestedCall = call.request
+        self._earlier_answers = [
+            answer for answer in elicitation_answers(call.request.answers) if "params" in answer.state
+        ]
+        self._on_end = on_end
+        self._next_question: asyncio.Future[dict[str, Any] | None] = loop.create_future()
+        self._response: asyncio.Future[dict[str, Any]] | None = None
+        self._task = loop.create_task(pending_result)
+        self._task.add_done_callback(self._on_done)
+
+    @property
+    def held(self) -> bool:
+        """Whether an elicitation is open."""
+        return self._response is not None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call was cancelled on this side."""
+        return self._task.cancelled()
+
+    @property
+    def done(self) -> bool:
+        """Whether the call has ended."""
+        return self._task.done()
+
+    async def next_question(self) -> dict[str, Any] | None:
+        """Wait for the next elicitation; None when the call has ended. Cancelling the wait cancels the call."""
+        try:
+            question = await self._next_question
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+        if question is not None:
+            self._next_question = asyncio.get_running_loop().create_future()
+        return question
+
+    async def result(self) -> dict[str, Any]:
+        """Return the server's result."""
+        if self._task.cancelled():
+            raise ToolConnectionError("the session was closed while the call was under way")
+        return await self._task
+
+    def _on_done(self, task: asyncio.Task[dict[str, Any]]) -> None:
+        self._on_end(self)
+        if not self._next_question.done():
+            self._next_question.set_result(None)
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved when nobody waits for the result
+
+    async def elicit(self, params: dict[str, Any], *, hold_s: float) -> dict[str, Any]:
+        """Raise an elicitation and wait for its response; repeat the earlier answer to an identical one."""
+        if earlier := next((answer for answer in self._earlier_answers if answer.state["params"] == params), None):
+            self._earlier_answers.remove(earlier)
+            return self._build_response(params, earlier)
+        self._response = asyncio.get_running_loop().create_future()
+        if not self._next_question.done():
+            self._next_question.set_result(params)
+        try:
+            async with asyncio.timeout(hold_s):
+                return await self._response
+        except TimeoutError:
+            return CANCELLED
+        finally:
+            self._response = None
+
+    def resolve(self, params: dict[str, Any], answer: Answer) -> None:
+        """Answer the open elicitation."""
+        if self._response is not None and not self._response.done():
+            self._response.set_result(self._build_response(params, answer))
+
+    @staticmethod
+    def _build_response(params: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        return build_responses({"": {"method": ELICIT, "params": params}}, answer)[""]
+
+    def cancel(self) -> None:
+        """Cancel the call and notify the server."""
+        self._task.cancel()
+
+    async def cancel_and_wait(self) -> None:
+        """Cancel the call and wait until it has ended."""
+        self.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+class InFlightCalls:
+    """The calls in flight on one session, with their principals."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, InFlightCall] = {}
+        self._unheld: Counter[Principal] = Counter()
+        self._abandoned: list[tuple[float, Principal]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open or self._unheld)
+
+    def begin(self, call: AuthorizedCall, pending_result: Coroutine[Any, Any, dict[str, Any]]) -> InFlightCall:
+        """Start a call."""
+        in_flight = self._open[call.request.call_id] = InFlightCall(call, pending_result, on_end=self._remove)
+        return in_flight
+
+    def _remove(self, in_flight: InFlightCall) -> None:
+        """Remove an ended call; a cancelled one may still run in the server and elicit."""
+        if self._open.get(in_flight.request.call_id) is in_flight:
+            del self._open[in_flight.request.call_id]
+        if in_flight.cancelled:
+            self._abandoned.append((time.monotonic() + _ABANDONED_S, in_flight.request.principal))
+
+    @contextmanager
+    def track(self, principal: Principal) -> Generator[None]:
+        """Count a request that cannot be held while it runs."""
+        self._unheld[principal] += 1
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._abandoned.append((time.monotonic() + _ABANDONED_S, principal))
+            raise
+        finally:
+            self._unheld[principal] -= 1
+            self._unheld += Counter()  # drops entries at zero
+
+    def find_held(self, call_id: str) -> InFlightCall | None:
+        """Return the call if it waits for an answer."""
+        in_flight = self._open.get(call_id)
+        return in_flight if in_flight is not None and in_flight.held else None
+
+    def find_asker(self) -> InFlightCall | None:
+        """Return the call that an elicitation belongs to; None when it might be another person's.
+
+        The older protocol does not name the call. Among calls of one person the oldest is taken; with several people
+        none is, so that nobody answers for somebody else.
+        """
+        free = [in_flight for in_flight in self._open.values() if not (in_flight.held or in_flight.done)]
+        self._abandoned = [one for one in self._abandoned if one[0] > time.monotonic()]
+        people = {in_flight.request.principal for in_flight in free}
+        people.update(self._unheld, (principal for _, principal in self._abandoned))
+        return free[0] if free and len(people) == 1 else None
+
+    def release(self, call_id: str) -> None:
+        """Cancel a call that will get no answer."""
+        if (in_flight := self._open.get(call_id)) is not None:
+            in_flight.cancel()
+
+    async def cancel_all(self) -> None:
+        """Cancel every call and wait until all have ended."""
+        await asyncio.gather(*(in_flight.cancel_and_wait() for in_flight in list(self._open.values())))

@@ -1,4 +1,4 @@
-"""Where an MCP server is: a command to start, an address to call, or an object in this process."""
+"""Parse where an MCP server is: a command to start, a URL, or an object in this process."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MEMORY = "memory:"
 
 
 class CommandEndpoint(NamedTuple):
-    """A program that speaks over its standard input and output."""
+    """A program that speaks MCP over stdin and stdout."""
 
     argv: tuple[str, ...]
 
 
 class UrlEndpoint(NamedTuple):
-    """An HTTP address; `auto` tries streamable HTTP first and the older SSE transport after it."""
+    """An HTTP URL; kind `auto` tries streamable HTTP first and the older SSE transport second."""
 
     url: str
     kind: Literal["auto", "streamable_http", "sse"]
 
 
 class MemoryEndpoint(NamedTuple):
-    """A server object, named `module:attribute`."""
+    """A server object in this process, named `module:attribute`."""
 
     target: str
 
@@ -37,18 +37,18 @@ class MemoryEndpoint(NamedTuple):
 Endpoint = CommandEndpoint | UrlEndpoint | MemoryEndpoint
 
 
-def endpoint_of(config: ExternalToolConfig) -> Endpoint:
-    """Read the connection of a source; ConfigError says what about it cannot be right."""
-    connection, wanted = config.connection.strip(), config.mcp.transport
-    if wanted is McpTransport.AUTO:
-        wanted = _detected(connection)
-    if wanted is McpTransport.MEMORY:
+def parse_endpoint(config: ExternalToolConfig) -> Endpoint:
+    """Parse the connection of a source; raise ConfigError when it does not fit the transport."""
+    connection, transport = config.connection.strip(), config.mcp.transport
+    if transport is McpTransport.AUTO:
+        transport = _detect_transport(connection)
+    if transport is McpTransport.MEMORY:
         return MemoryEndpoint(connection.removeprefix(MEMORY))
-    if wanted is McpTransport.STDIO:
+    if transport is McpTransport.STDIO:
         _check_credential(config)
-        return CommandEndpoint(_argv(connection, config.name))
-    _check_url(connection, config.name, wanted)
-    if wanted is McpTransport.SSE and config.mcp.protocol not in ("auto", "legacy"):
+        return CommandEndpoint(_split_command(connection, config.name))
+    _check_url(connection, config.name, transport)
+    if transport is McpTransport.SSE and config.mcp.protocol not in ("auto", "legacy"):
         msg = (
             f"source {config.name!r}: the SSE transport never carried protocol {config.mcp.protocol}; drop one of them"
         )
@@ -58,12 +58,12 @@ def endpoint_of(config: ExternalToolConfig) -> Endpoint:
         McpTransport.SSE: "sse",
     }
     explicit = config.mcp.transport is not McpTransport.AUTO
-    return UrlEndpoint(connection, kinds[wanted] if explicit else "auto")
+    return UrlEndpoint(connection, kinds[transport] if explicit else "auto")
 
 
-def server_of(config: ExternalToolConfig) -> str:
-    """The server in words, for people: its command or its address."""
-    match endpoint_of(config):
+def describe_server(config: ExternalToolConfig) -> str:
+    """Describe the server for people by its command or URL."""
+    match parse_endpoint(config):
         case CommandEndpoint(argv):
             return f"the MCP server `{shlex.join(argv)}`"
         case UrlEndpoint(url):
@@ -73,7 +73,7 @@ def server_of(config: ExternalToolConfig) -> str:
 
 
 def _check_credential(config: ExternalToolConfig) -> None:
-    """Refuse a credential that a program would never get: it reads no headers, only the variable of `token_env`."""
+    """Reject a credential that a program cannot receive: it reads no headers, only the variable `token_env`."""
     if config.auth_type is AuthType.NONE:
         return
     if config.auth_type not in (AuthType.BEARER, AuthType.OAUTH2_USER):
@@ -88,7 +88,7 @@ def _check_credential(config: ExternalToolConfig) -> None:
         )
 
 
-def _detected(connection: str) -> McpTransport:
+def _detect_transport(connection: str) -> McpTransport:
     if connection.startswith(MEMORY):
         return McpTransport.MEMORY
     return McpTransport.STREAMABLE_HTTP if _scheme(connection) in ("http", "https") else McpTransport.STDIO
@@ -99,8 +99,8 @@ def _scheme(connection: str) -> str:
     return head.lower() if separator and " " not in head else ""
 
 
-def _argv(connection: str, source: str) -> tuple[str, ...]:
-    """Split a command as a shell would; no shell ever sees it."""
+def _split_command(connection: str, source: str) -> tuple[str, ...]:
+    """Split a command line as a shell would, without running a shell."""
     if (scheme := _scheme(connection)) and "/" not in scheme:
         raise ConfigError(f"source {source!r}: {connection!r} is an address, not a command; leave mcp.transport out")
     try:
@@ -112,9 +112,9 @@ def _argv(connection: str, source: str) -> tuple[str, ...]:
     return argv
 
 
-def _check_url(connection: str, source: str, wanted: McpTransport) -> None:
+def _check_url(connection: str, source: str, transport: McpTransport) -> None:
     if _scheme(connection) not in ("http", "https") or not urlsplit(connection).hostname:
-        msg = f"source {source!r}: mcp.transport {wanted.value} needs an http(s) URL, not {connection!r}"
+        msg = f"source {source!r}: mcp.transport {transport.value} needs an http(s) URL, not {connection!r}"
         raise ConfigError(msg)
     if urlsplit(connection).username is not None:
         msg = f"source {source!r}: a URL must not carry a name or password; use auth_type basic"

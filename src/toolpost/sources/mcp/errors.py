@@ -1,9 +1,4 @@
-"""An HTTP transport that never lets one failed request take its session down.
-
-The SDK's session ends when a single POST fails, and it forgets the status of a refusal.
-Here every failure of a request becomes a JSON-RPC error to that request, which says
-what happened: whether anything was sent, the status, how long to wait.
-"""
+"""Report failed HTTP requests to the calls that wait for them, and convert session failures to ToolErrors."""
 
 from __future__ import annotations
 
@@ -14,24 +9,115 @@ from http import HTTPStatus
 from time import time
 from typing import TYPE_CHECKING, Any, cast
 
+import anyio
 import httpx2
+from mcp import MCPError
 
+from toolpost.contracts.adapt import from_status
+from toolpost.contracts.errors import (
+    ErrorCategory,
+    ToolClientError,
+    ToolConnectionError,
+    ToolError,
+    ToolNodeError,
+    ToolServerError,
+    ToolTimeoutError,
+)
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.mcp.framing import TOLD, Lines, error_message, too_long, unbatched
+from toolpost.sources.mcp.framing import FACTS_KEY, LineSplitter, build_error, describe_too_long, split_batch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
+_CLOSED = -32000
+_TIMED_OUT = -32001
+_CLIENT_FAULTS = frozenset({-32600, -32601, -32602, -32700})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _JSON = {"content-type": "application/json"}
 _EVENTS = {"content-type": "text/event-stream"}
-_EXPLANATION = 64 * 1024  # as much of a refusal's body as is read
+_MAX_REFUSAL_BYTES = 64 * 1024
 
 
-class TellingTransport(httpx2.AsyncBaseTransport):
-    """Passes requests on; `limit` is the longest message that is taken in.
+def to_tool_error(raised: BaseException) -> ToolError:
+    """Convert any exception of a session to a ToolError."""
+    if isinstance(raised, ToolError):
+        return raised
+    if isinstance(raised, MCPError):
+        return _from_rpc_error(raised)
+    if isinstance(raised, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = cast("Any", raised).exceptions
+        return to_tool_error(inner[0])
+    if isinstance(raised, httpx2.HTTPStatusError):
+        status = raised.response.status_code
+        facts = {"status": status, "challenge": raised.response.headers.get("www-authenticate")}
+        return _from_status(facts, f"the server answered HTTP {status}", raised)
+    if isinstance(raised, httpx2.HTTPError):
+        sent = not isinstance(raised, _NOT_SENT)
+        return ToolConnectionError(
+            f"MCP connection failed: {_text(raised)}{_describe_url(raised)}", sent=sent, cause=raised
+        )
+    if isinstance(raised, TimeoutError):
+        return ToolTimeoutError(f"the MCP server did not answer in time: {_text(raised)}", cause=raised)
+    if isinstance(raised, (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)):
+        return ToolConnectionError(f"MCP connection failed: {_text(raised)}", cause=raised)
+    cause = raised.__cause__
+    return to_tool_error(cause) if cause is not None else ToolNodeError(f"MCP error: {_text(raised)}", cause=raised)
 
-    Where answers come on another stream, as in the older SSE transport, a failed POST just fails.
+
+def _from_rpc_error(raised: MCPError) -> ToolError:
+    """Convert a JSON-RPC error by the transport's own facts first and the code second, never by its text."""
+    code, text = raised.error.code, raised.error.message
+    data: Any = raised.error.data
+    facts: Mapping[str, Any] = data.get(FACTS_KEY, {}) if is_object(data) else {}
+    match facts.get("kind"):
+        case "too_long":
+            return ToolClientError(f"MCP tool error: {text}", cause=raised, code="result_too_large")
+        case "broken":
+            return ToolConnectionError(f"MCP connection failed: {text}", sent=bool(facts["sent"]), cause=raised)
+        case "refused":
+            return _from_status(facts, text, raised)
+        case _:
+            return _from_code(code, text, raised)
+
+
+def _from_status(facts: Mapping[str, Any], text: str, cause: BaseException) -> ToolError:
+    error = from_status(facts["status"], f"MCP server: {text}", cause)
+    error.retry_after_s = facts.get("retry_after_s")
+    error.challenges = (facts["challenge"],) if facts.get("challenge") else ()
+    return error
+
+
+def _from_code(code: int, text: str, cause: BaseException) -> ToolError:
+    if code == _TIMED_OUT:
+        return ToolTimeoutError(f"the MCP server did not answer in time: {text}", cause=cause)
+    if (code == _CLOSED and text in ("Connection closed", "")) or text.startswith("SSE stream "):
+        return ToolConnectionError(f"MCP connection failed: {text or 'closed'}", cause=cause)
+    if code in _CLIENT_FAULTS:
+        return ToolClientError(f"MCP tool error: {text}", cause=cause)
+    if code == -32603:
+        return ToolServerError(f"MCP server error: {text}", cause=cause, category=ErrorCategory.UNKNOWN)
+    return ToolClientError(f"MCP tool error: {text}", cause=cause)
+
+
+def _describe_url(raised: httpx2.HTTPError) -> str:
+    """Return the URL that failed, without its query and user, which may be secret."""
+    try:
+        url = raised.request.url
+    except RuntimeError:  # raised before there was a request
+        return ""
+    return f" ({url.copy_with(username=None, password=None, query=None, fragment=None)})"
+
+
+def _text(raised: BaseException) -> str:
+    return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
+
+
+class ErrorReportingTransport(httpx2.AsyncBaseTransport):
+    """HTTP transport that converts each failed request to a JSON-RPC error for that request.
+
+    The SDK's session ends when a single POST fails, and it drops the status of a refusal. The error made here says
+    whether anything was sent, the status, and how long to wait. `limit` is the longest message that is accepted.
+    Without `answers_in_body`, as in the older SSE transport, a failed POST raises as usual.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, *, limit: int, answers_in_body: bool) -> None:
@@ -40,96 +126,103 @@ class TellingTransport(httpx2.AsyncBaseTransport):
         self._answers_in_body = answers_in_body
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; only requests that expect no answer may fail in the usual way."""
+        """Send one request; only a request that expects no response may raise."""
         if request.method != "POST" or not self._answers_in_body:
-            return self._curbed(await self._inner.handle_async_request(request))
+            return self._limit_events(await self._inner.handle_async_request(request))
         request_id = _request_id(await request.aread())
         try:
             response = await self._inner.handle_async_request(request)
-            return await self._checked(response, request_id)
+            return await self._check_response(response, request_id)
         except httpx2.TransportError as error:
             if request_id is None:
-                return httpx2.Response(202)  # a notification is not worth a session; the next request will tell
+                return httpx2.Response(202)  # a lost notification must not end the session
             facts = {"kind": "broken", "sent": not isinstance(error, _NOT_SENT)}
-            return _answer(request_id, f"{type(error).__name__}: {error}", facts)
+            return _error_response(request_id, f"{type(error).__name__}: {error}", facts)
 
-    async def _checked(self, response: httpx2.Response, request_id: Any) -> httpx2.Response:
+    async def _check_response(self, response: httpx2.Response, request_id: Any) -> httpx2.Response:
         kind = response.headers.get("content-type", "").lower()
         if response.status_code >= 400:
             return await _refusal(response, request_id)
         if request_id is None or response.status_code != HTTPStatus.OK or kind.startswith("text/event-stream"):
-            return self._curbed(response)
-        body = await _read(response, self._limit)
+            return self._limit_events(response)
+        body = await _read_body(response, self._limit)
         if body is None:
             size = response.headers.get("content-length", "")
-            return _answer(request_id, *too_long(int(size) if size.isdigit() else self._limit + 1, self._limit))
+            return _error_response(
+                request_id, *describe_too_long(int(size) if size.isdigit() else self._limit + 1, self._limit)
+            )
         body = body.removeprefix(codecs.BOM_UTF8)
         if body.lstrip()[:1] not in (b"{", b"["):
             text = f"the server answered with {kind or 'something'} in place of a message; is this the right address?"
-            return _answer(request_id, text, {"kind": "unreadable"})
-        if batch := unbatched(body):
-            return httpx2.Response(200, headers={**_plain(response.headers), **_EVENTS}, content=_as_events(batch))
-        return httpx2.Response(200, headers={**_plain(response.headers), **_JSON}, content=body)
+            return _error_response(request_id, text, {"kind": "unreadable"})
+        if batch := split_batch(body):
+            return httpx2.Response(
+                200, headers={**_body_independent(response.headers), **_EVENTS}, content=_encode_events(batch)
+            )
+        return httpx2.Response(200, headers={**_body_independent(response.headers), **_JSON}, content=body)
 
-    def _curbed(self, response: httpx2.Response) -> httpx2.Response:
-        """An event stream that holds messages, none longer than the limit."""
+    def _limit_events(self, response: httpx2.Response) -> httpx2.Response:
+        """Limit the length of messages in an event stream."""
         kind = response.headers.get("content-type", "").lower()
         packed = response.headers.get("content-encoding", "identity") != "identity"
         if packed or not kind.startswith("text/event-stream"):
             return response
         inner = cast("httpx2.AsyncByteStream", response.stream)
-        stream = _CurbedStream(inner, self._limit, messages_only=self._answers_in_body)
+        stream = _LimitedEventStream(inner, self._limit, messages_only=self._answers_in_body)
         return httpx2.Response(
-            response.status_code, headers=_plain(response.headers), stream=stream, extensions=response.extensions
+            response.status_code,
+            headers=_body_independent(response.headers),
+            stream=stream,
+            extensions=response.extensions,
         )
 
     async def aclose(self) -> None:
-        """Close the pool."""
+        """Close the connection pool."""
         await self._inner.aclose()
 
 
-class _CurbedStream(httpx2.AsyncByteStream):
-    """Lines within the limit; where only messages count, other events are left out and batches taken apart.
+class _LimitedEventStream(httpx2.AsyncByteStream):
+    """Event stream with a limit per line; `messages_only` drops other events and splits batches.
 
-    A server that serves both transports at one address begins every stream with an `endpoint`, which is not for us.
+    A server with both transports at one URL begins every stream with an `endpoint` event of the older one.
     """
 
     def __init__(self, inner: httpx2.AsyncByteStream, limit: int, *, messages_only: bool) -> None:
         self._inner = inner
-        self._lines = Lines(limit)
+        self._lines = LineSplitter(limit)
         self._messages_only = messages_only
-        self._foreign = False
+        self._skipping = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._inner:
             lines = self._lines.feed(chunk)
             if self._messages_only:
-                lines = [told for line in lines if (told := self._told(line)) is not None]
+                lines = [facts for line in lines if (facts := self._filter_line(line)) is not None]
             if lines:
                 yield b"\n".join([*lines, b""])
         if rest := self._lines.rest():
             yield rest
 
-    def _told(self, line: bytes) -> bytes | None:
-        """A line as it is passed on; None for a part of an event that is no message."""
+    def _filter_line(self, line: bytes) -> bytes | None:
+        """Return the line to pass on; None for a line of an event that is not a message."""
         if line.startswith(b"event:"):
-            self._foreign = line[6:].strip() not in (b"message", b"")
+            self._skipping = line[6:].strip() not in (b"message", b"")
         elif not line.strip():
-            self._foreign = False
-        elif line.startswith(b"data:") and not self._foreign and (batch := unbatched(line[5:])):
-            return _as_events(batch)
-        return None if self._foreign else line
+            self._skipping = False
+        elif line.startswith(b"data:") and not self._skipping and (batch := split_batch(line[5:])):
+            return _encode_events(batch)
+        return None if self._skipping else line
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def _as_events(batch: list[bytes]) -> bytes:
+def _encode_events(batch: list[bytes]) -> bytes:
     return b"\n\n".join([*(b"data: " + message for message in batch), b""])
 
 
-async def _read(response: httpx2.Response, limit: int) -> bytes | None:
-    """The whole body; None when it is over the limit, the rest is then not waited for."""
+async def _read_body(response: httpx2.Response, limit: int) -> bytes | None:
+    """Read the whole body; return None, without waiting for the rest, when it is over the limit."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -144,27 +237,27 @@ async def _read(response: httpx2.Response, limit: int) -> bytes | None:
 
 
 async def _refusal(response: httpx2.Response, request_id: Any) -> httpx2.Response:
-    """A refusal that keeps its status for whoever looks, and tells it to the waiting call as well."""
+    """Build a response that keeps the status of a refusal and reports it to the waiting request."""
     status, headers = response.status_code, response.headers
-    body = await _read(response, _EXPLANATION) or b""
+    body = await _read_body(response, _MAX_REFUSAL_BYTES) or b""
     if request_id is None:
-        return httpx2.Response(status, headers=_plain(headers), content=body)
-    told: dict[str, Any] = {"kind": "refused", "status": status, "retry_after_s": _retry_after(headers)}
+        return httpx2.Response(status, headers=_body_independent(headers), content=body)
+    facts: dict[str, Any] = {"kind": "refused", "status": status, "retry_after_s": _retry_after(headers)}
     if challenge := headers.get("www-authenticate"):
-        told["challenge"] = challenge
-    content = _with_facts(body, told) or error_message(request_id, _reason(status, body), told)
-    return httpx2.Response(status, headers={**_plain(headers), **_JSON}, content=content)
+        facts["challenge"] = challenge
+    content = _add_facts(body, facts) or build_error(request_id, _reason(status, body), facts)
+    return httpx2.Response(status, headers={**_body_independent(headers), **_JSON}, content=content)
 
 
-def _with_facts(body: bytes, told: dict[str, Any]) -> bytes | None:
-    """The server's own JSON-RPC error with the facts added; None when the body is no such thing."""
+def _add_facts(body: bytes, facts: dict[str, Any]) -> bytes | None:
+    """Add the facts to the server's own JSON-RPC error; None when the body is not one."""
     message = _object(body)
     error = message.get("error")
     if not (is_object(error) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)):
         return None
     data = error.get("data")
     if data is None or is_object(data):
-        error["data"] = {**(data or {}), TOLD: told}
+        error["data"] = {**(data or {}), FACTS_KEY: facts}
     return json.dumps(message).encode()
 
 
@@ -173,24 +266,24 @@ def _reason(status: int, body: bytes) -> str:
     return f"the server answered HTTP {status}" + (f": {text}" if text and not text.startswith("<") else "")
 
 
-def _answer(request_id: Any, text: str, told: dict[str, Any]) -> httpx2.Response:
-    return httpx2.Response(200, headers=_JSON, content=error_message(request_id, text, told))
+def _error_response(request_id: Any, text: str, facts: dict[str, Any]) -> httpx2.Response:
+    return httpx2.Response(200, headers=_JSON, content=build_error(request_id, text, facts))
 
 
-def _plain(headers: httpx2.Headers) -> dict[str, str]:
-    """Headers for a body that was read or changed."""
-    gone = ("content-length", "content-encoding", "transfer-encoding")
-    return {name: value for name, value in headers.items() if name.lower() not in gone}
+def _body_independent(headers: httpx2.Headers) -> dict[str, str]:
+    """Return the headers that stay true after the body was read or changed."""
+    dropped = ("content-length", "content-encoding", "transfer-encoding")
+    return {name: value for name, value in headers.items() if name.lower() not in dropped}
 
 
 def _request_id(content: bytes) -> Any:
-    """The id of a JSON-RPC request; None for notifications and answers."""
+    """Return the id of a JSON-RPC request; None for notifications and responses."""
     message = _object(content)
     return message.get("id") if "method" in message else None
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """A body that is a JSON object; an empty one for everything else."""
+    """Parse a JSON object; return an empty one for any other body."""
     try:
         value: Any = json.loads(body)
     except ValueError:
@@ -199,7 +292,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds to wait: RFC 9110 §10.2.3 has them as a number or as a date."""
+    """Parse Retry-After, in seconds or as a date (RFC 9110 section 10.2.3)."""
     value = headers.get("retry-after", "").strip()
     if value.isdigit():
         return float(value)

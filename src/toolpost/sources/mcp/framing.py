@@ -1,7 +1,7 @@
-"""Cuts a byte stream into lines; one that is longer than allowed is replaced by an error that says so.
+"""Split byte streams into JSON-RPC lines and build the errors that replace unusable messages.
 
-A message is one line, on a pipe as in an event stream. Dropping the line instead would
-leave its call waiting; breaking off would take every other call down with it.
+A message is one line, on a pipe as in an event stream. A line over the limit is replaced by an error with the id
+of its request: dropping the line would leave that call waiting, closing the stream would fail every other call.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from toolpost.schema.jsontypes import is_object
 
-# Where, in an error's data, we say what only the transport knows. No server can guess the word, so none can
-# claim that a call was never sent and have it run again.
-TOLD = f"toolpost-{secrets.token_hex(16)}"
+# Key in an error's data for facts that only the transport knows. It is random, so that no server can forge
+# "never sent" and have a call run again.
+FACTS_KEY = f"toolpost-{secrets.token_hex(16)}"
 _HEAD = re.compile(
     rb'^(?:data: ?)?\s*\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})'
 )
@@ -23,8 +23,8 @@ _TAIL = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})\s*(?:,\s*"jsonrp
 _EDGE = 512
 
 
-class Lines:
-    """Collects chunks and gives out whole lines, without their newline."""
+class LineSplitter:
+    """Collect chunks and return complete lines without their newline."""
 
     __slots__ = ("_head", "_limit", "_parts", "_size", "_tail")
 
@@ -36,7 +36,7 @@ class Lines:
         self._tail = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take in a chunk; the lines it completes."""
+        """Add a chunk and return the lines that it completes."""
         first, *rest = chunk.split(b"\n")
         self._add(first)
         lines: list[bytes] = []
@@ -46,7 +46,7 @@ class Lines:
         return lines
 
     def rest(self) -> bytes:
-        """What is left when the stream has ended."""
+        """Return what is left at the end of the stream."""
         return self._take()
 
     def _add(self, part: bytes) -> None:
@@ -55,8 +55,8 @@ class Lines:
             self._parts.append(part)
             return
         if self._parts:
-            kept = b"".join(self._parts)
-            self._head, self._tail = kept[:_EDGE], kept[-_EDGE:]
+            start = b"".join(self._parts)
+            self._head, self._tail = start[:_EDGE], start[-_EDGE:]
             self._parts.clear()
         self._head = self._head or part[:_EDGE]
         self._tail = (self._tail + part)[-_EDGE:]
@@ -67,38 +67,38 @@ class Lines:
         if size <= self._limit:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         head, tail, self._head, self._tail = self._head, self._tail, b"", b""
-        return _stand_in(head, tail, size, self._limit)
+        return _too_long_error(head, tail, size, self._limit)
 
 
-def _stand_in(head: bytes, tail: bytes, size: int, limit: int) -> bytes:
-    """An error with the id of the message that was too long; nothing when no id can be made out."""
-    request_id = _id_in(head, tail)
+def _too_long_error(head: bytes, tail: bytes, size: int, limit: int) -> bytes:
+    """Build an error with the id of a message over the limit; return nothing when the id cannot be found."""
+    request_id = _find_id(head, tail)
     if request_id is None:
         return b""
     prefix = b"data: " if head.startswith(b"data:") else b""
-    return prefix + error_message(request_id, *too_long(size, limit))
+    return prefix + build_error(request_id, *describe_too_long(size, limit))
 
 
-def unreadable(message: bytes) -> bytes | None:
-    """An error in place of an answer that is no message; None for what is no answer at all."""
-    request_id = _id_in(message[:_EDGE], message[-_EDGE:])
+def unreadable_error(message: bytes) -> bytes | None:
+    """Build an error in place of a response that cannot be parsed; None when it has no id."""
+    request_id = _find_id(message[:_EDGE], message[-_EDGE:])
     if request_id is None:
         return None
     text = f"the server's answer of {len(message)} bytes cannot be read: no JSON-RPC 2.0, or nested too deeply"
-    return error_message(request_id, text, {"kind": "unreadable"})
+    return build_error(request_id, text, {"kind": "unreadable"})
 
 
-def _id_in(head: bytes, tail: bytes) -> int | str | None:
-    """The id of an answer, of which only the edges can be trusted to be there."""
-    found = _HEAD.search(head) or _TAIL.search(tail)
+def _find_id(head: bytes, tail: bytes) -> int | str | None:
+    """Find the id of a response in its first and last bytes."""
+    match = _HEAD.search(head) or _TAIL.search(tail)
     try:
-        return None if found is None else json.loads(found[1])
+        return None if match is None else json.loads(match[1])
     except ValueError:
         return None
 
 
-def unbatched(message: bytes) -> list[bytes]:
-    """The messages of a batch, one by one; none where it is no batch. Revision 2025-03-26 let servers send them."""
+def split_batch(message: bytes) -> list[bytes]:
+    """Return the messages of a JSON-RPC batch, or none. Protocol revision 2025-03-26 lets servers send batches."""
     if message.lstrip()[:1] != b"[":
         return []
     try:
@@ -108,13 +108,13 @@ def unbatched(message: bytes) -> list[bytes]:
     return [json.dumps(one).encode() for one in batch if is_object(one)]
 
 
-def too_long(size: int, limit: int) -> tuple[str, dict[str, Any]]:
-    """What is said of a message that is over the limit."""
+def describe_too_long(size: int, limit: int) -> tuple[str, dict[str, Any]]:
+    """Return the error text and facts for a message over the limit."""
     text = f"the server's answer has {size} bytes, more than the {limit} that mcp.max_message_bytes allows"
     return text, {"kind": "too_long", "size": size, "limit": limit}
 
 
-def error_message(request_id: Any, text: str, told: dict[str, Any], *, code: int = -32000) -> bytes:
-    """A JSON-RPC error of our own making, which the waiting call gets in place of an answer."""
-    error = {"code": code, "message": text, "data": {TOLD: told}}
+def build_error(request_id: Any, text: str, facts: dict[str, Any], *, code: int = -32000) -> bytes:
+    """Build a JSON-RPC error that the waiting request receives in place of a response."""
+    error = {"code": code, "message": text, "data": {FACTS_KEY: facts}}
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()

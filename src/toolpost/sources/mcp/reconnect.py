@@ -1,4 +1,4 @@
-"""Keeps a server connected and its tools current: reconnects after a death, lists anew after a change."""
+"""Reconnect a source after its session ended, and refresh its tools after a change."""
 
 from __future__ import annotations
 
@@ -10,126 +10,125 @@ from typing import TYPE_CHECKING, Any
 from mcp.client.subscriptions import listen
 
 from toolpost.contracts.sources import SourceHealth
-from toolpost.sources.mcp.faults import fault_of
+from toolpost.sources.mcp.errors import to_tool_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from toolpost.sources.mcp.callbacks import Hearing
-    from toolpost.sources.mcp.door import Door
-    from toolpost.sources.mcp.listing import Listing
-    from toolpost.sources.mcp.session import Link
+    from toolpost.sources.mcp.callbacks import SessionCallbacks
+    from toolpost.sources.mcp.listing import AnonymousListing, ToolListing
+    from toolpost.sources.mcp.session import McpSession
 
-_FIRST_WAIT_S = 0.2
-_LONGEST_WAIT_S = 60.0
-_SHORTEST_TTL_S = 1.0
-_SHORTEST_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 30.0
+_FIRST_BACKOFF_S = 0.2
+_MAX_BACKOFF_S = 60.0
+_MIN_TTL_S = 1.0
+_MIN_PAUSE_S = 0.2
+_MAX_PAUSE_S = 30.0
 
 
-class Keeping:
-    """The one background task of a source."""
+class ConnectionMonitor:
+    """Background task of a source that keeps its session open and its tools current."""
 
     def __init__(
         self,
-        hearing: Hearing,
-        connect: Callable[[], Awaitable[Link]],
-        list_tools: Callable[[Link], Awaitable[Listing]],
+        callbacks: SessionCallbacks,
+        connect: Callable[[], Awaitable[McpSession]],
+        list_tools: Callable[[McpSession], Awaitable[ToolListing]],
         *,
-        door: Door,
+        anonymous: AnonymousListing,
         poll_s: float,
     ) -> None:
-        self._hearing = hearing
+        self._callbacks = callbacks
         self._connect = connect
         self._list = list_tools
         self._poll_s = poll_s
-        self._door = door
+        self._anonymous = anonymous
         self._task: asyncio.Task[None] | None = None
-        self._last: tuple[Link, Listing] | None = None
-        self._looked = 0.0
-        self._pause_s = _SHORTEST_PAUSE_S
-        self._listening: tuple[Link, asyncio.Task[None]] | None = None
+        self._last: tuple[McpSession, ToolListing] | None = None
+        self._refreshed_at = 0.0
+        self._pause_s = _MIN_PAUSE_S
+        self._subscription: tuple[McpSession, asyncio.Task[None]] | None = None
         self.health = SourceHealth("connecting")
 
-    def listed(self, link: Link, listing: Listing) -> None:
-        """Begin from a listing that somebody just made."""
-        self._last = (link, listing)
+    def resume_from(self, session: McpSession, listing: ToolListing) -> None:
+        """Start from a listing that was just made."""
+        self._last = (session, listing)
         self.health = SourceHealth("up")
 
     def start(self) -> None:
-        """Begin, once."""
+        """Start the task, once."""
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._keep())
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """End."""
+        """Stop the task and the subscription."""
         self._unsubscribe()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         failures = 0
         while True:
             try:
-                link, listing = self._last or await self._refresh()
-            except Exception as raised:  # noqa: BLE001 - whatever a server does, the next try may work
+                session, listing = self._last or await self._refresh()
+            except Exception as raised:  # noqa: BLE001 - whatever fails, the next try may work
                 failures += 1
-                error = fault_of(raised)
-                if self._door.found_shut(error):
-                    await self._leave_to_people()
-                    return
-                self._say(SourceHealth("down", error.message))
-                wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(failures, 20))
+                error = to_tool_error(raised)
+                if self._anonymous.note_refusal(error):
+                    await self._publish_known_tools()
+                    return  # further anonymous requests would be refused again
+                self._set_health(SourceHealth("down", error.message))
+                wait = min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(failures, 20))
                 await asyncio.sleep(max(wait, error.retry_after_s or 0.0))
                 continue
             failures = 0
-            self._say(SourceHealth("up"))
-            await self._until_news(link, listing)
-            await self._breathe()
+            self._set_health(SourceHealth("up"))
+            await self._wait_for_change(session, listing)
+            await self._throttle()
             self._last = None
-            if link.dead:
-                self._say(SourceHealth("down", "the connection broke"))
+            if session.is_closed:
+                self._set_health(SourceHealth("down", "the connection broke"))
 
-    async def _leave_to_people(self) -> None:
-        """Stop asking as a stranger, who would get the same answer again; the tools that are known stay."""
-        tools, problems = await asyncio.to_thread(self._door.tools)
+    async def _publish_known_tools(self) -> None:
+        """Publish the tools known without a listing."""
+        tools, problems = await asyncio.to_thread(self._anonymous.known_tools)
         if tools:
-            await self._hearing.found(tools, problems)
+            await self._callbacks.publish_tools(tools, problems)
 
-    async def _breathe(self) -> None:
-        """Let a server that changes all the time wait longer and longer, and others not at all."""
-        since = time.monotonic() - self._looked
+    async def _throttle(self) -> None:
+        """Delay the next refresh, longer each time, when a server changes all the time."""
+        since = time.monotonic() - self._refreshed_at
         if since < self._pause_s:
             await asyncio.sleep(self._pause_s - since)
-            self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
+            self._pause_s = min(_MAX_PAUSE_S, self._pause_s * 2)
         else:
-            self._pause_s = _SHORTEST_PAUSE_S
-        self._looked = time.monotonic()
+            self._pause_s = _MIN_PAUSE_S
+        self._refreshed_at = time.monotonic()
 
-    async def _refresh(self) -> tuple[Link, Listing]:
-        """Connect if need be, list, and tell what came of it."""
-        link = await self._connect()
-        self._hearing.changed.clear()
-        listing = await self._list(link)
-        await self._hearing.found(listing.tools, listing.problems)
-        return link, listing
+    async def _refresh(self) -> tuple[McpSession, ToolListing]:
+        """Connect if needed, list the tools, and publish them."""
+        session = await self._connect()
+        self._callbacks.list_changed.clear()
+        listing = await self._list(session)
+        await self._callbacks.publish_tools(listing.tools, listing.problems)
+        return session, listing
 
-    def _say(self, health: SourceHealth) -> None:
+    def _set_health(self, health: SourceHealth) -> None:
         if health != self.health:
             self.health = health
-            self._hearing.health(health)
+            self._callbacks.publish_health(health)
 
-    async def _until_news(self, link: Link, listing: Listing) -> None:
-        """Wait until the session dies, the tools change, or it is time to look."""
+    async def _wait_for_change(self, session: McpSession, listing: ToolListing) -> None:
+        """Wait until the session ends, the tools change, or the next poll is due."""
         loop = asyncio.get_running_loop()
-        self._subscribe(link)
+        self._subscribe(session)
         waits: set[asyncio.Task[Any]] = {
-            loop.create_task(link.died.wait()),
-            loop.create_task(self._hearing.changed.wait()),
+            loop.create_task(session.closed.wait()),
+            loop.create_task(self._callbacks.list_changed.wait()),
         }
-        ttl = self._poll_s if listing.ttl_s is None else max(_SHORTEST_TTL_S, listing.ttl_s)
+        ttl = self._poll_s if listing.ttl_s is None else max(_MIN_TTL_S, listing.ttl_s)
         try:
             await asyncio.wait(waits, timeout=ttl, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -137,51 +136,51 @@ class Keeping:
                 task.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    def _subscribe(self, link: Link) -> None:
-        """Listen to a session's changes, once; a subscription ends with its session."""
-        if self._listening is None or self._listening[0] is not link:
+    def _subscribe(self, session: McpSession) -> None:
+        """Subscribe to a session's changes, once; a subscription ends with its session."""
+        if self._subscription is None or self._subscription[0] is not session:
             self._unsubscribe()
-            self._listening = (link, asyncio.get_running_loop().create_task(self._listen(link)))
+            self._subscription = (session, asyncio.get_running_loop().create_task(self._listen(session)))
 
     def _unsubscribe(self) -> None:
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            listening[1].cancel()
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription[1].cancel()
 
-    async def _listen(self, link: Link) -> None:
-        """Subscribe where the protocol has that and the server offers it; one that was cut off is begun again."""
-        told = _told_changes(link)
-        if not (link.session.modern and told):
+    async def _listen(self, session: McpSession) -> None:
+        """Keep a subscription where protocol and server have it; resubscribe after it ended."""
+        lists = _subscribable_lists(session)
+        if not (session.client_session.modern and lists):
             return
-        pause_s, granted = _SHORTEST_PAUSE_S, False
+        pause_s, subscribed = _MIN_PAUSE_S, False
         while True:
             since = time.monotonic()
-            granted = await self._heard_out(link, told) or granted
-            if not granted:  # polling goes on
+            subscribed = await self._receive_changes(session, lists) or subscribed
+            if not subscribed:  # refused: polling alone finds changes
                 return
-            lasted = time.monotonic() - since > _LONGEST_PAUSE_S
-            pause_s = _SHORTEST_PAUSE_S if lasted else min(self._poll_s, pause_s * 2)
+            lasted = time.monotonic() - since > _MAX_PAUSE_S
+            pause_s = _MIN_PAUSE_S if lasted else min(self._poll_s, pause_s * 2)
             await asyncio.sleep(pause_s)
 
-    async def _heard_out(self, link: Link, told: frozenset[str]) -> bool:
-        """Hear of changes until the subscription ends; whether there was one at all."""
-        granted = False
-        with contextlib.suppress(Exception):  # whatever it was, the next try or the next poll will tell
+    async def _receive_changes(self, session: McpSession, lists: frozenset[str]) -> bool:
+        """Receive changes until the subscription ends; return whether the server accepted it."""
+        subscribed = False
+        with contextlib.suppress(Exception):  # the next try or poll reports a lasting failure
             async with listen(
-                link.session,
-                tools_list_changed="tools" in told,
-                resources_list_changed="resources" in told,
-                prompts_list_changed="prompts" in told,
+                session.client_session,
+                tools_list_changed="tools" in lists,
+                resources_list_changed="resources" in lists,
+                prompts_list_changed="prompts" in lists,
             ) as events:
-                granted = True
-                self._hearing.changed.set()  # what changed before the server was listening to us was not told
+                subscribed = True
+                self._callbacks.list_changed.set()  # changes before the subscription were not announced
                 async for _ in events:
-                    self._hearing.changed.set()
-        return granted
+                    self._callbacks.list_changed.set()
+        return subscribed
 
 
-def _told_changes(link: Link) -> frozenset[str]:
-    """The lists whose changes a server says that it tells of."""
-    capabilities = link.session.server_capabilities
+def _subscribable_lists(session: McpSession) -> frozenset[str]:
+    """Return the lists whose changes the server declares to announce."""
+    capabilities = session.client_session.server_capabilities
     declared = {kind: getattr(capabilities, kind, None) for kind in ("tools", "resources", "prompts")}
     return frozenset(kind for kind, one in declared.items() if one is not None and one.list_changed)

@@ -1,4 +1,4 @@
-"""A server's resources and prompts as tools: listed, read and filled in like any other call."""
+"""A server's resources and prompts as utility tools that list and read them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
-from toolpost.sources.mcp.paging import items_of, list_all
-from toolpost.sources.mcp.results import output_of
+from toolpost.sources.mcp.results import parse_result
+from toolpost.sources.mcp.session import items_of
 from toolpost.sources.mcp.tools import ServerTool, server_targets
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.sources.mcp.session import Link
+    from toolpost.sources.mcp.session import McpSession
     from toolpost.sources.mcp.tools import ToolServer
 
-_NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 _ONE_URI: dict[str, Any] = {
     "type": "object",
     "properties": {"uri": {"type": "string", "description": "The resource's address, as resources_list shows it"}},
@@ -38,16 +38,14 @@ _ONE_PROMPT: dict[str, Any] = {
 }
 _OFFERED = {
     "resources": (
-        ("resources_list", "List the resources of {} and the templates for more.", _NOTHING),
+        ("resources_list", "List the resources of {} and the templates for more.", _NO_ARGUMENTS),
         ("resources_read", "Read one resource of {}.", _ONE_URI),
     ),
     "prompts": (
-        ("prompts_list", "List the prompts of {}.", _NOTHING),
+        ("prompts_list", "List the prompts of {}.", _NO_ARGUMENTS),
         ("prompts_get", "Fill in one prompt of {}.", _ONE_PROMPT),
     ),
 }
-
-
 _LISTS = {
     "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
     "prompts": (("prompts/list", "prompts"),),
@@ -55,28 +53,28 @@ _LISTS = {
 
 
 class UtilityTool(ServerTool):
-    """A tool of ours over what a server offers beside its tools."""
+    """A tool over a server's resources or prompts."""
 
     __slots__ = ()
 
 
-def declared_offers(link: Link) -> list[str]:
-    """What a server says it may have beside tools."""
-    capabilities = link.session.server_capabilities
+def declared_offers(session: McpSession) -> list[str]:
+    """Return what the server declares besides tools."""
+    capabilities = session.client_session.server_capabilities
     return [kind for kind in _OFFERED if getattr(capabilities, kind, None) is not None]
 
 
-async def offers_of(link: Link) -> list[str]:
-    """What a server really has beside tools: of what it declares, that whose lists are not empty."""
-    asked = [(kind, method, key) for kind in declared_offers(link) for method, key in _LISTS[kind]]
-    found = await asyncio.gather(*(_has_any(link, method, key) for _, method, key in asked))
-    return list(dict.fromkeys(kind for (kind, _, _), has in zip(asked, found, strict=True) if has))
+async def probe_offers(session: McpSession) -> list[str]:
+    """Return what the server declares besides tools and really lists at least one item of."""
+    requests = [(kind, method, key) for kind in declared_offers(session) for method, key in _LISTS[kind]]
+    available = await asyncio.gather(*(_has_any(session, method, key) for _, method, key in requests))
+    return list(dict.fromkeys(kind for (kind, _, _), has in zip(requests, available, strict=True) if has))
 
 
-async def _has_any(link: Link, method: str, key: str) -> bool:
-    """Whether a list has an item; one that the server does not give has none."""
+async def _has_any(session: McpSession, method: str, key: str) -> bool:
+    """Whether a list has an item; a list that the server refuses has none."""
     try:
-        page = await link.ask(method, {})
+        page = await session.request(method, {})
     except ToolError:
         return False
     return bool(items_of(page, key)) or bool(page.get("nextCursor"))
@@ -85,7 +83,7 @@ async def _has_any(link: Link, method: str, key: str) -> bool:
 def utility_tools(
     offers: Sequence[str], config: ExternalToolConfig, server: ToolServer, *, remote: bool
 ) -> list[UtilityTool]:
-    """The tools for what the server says it has."""
+    """Build the utility tools for what the server offers."""
     return [
         UtilityTool(_spec(name, text, schema, config, remote=remote), name, server)
         for kind, tools in _OFFERED.items()
@@ -112,33 +110,33 @@ def _spec(name: str, text: str, schema: dict[str, Any], config: ExternalToolConf
 
 
 async def run_utility(
-    link: Link, name: str, arguments: Mapping[str, Any], context: Callable[[], ToolContext]
+    session: McpSession, name: str, arguments: Mapping[str, Any], context: Callable[[], ToolContext]
 ) -> ToolOutput:
-    """Run one of them."""
+    """Run a utility tool by name."""
     match name:
         case "resources_list":
-            resources = await list_all(link, "resources/list", "resources")
-            return ToolOutput({"resources": resources, "templates": await _templates(link)})
+            resources = await session.list_all("resources/list", "resources")
+            return ToolOutput({"resources": resources, "templates": await _list_templates(session)})
         case "resources_read":
-            return await read_resource(link, str(arguments["uri"]), context)
+            return await read_resource(session, str(arguments["uri"]), context)
         case "prompts_list":
-            return ToolOutput({"prompts": await list_all(link, "prompts/list", "prompts")})
+            return ToolOutput({"prompts": await session.list_all("prompts/list", "prompts")})
         case _:
             params = {"name": arguments["name"], "arguments": dict(arguments.get("arguments") or {})}
-            raw = await link.ask("prompts/get", params)
+            raw = await session.request("prompts/get", params)
             return ToolOutput({key: raw[key] for key in ("description", "messages") if key in raw})
 
 
-async def _templates(link: Link) -> list[Any]:
-    """The templates; a server that knows none says that it does not know the question."""
+async def _list_templates(session: McpSession) -> list[Any]:
+    """List the resource templates; none when the server does not know the method."""
     try:
-        return await list_all(link, "resources/templates/list", "resourceTemplates")
+        return await session.list_all("resources/templates/list", "resourceTemplates")
     except ToolClientError:
         return []
 
 
-async def read_resource(link: Link, uri: str, context: Callable[[], ToolContext]) -> ToolOutput:
-    """A resource's content; files become artifacts."""
-    raw = await link.ask("resources/read", {"uri": uri})
+async def read_resource(session: McpSession, uri: str, context: Callable[[], ToolContext]) -> ToolOutput:
+    """Read a resource; files become artifacts."""
+    raw = await session.request("resources/read", {"uri": uri})
     contents = cast("list[Any]", raw.get("contents") or [])
-    return await output_of({"content": [{"type": "resource", "resource": held} for held in contents]}, context)
+    return await parse_result({"content": [{"type": "resource", "resource": held} for held in contents]}, context)

@@ -1,4 +1,4 @@
-"""What a server sent back, as output: structured content, JSON, text, or files kept as artifacts."""
+"""Convert results to tool output: structured content, JSON, text, or files stored as artifacts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
 
 
-async def output_of(raw: dict[str, Any], context: Callable[[], ToolContext]) -> ToolOutput:
-    """The output of a tools/call; a result that reports an error is raised as one."""
+async def parse_result(raw: dict[str, Any], context: Callable[[], ToolContext]) -> ToolOutput:
+    """Convert the result of a tools/call; raise ToolClientError when it reports an error."""
     blocks = _blocks(raw)
     if len(blocks) == 1 and blocks[0].get("type") == "text" and not raw.get("isError"):
-        text = str(blocks[0].get("text", ""))  # by far the most common answer
+        text = str(blocks[0].get("text", ""))  # the most common result
         structured = raw.get("structuredContent")
-        return ToolOutput(_parsed(text), text) if structured is None else ToolOutput(structured, text or None)
+        return ToolOutput(_parse_json_text(text), text) if structured is None else ToolOutput(structured, text or None)
     if raw.get("isError"):
-        raise ToolClientError(f"MCP tool error: {_complaint(raw, blocks)}", code="tool_reported_error")
-    return await _gathered(raw, blocks, context)
+        raise ToolClientError(f"MCP tool error: {_error_text(raw, blocks)}", code="tool_reported_error")
+    return await _combine_parts(raw, blocks, context)
 
 
 def _blocks(raw: dict[str, Any]) -> list[dict[str, Any]]:
@@ -38,15 +38,15 @@ def _blocks(raw: dict[str, Any]) -> list[dict[str, Any]]:
     return [block for block in content if is_object(block)]
 
 
-def _complaint(raw: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
-    said = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text").strip()
+def _error_text(raw: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
+    text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text").strip()
     structured = raw.get("structuredContent")
-    if structured is not None and not said:
-        said = json.dumps(structured)[:2000]
-    return said or "the tool reported a failure without saying why"
+    if structured is not None and not text:
+        text = json.dumps(structured)[:2000]
+    return text or "the tool reported a failure without saying why"
 
 
-async def _gathered(
+async def _combine_parts(
     raw: dict[str, Any], blocks: list[dict[str, Any]], context: Callable[[], ToolContext]
 ) -> ToolOutput:
     structured = raw.get("structuredContent")
@@ -54,8 +54,8 @@ async def _gathered(
         return ToolOutput(file[0], media_type=file[1])
     parts = [await _part(block, context) for block in blocks]
     if structured is not None and not any(part.get("type") == "text" for part in parts):
-        parts.insert(0, {"type": "text", "text": json.dumps(structured, ensure_ascii=False)})  # for the model to read
-    text = "\n".join(_in_words(part, named=len(parts) > 1) for part in parts)
+        parts.insert(0, {"type": "text", "text": json.dumps(structured, ensure_ascii=False)})  # for the model
+    text = "\n".join(_render_part(part, named=len(parts) > 1) for part in parts)
     if structured is not None:
         return ToolOutput(structured, text)
     if all(part.get("type") == "text" for part in parts):
@@ -64,7 +64,7 @@ async def _gathered(
 
 
 async def _part(block: dict[str, Any], context: Callable[[], ToolContext]) -> dict[str, Any]:
-    """A block as plain data, with an artifact in place of a file's bytes."""
+    """Convert a content block to plain data; a file's bytes are replaced by an artifact id."""
     file = _file(block)
     if file is None:
         inner = block.get("resource")
@@ -76,25 +76,25 @@ async def _part(block: dict[str, Any], context: Callable[[], ToolContext]) -> di
 
 
 def _file(block: dict[str, Any]) -> tuple[bytes, str, str] | None:
-    """The bytes, media type and name of a block that holds a file."""
+    """Return the bytes, media type and name of a block that contains a file."""
     kind, inner = block.get("type"), block.get("resource")
     if kind in ("image", "audio"):
-        return _decoded(block.get("data")), str(block.get("mimeType", "application/octet-stream")), ""
+        return _decode_base64(block.get("data")), str(block.get("mimeType", "application/octet-stream")), ""
     if kind == "resource" and is_object(inner) and "blob" in inner:
         media_type = str(inner.get("mimeType", "application/octet-stream"))
-        return _decoded(inner["blob"]), media_type, str(inner.get("uri", ""))
+        return _decode_base64(inner["blob"]), media_type, str(inner.get("uri", ""))
     return None
 
 
-def _decoded(data: Any) -> bytes:
+def _decode_base64(data: Any) -> bytes:
     try:
         return base64.b64decode("".join(data.split()), validate=True)
     except (AttributeError, binascii.Error, TypeError, ValueError) as error:
         raise ToolOutputError(f"the MCP server's answer holds a file that is not base64: {error}") from error
 
 
-def _in_words(part: dict[str, Any], *, named: bool) -> str:
-    """A part as a model reads it; `named` says where a text is from, which matters beside others."""
+def _render_part(part: dict[str, Any], *, named: bool) -> str:
+    """Render a part as text for the model; `named` puts the URI before a resource's text."""
     if "artifact_id" in part:
         return f"[{part['media_type']}, {part['size']} bytes, kept as {part['artifact_id']}]"
     if "text" in part:
@@ -102,15 +102,15 @@ def _in_words(part: dict[str, Any], *, named: bool) -> str:
     return json.dumps(part, ensure_ascii=False)
 
 
-def _parsed(text: str) -> Any:
-    """A text that is a JSON object or list as a whole is that; everything else stays text."""
+def _parse_json_text(text: str) -> Any:
+    """Parse a text that is a whole JSON object or array; return any other text unchanged."""
     if text[:1] not in ("{", "["):
         return text
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return text
 
 
-def _no_number(word: str) -> Any:
+def _reject_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")

@@ -1,177 +1,280 @@
-"""One live session with one MCP server, for one credential."""
+"""One session with one MCP server for one credential: negotiation, requests, and detection of its end."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from fastmcp import Client
 from mcp import MCPError
+from mcp_types import DiscoverResult
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError
+from toolpost.schema.jsontypes import is_array
+from toolpost.sources.mcp.elicitation import InFlightCalls
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint, UrlEndpoint
-from toolpost.sources.mcp.faults import fault_of
-from toolpost.sources.mcp.negotiation import leave, negotiate
-from toolpost.sources.mcp.turns import Turns
+from toolpost.sources.mcp.errors import to_tool_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fastmcp import Client
     from mcp.shared.dispatcher import ProgressFnT
 
     from toolpost.contracts.calls import Credential
-    from toolpost.sources.mcp.raw_session import RawSession
-    from toolpost.sources.mcp.transport import Way
+    from toolpost.sources.mcp.transport import McpConnection, RawSession
 
 _STDERR_SHOWN = 2000
-_LAST_WORDS_S = 5.0
+_IDLE_WAIT_S = 5.0
+_MAX_PAGES = 1000
+_UNSUPPORTED_STATUSES = (400, 404, 405, 406, 415)
+_LEGACY_SSE = ("legacy", "sse")
 
 
-class Link:
-    """A session that knows when it is dead; nothing is asked of a dead one."""
+class McpSession:
+    """A session over one connection; requests fail at once after it has closed."""
 
-    def __init__(self, way: Way, callbacks: Callable[[Link], Mapping[str, Any]]) -> None:
-        self._way = way
+    def __init__(self, connection: McpConnection, callbacks: Callable[[McpSession], Mapping[str, Any]]) -> None:
+        self._connection = connection
         self._callbacks = callbacks(self)
         self._client: Client[Any] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self.died = asyncio.Event()
-        self.turns = Turns()
-        self._quiet = asyncio.Event()
-        self._incident = object()  # its end, which is one failure for however many calls
+        self.closed = asyncio.Event()
+        self.calls = InFlightCalls()
+        self._idle = asyncio.Event()
+        self._incident = object()  # one failure, however many calls it ends
         self.busy = 0
-        self.session: RawSession = cast("RawSession", None)
+        self.client_session: RawSession = cast("RawSession", None)
 
     @property
     def credential(self) -> Credential:
-        """What the session travels with."""
-        return self._way.credential
+        """The credential that requests are sent with."""
+        return self._connection.credential
 
     @property
-    def dead(self) -> bool:
-        """Whether the session is over."""
-        return self.died.is_set()
+    def is_closed(self) -> bool:
+        """Whether the session has ended."""
+        return self.closed.is_set()
 
     async def open(self) -> None:
-        """Connect and negotiate; the error says what the server wrote before it gave up."""
-        config = self._way.config
-        self._way.lost = self.died.set
+        """Connect and negotiate; an error includes what the server wrote to stderr."""
+        config = self._connection.config
+        self._connection.on_closed = self.closed.set
         try:
             async with asyncio.timeout(config.connect_timeout_s):
-                self._client = await negotiate(self._way, self._callbacks, begin=self.died.clear)
-                self.session = cast("RawSession", self._client.session)
+                self._client = await _negotiate(self._connection, self._callbacks, begin=self.closed.clear)
+                self.client_session = cast("RawSession", self._client.session)
         except TimeoutError as error:
             await self.close()
-            text = explained(self._way, f"no answer within {config.connect_timeout_s:g} s")
+            text = _describe_failure(self._connection, f"no answer within {config.connect_timeout_s:g} s")
             raise ToolConnectionError(text, sent=False, cause=error) from error
         except BaseException as error:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            raise _failure(self._way, error) from error
+            raise _to_connect_error(self._connection, error) from error
 
-    def renew(self, credential: Credential) -> None:
-        """Travel with a renewed token from now on."""
-        self._way.credential = credential
+    def set_credential(self, credential: Credential) -> None:
+        """Send requests with a renewed token from now on."""
+        self._connection.credential = credential
 
     @property
-    def renewable(self) -> bool:
-        """Whether a renewed token needs no new connection; a process may have been told its token when it started."""
-        return not (isinstance(self._way.endpoint, CommandEndpoint) and "token_env" in self._way.config.auth_config)
+    def accepts_new_token(self) -> bool:
+        """Whether a renewed token needs no new connection; `token_env` is read only when a process starts."""
+        connection = self._connection
+        return not (isinstance(connection.endpoint, CommandEndpoint) and "token_env" in connection.config.auth_config)
 
-    async def ask(
+    async def request(
         self, method: str, params: dict[str, Any], *, on_progress: ProgressFnT | None = None
     ) -> dict[str, Any]:
-        """The raw result of a request; errors are of our own tree."""
-        if self.died.is_set():
-            raise ToolConnectionError(f"the session with {self._way.config.name!r} is over", sent=False)
+        """Send a request and return its raw result; raise a ToolError when it fails."""
+        if self.closed.is_set():
+            raise ToolConnectionError(f"the session with {self._connection.config.name!r} is over", sent=False)
         self.busy += 1
-        written = self._way.written
+        messages_written = self._connection.messages_written
         try:
-            return await self.session.ask(method, params, on_progress=on_progress)
+            return await self.client_session.request_raw(method, params, on_progress=on_progress)
         except Exception as raised:
-            fault = await self._judged(fault_of(raised))
-            if isinstance(fault, ToolConnectionError) and self._way.written == written is not None:
-                fault.sent = False
-            raise fault from raised
+            tool_error = await self._classify(to_tool_error(raised))
+            nothing_written = messages_written is not None and self._connection.messages_written == messages_written
+            if isinstance(tool_error, ToolConnectionError) and nothing_written:
+                tool_error.sent = False
+            raise tool_error from raised
         finally:
             self.busy -= 1
-            if not self.busy and self.died.is_set():
-                self._quiet.set()
+            if not self.busy and self.closed.is_set():
+                self._idle.set()
 
-    async def _judged(self, fault: ToolError) -> ToolError:
-        """The error, after drawing the conclusion for this session."""
-        if isinstance(fault, ToolConnectionError) and self._way.session_is_connection:
-            if self._only_says_so(fault):
-                return ToolClientError(fault.message, cause=fault)
-            self.died.set()
-            fault.incident = self._incident
-        if self._speaks_of_session(fault) and await self._forgotten():
-            self.died.set()
-            return ToolConnectionError(f"the server forgot the session: {fault.message}", sent=False, cause=fault)
-        return fault
+    async def list_pages(self, method: str) -> list[dict[str, Any]]:
+        """Request every page of a list; the last page still has a cursor when the server never ends the list."""
+        pages: list[dict[str, Any]] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        while True:
+            page = await self.request(method, {} if cursor is None else {"cursor": cursor})
+            pages.append(page)
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor or cursor in seen or len(pages) == _MAX_PAGES:
+                return pages
+            seen.add(cursor)
 
-    def _only_says_so(self, fault: ToolError) -> bool:
-        """Whether a server merely used the words of a broken connection, which in truth stands."""
-        told_by_peer = isinstance(fault.__cause__, MCPError) and not isinstance(self._way.endpoint, MemoryEndpoint)
-        return told_by_peer and not self.died.is_set()
+    async def list_all(self, method: str, key: str) -> list[Any]:
+        """Request every page of a list and return the items of all pages."""
+        return [item for page in await self.list_pages(method) for item in items_of(page, key)]
 
-    async def _forgotten(self) -> bool:
-        """Whether the server refuses a harmless request in the same way: it no longer knows the session at all."""
+    async def _classify(self, tool_error: ToolError) -> ToolError:
+        """Decide whether an error ends this session and return the error to raise."""
+        if isinstance(tool_error, ToolConnectionError) and self._connection.session_is_connection:
+            if self._is_claimed_by_peer(tool_error):
+                return ToolClientError(tool_error.message, cause=tool_error)
+            self.closed.set()
+            tool_error.incident = self._incident
+        if self._may_mean_lost_session(tool_error) and await self._is_session_lost():
+            self.closed.set()
+            return ToolConnectionError(
+                f"the server forgot the session: {tool_error.message}", sent=False, cause=tool_error
+            )
+        return tool_error
+
+    def _is_claimed_by_peer(self, tool_error: ToolError) -> bool:
+        """Whether the server sent the error of a broken connection over a connection that works."""
+        in_memory = isinstance(self._connection.endpoint, MemoryEndpoint)
+        return isinstance(tool_error.__cause__, MCPError) and not (in_memory or self.closed.is_set())
+
+    async def _is_session_lost(self) -> bool:
+        """Whether the server also refuses a ping, so that it no longer knows the session."""
         try:
-            async with asyncio.timeout(_LAST_WORDS_S):
-                await self.session.ask("ping", {})
+            async with asyncio.timeout(_IDLE_WAIT_S):
+                await self.client_session.request_raw("ping", {})
         except TimeoutError:
             return False
-        except Exception as raised:  # noqa: BLE001 - foreign code; what it means is judged
-            return self.dead or self._speaks_of_session(fault_of(raised))
+        except Exception as raised:  # noqa: BLE001 - foreign code; converted to a ToolError
+            return self.is_closed or self._may_mean_lost_session(to_tool_error(raised))
         return False
 
-    def _speaks_of_session(self, fault: ToolError) -> bool:
-        """Whether a refusal may be due to the session, as it is after the server was started again."""
-        if not isinstance(self._way.endpoint, UrlEndpoint) or self.session.modern:
+    def _may_mean_lost_session(self, tool_error: ToolError) -> bool:
+        """Whether a refusal may mean an unknown session, as after a restart of the server."""
+        if not isinstance(self._connection.endpoint, UrlEndpoint) or self.client_session.modern:
             return False
-        return fault.status_code == 404 or (fault.status_code == 400 and "session" in fault.message.lower())
+        return tool_error.status_code == 404 or (
+            tool_error.status_code == 400 and "session" in tool_error.message.lower()
+        )
 
-    async def retire(self) -> None:
-        """Close a session that is over, after its last requests had their chance to say how they ended."""
+    async def close_when_idle(self) -> None:
+        """Close an ended session after its last requests had time to return."""
         try:
             if self.busy:
-                await asyncio.wait_for(self._quiet.wait(), _LAST_WORDS_S)
+                await asyncio.wait_for(self._idle.wait(), _IDLE_WAIT_S)
         except TimeoutError:
             pass
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """End the session and what it stands on; safe to call twice and from any task."""
-        self.died.set()
+        """Close the session and its connection; safe to call twice and from any task."""
+        self.closed.set()
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        await self.turns.stop()
+        await self.calls.cancel_all()
         client, self._client = self._client, None
         if client is not None:
-            await leave(client)
+            await _disconnect(client)
 
 
-def _failure(way: Way, error: Exception) -> ToolError:
-    fault = fault_of(error)
-    fault.message = explained(way, fault.message)
-    if isinstance(fault, ToolConnectionError):
-        fault.sent = False
-    return fault
+def _to_connect_error(connection: McpConnection, error: Exception) -> ToolError:
+    tool_error = to_tool_error(error)
+    tool_error.message = _describe_failure(connection, tool_error.message)
+    if isinstance(tool_error, ToolConnectionError):
+        tool_error.sent = False
+    return tool_error
 
 
-def explained(way: Way, text: str) -> str:
-    """What went wrong, with the last words of the server's own process."""
-    process = way.process
-    said = way.conceal(f"cannot connect to MCP server {way.config.name!r}: {text}")
+def _describe_failure(connection: McpConnection, text: str) -> str:
+    """Describe a failed connect, with the exit status and stderr of the server's process."""
+    process = connection.process
+    message = connection.redact(f"cannot connect to MCP server {connection.config.name!r}: {text}")
     if process is None:
-        return said
-    if way.hung_up and process.returncode is not None:
-        said += f"; its process ended with status {process.returncode}"
-    tail = way.conceal(process.stderr_tail.strip())[-_STDERR_SHOWN:]
-    return f"{said}; it wrote: {tail}" if tail else said
+        return message
+    if connection.closed_by_peer and process.returncode is not None:
+        message += f"; its process ended with status {process.returncode}"
+    tail = connection.redact(process.stderr_tail.strip())[-_STDERR_SHOWN:]
+    return f"{message}; it wrote: {tail}" if tail else message
+
+
+def items_of(page: dict[str, Any], key: str) -> list[Any]:
+    """Return the items of a page; none when the page has no list."""
+    items: Any = page.get(key)
+    return items if is_array(items) else []
+
+
+async def _negotiate(
+    connection: McpConnection, callbacks: Mapping[str, Any], *, begin: Callable[[], None]
+) -> Client[Any]:
+    """Connect by the newest protocol that the configuration and the server allow; call `begin` before each try."""
+    first, *others = _candidates(connection)
+    begin()
+    try:
+        return await _connect(connection, callbacks, *first)
+    except Exception as error:
+        if not (others and _can_fall_back(connection, error)):
+            raise
+        failed = error
+    begin()
+    try:
+        return await _connect(connection, callbacks, *others[0])
+    except Exception:  # noqa: BLE001 - foreign code; the first failure is raised
+        raise failed from None  # people expect the first one to work
+
+
+def _candidates(connection: McpConnection) -> list[tuple[str, str]]:
+    """List the protocol modes and HTTP transports to try, newest first."""
+    protocol, endpoint = connection.config.mcp.protocol, connection.endpoint
+    newest: tuple[str, str] = (protocol, "streamable_http")
+    if isinstance(endpoint, CommandEndpoint) and protocol == "auto":
+        return [newest, ("legacy", "")]
+    if not isinstance(endpoint, UrlEndpoint) or endpoint.kind == "streamable_http":
+        return [newest]
+    if endpoint.kind == "sse":
+        return [_LEGACY_SSE]
+    return [newest, _LEGACY_SSE] if protocol in ("auto", "legacy") else [newest]
+
+
+def _can_fall_back(connection: McpConnection, error: Exception) -> bool:
+    """Whether to retry with the older protocol: the server exists but rejected the newer one.
+
+    Many stdio servers of the older protocol exit when their first request is not `initialize`.
+    """
+    if isinstance(connection.endpoint, CommandEndpoint):
+        return connection.process is not None
+    return to_tool_error(error).status_code in _UNSUPPORTED_STATUSES
+
+
+async def _connect(connection: McpConnection, callbacks: Mapping[str, Any], mode: str, kind: str) -> Client[Any]:
+    client = Client(connection.transport(kind, callbacks), mode=mode, init_timeout=0)
+    await cast("Any", client).__aenter__()
+    if mode not in ("auto", "legacy"):
+        try:
+            await _confirm_version(client, mode)
+        except BaseException:
+            await _disconnect(client)
+            raise
+    return client
+
+
+async def _confirm_version(client: Client[Any], version: str) -> None:
+    """Ask the server for its capabilities in the one configured version."""
+    session = client.session
+    try:
+        session.adopt(DiscoverResult.model_validate(await session.send_discover(version)))
+    except (MCPError, ValueError, RuntimeError) as error:
+        msg = f"the server does not speak {version} ({error}); leave mcp.protocol out"
+        raise ToolConnectionError(msg, sent=False, cause=error) from error
+
+
+async def _disconnect(client: Client[Any]) -> None:
+    """Close the client; a failed one raises its failure again, which is suppressed."""
+    with suppress(Exception):
+        await cast("Any", client).__aexit__(None, None, None)

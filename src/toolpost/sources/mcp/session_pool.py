@@ -1,4 +1,4 @@
-"""The sessions of one source: one for each credential, opened once however many ask, and again after they die."""
+"""Session pool of one source: one session per credential, opened once for concurrent callers."""
 
 from __future__ import annotations
 
@@ -14,151 +14,156 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolpost.contracts.calls import Credential
-    from toolpost.sources.mcp.session import Link
+    from toolpost.sources.mcp.session import McpSession
 
-_FIRST_WAIT_S = 0.1
-_LONGEST_WAIT_S = 30.0
-_PATIENCE_S = 1.0  # a caller waits this long for the next try; longer waits are refused at once
-_MOST_SESSIONS = 64
+_FIRST_BACKOFF_S = 0.1
+_MAX_BACKOFF_S = 30.0
+_MAX_WAIT_S = 1.0  # callers wait this long for the next connect; a longer backoff fails them at once
+_MAX_SESSIONS = 64
 
 
-class _Slot:
-    """The place of one credential's session."""
+class _PoolEntry:
+    """The session of one credential, with the state of its connects."""
 
-    __slots__ = ("connecting", "error", "failures", "link", "not_before", "tried", "used")
+    __slots__ = ("connecting", "error", "failures", "not_before", "session", "tried_headers", "used_at")
 
     def __init__(self) -> None:
-        self.link: Link | None = None
-        self.connecting: asyncio.Task[Link] | None = None
+        self.session: McpSession | None = None
+        self.connecting: asyncio.Task[McpSession] | None = None
         self.failures = 0
         self.not_before = 0.0
         self.error: ToolError | None = None
-        self.tried: Mapping[str, str] = {}
-        self.used = 0.0
+        self.tried_headers: Mapping[str, str] = {}
+        self.used_at = 0.0
 
 
-class Links:
-    """Gives out live sessions; while a server cannot be reached, asking again is refused for a growing while."""
+class McpSessionPool:
+    """Session pool with one session per credential.
 
-    def __init__(self, make: Callable[[Credential], Link], name: str, *, lasting: Credential) -> None:
+    Failed connects back off exponentially; calls in between fail fast. `pinned` is never evicted.
+    """
+
+    def __init__(self, make: Callable[[Credential], McpSession], name: str, *, pinned: Credential) -> None:
         self._make = make
-        self._lasting = _key(lasting)
+        self._pinned = _key(pinned)
         self._name = name
-        self._slots: dict[str, _Slot] = {}
-        self._retiring: dict[Link, asyncio.Task[None]] = {}
+        self._entries: dict[str, _PoolEntry] = {}
+        self._closing: dict[McpSession, asyncio.Task[None]] = {}
         self._closed = False
 
-    async def get(self, credential: Credential) -> Link:
-        """The live session of a credential, connected now if need be; nobody else's call waits for it."""
+    async def get(self, credential: Credential) -> McpSession:
+        """Return the live session of a credential; connect first when there is none."""
         key = _key(credential)
-        slot = self._slots.get(key)
-        if slot is None:
-            slot = self._slots[key] = _Slot()
-        link = slot.link
-        if link is None or link.dead or not self._renewed(link, credential):
-            link = await self._connected(slot, credential)
-            self._renewed(link, credential)  # it may have been connecting for somebody with an older token
-        slot.used = time.monotonic()
-        return link
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _PoolEntry()
+        session = entry.session
+        if session is None or session.is_closed or not self._update_credential(session, credential):
+            session = await self._wait_for_connect(entry, credential)
+            self._update_credential(session, credential)  # the connect may have begun with an older token
+        entry.used_at = time.monotonic()
+        return session
 
-    def _renewed(self, link: Link, credential: Credential) -> bool:
-        """Whether the session can go on, with this token from now on."""
-        if link.credential is credential or link.credential.headers == credential.headers:
+    def _update_credential(self, session: McpSession, credential: Credential) -> bool:
+        """Set the credential's token on a session; False when the session needs a new connection for that."""
+        if session.credential is credential or session.credential.headers == credential.headers:
             return True
-        if link.renewable:
-            link.renew(credential)
-        return link.renewable
+        if session.accepts_new_token:
+            session.set_credential(credential)
+        return session.accepts_new_token
 
-    async def _connected(self, slot: _Slot, credential: Credential) -> Link:
-        """Connect in a task of its own, so that a caller who gives up does not undo it for the others."""
+    async def _wait_for_connect(self, entry: _PoolEntry, credential: Credential) -> McpSession:
+        """Wait for a connect that runs in its own task, so that a cancelled caller does not cancel it for others."""
         if self._closed:
             raise ToolConnectionError(f"source {self._name!r} is closed", sent=False)
-        if slot.connecting is None:
-            wait = slot.not_before - time.monotonic() if slot.tried == credential.headers else 0.0
-            if wait > _PATIENCE_S and slot.error is not None:
-                raise _again(slot.error, wait)
-            slot.connecting = asyncio.get_running_loop().create_task(self._connect(slot, credential, wait))
+        if entry.connecting is None:
+            wait = entry.not_before - time.monotonic() if entry.tried_headers == credential.headers else 0.0
+            if wait > _MAX_WAIT_S and entry.error is not None:
+                raise _copy_error(entry.error, wait)
+            entry.connecting = asyncio.get_running_loop().create_task(self._connect(entry, credential, wait))
         try:
-            return await asyncio.shield(slot.connecting)
+            return await asyncio.shield(entry.connecting)
         except ToolError as error:
-            raise _again(error, 0.0) from error
+            raise _copy_error(error, 0.0) from error
 
-    async def _connect(self, slot: _Slot, credential: Credential, wait: float) -> Link:
-        slot.tried = credential.headers
+    async def _connect(self, entry: _PoolEntry, credential: Credential, wait: float) -> McpSession:
+        entry.tried_headers = credential.headers
         try:
             await asyncio.sleep(max(0.0, wait))
-            self._retire(slot)
-            link = self._make(credential)
-            await link.open()
+            self._discard(entry)
+            session = self._make(credential)
+            await session.open()
         except ToolError as error:
-            slot.failures += 1
-            slot.error = error
-            wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (slot.failures - 1))
-            slot.not_before = time.monotonic() + wait
+            entry.failures += 1
+            entry.error = error
+            wait = min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** (entry.failures - 1))
+            entry.not_before = time.monotonic() + wait
             raise
         finally:
-            slot.connecting = None
-        slot.link, slot.failures, slot.error = link, 0, None
-        slot.used = time.monotonic()
-        self._make_room()
-        return link
+            entry.connecting = None
+        entry.session, entry.failures, entry.error = session, 0, None
+        entry.used_at = time.monotonic()
+        self._evict_idle()
+        return session
 
     def release(self, call_id: str) -> None:
-        """Give up a held call that nobody will answer."""
-        for slot in self._slots.values():
-            if slot.link is not None:
-                slot.link.turns.release(call_id)
+        """Cancel a held call that will get no answer."""
+        for entry in self._entries.values():
+            if entry.session is not None:
+                entry.session.calls.release(call_id)
 
-    def _retire(self, slot: _Slot) -> None:
-        """Let go of a dead session; nobody waits for that."""
-        link, slot.link = slot.link, None
-        if link is not None:
-            task = self._retiring[link] = asyncio.get_running_loop().create_task(link.retire())
-            task.add_done_callback(lambda _: self._retiring.pop(link, None))
+    def _discard(self, entry: _PoolEntry) -> None:
+        """Close an entry's session in the background."""
+        session, entry.session = entry.session, None
+        if session is not None:
+            task = self._closing[session] = asyncio.get_running_loop().create_task(session.close_when_idle())
+            task.add_done_callback(lambda _: self._closing.pop(session, None))
 
-    def _make_room(self) -> None:
-        """Close the session that was idle for longest, when there are too many."""
-        if len(self._slots) <= _MOST_SESSIONS:
+    def _evict_idle(self) -> None:
+        """Close the least recently used idle session when there are too many."""
+        if len(self._entries) <= _MAX_SESSIONS:
             return
-        idle = [key for key, slot in self._slots.items() if key != self._lasting and not _busy(slot)]
+        idle = [key for key, entry in self._entries.items() if key != self._pinned and not _busy(entry)]
         if idle:
-            self._retire(self._slots.pop(min(idle, key=lambda key: self._slots[key].used)))
+            self._discard(self._entries.pop(min(idle, key=lambda key: self._entries[key].used_at)))
 
-    def live(self, credential: Credential) -> Link | None:
-        """The session of a credential, if it is alive."""
-        slot = self._slots.get(_key(credential))
-        return slot.link if slot is not None and slot.link is not None and not slot.link.dead else None
+    def find_live(self, credential: Credential) -> McpSession | None:
+        """Return the session of a credential if it is open."""
+        entry = self._entries.get(_key(credential))
+        return (
+            entry.session if entry is not None and entry.session is not None and not entry.session.is_closed else None
+        )
 
     async def close(self) -> None:
-        """Close every session, also those that are being made."""
+        """Close every session, including those that are connecting."""
         self._closed = True
-        tasks = [slot.connecting for slot in self._slots.values() if slot.connecting is not None]
+        tasks = [entry.connecting for entry in self._entries.values() if entry.connecting is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        links = [*(slot.link for slot in self._slots.values() if slot.link is not None), *self._retiring]
-        retiring = list(self._retiring.values())
-        await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
+        sessions = [*(entry.session for entry in self._entries.values() if entry.session is not None), *self._closing]
+        retiring = list(self._closing.values())
+        await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
         for last in retiring:
             last.cancel()
         await asyncio.gather(*retiring, return_exceptions=True)
-        self._slots.clear()
+        self._entries.clear()
 
 
-def _busy(slot: _Slot) -> bool:
-    link = slot.link
-    return slot.connecting is not None or (link is not None and bool(link.busy or link.turns))
+def _busy(entry: _PoolEntry) -> bool:
+    session = entry.session
+    return entry.connecting is not None or (session is not None and bool(session.busy or session.calls))
 
 
 def _key(credential: Credential) -> str:
-    """What tells sessions apart; headers without a key of their own are told apart by what they say."""
+    """Return the pool key of a credential; one without a key gets a fingerprint of its headers."""
     if credential.key != NO_CREDENTIAL.key or not credential.headers:
         return credential.key
     return f"headers:{fingerprint(credential.headers)}"
 
 
-def _again(error: ToolError, wait_s: float) -> ToolError:
-    """The same failure for one more caller; an exception object is raised once only."""
+def _copy_error(error: ToolError, wait_s: float) -> ToolError:
+    """Copy an error for one more caller; an exception object is raised only once."""
     message = error.message
     if not isinstance(error, ToolConnectionError):
         copy = type(error).__new__(type(error))

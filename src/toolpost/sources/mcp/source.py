@@ -1,4 +1,4 @@
-"""An MCP server as a source of tools, resources and prompts."""
+"""An MCP server as a source of tools."""
 
 from __future__ import annotations
 
@@ -25,18 +25,15 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.validator import compile_validator
-from toolpost.sources.mcp.callbacks import Hearing
-from toolpost.sources.mcp.calls import Calls, orphaned
-from toolpost.sources.mcp.door import Door
-from toolpost.sources.mcp.endpoint import UrlEndpoint, endpoint_of
-from toolpost.sources.mcp.lending import Lending
-from toolpost.sources.mcp.library import Library
-from toolpost.sources.mcp.listing import Listing, list_tools
-from toolpost.sources.mcp.reconnect import Keeping
+from toolpost.sources.mcp.callbacks import ClientCapabilities, SessionCallbacks
+from toolpost.sources.mcp.calls import McpCalls, ask_lost_call_outcome
+from toolpost.sources.mcp.endpoint import UrlEndpoint, parse_endpoint
+from toolpost.sources.mcp.listing import AnonymousListing, ToolListing, list_tools
+from toolpost.sources.mcp.reconnect import ConnectionMonitor
 from toolpost.sources.mcp.resources import UtilityTool, run_utility
-from toolpost.sources.mcp.session import Link
-from toolpost.sources.mcp.session_pool import Links
-from toolpost.sources.mcp.transport import Way
+from toolpost.sources.mcp.session import McpSession
+from toolpost.sources.mcp.session_pool import McpSessionPool
+from toolpost.sources.mcp.transport import McpConnection
 from toolpost.wire.logs import discreet
 from toolpost.wire.network import NetworkPolicy
 
@@ -56,10 +53,9 @@ if TYPE_CHECKING:
 class McpSource:
     """One MCP server, with a session for each credential that calls it.
 
-    `credential` is the one that tools are listed with. `server` is an object to talk to
-    in this process. `roots` are the folders that the server may be told of. `library`
-    holds its resources and prompts. `network` is what the configuration lets through besides
-    public addresses and the server's own; `listings` is where its last listing is kept.
+    `credential` is the one that tools are listed with. `server` is a server object in this process. `roots` are the
+    folders that the server may know of. `network` allows addresses besides public ones and the server's own.
+    `listings` is the folder that caches the last listing.
     """
 
     def __init__(
@@ -78,19 +74,22 @@ class McpSource:
         self._credential = credential
         self._server = server
         self._network = network or NetworkPolicy()
-        self._endpoint = endpoint_of(config)
-        lending = Lending(
+        self._endpoint = parse_endpoint(config)
+        capabilities = ClientCapabilities(
             roots if config.mcp.roots is None else config.mcp.roots, chat_model if config.mcp.sampling else None
         )
-        self._calls = Calls(config.name, lending, elicitation=config.mcp.elicitation)
-        self._hearing = Hearing(self, lending, self._calls)
-        self._links = Links(self._new_link, config.name, lasting=credential)
-        self._connect = partial(self._links.get, credential)
+        self._calls = McpCalls(config.name, capabilities, elicitation=config.mcp.elicitation)
+        self._callbacks = SessionCallbacks(
+            self, capabilities, elicit=self._calls.handle_elicitation if config.mcp.elicitation else None
+        )
+        self._sessions = McpSessionPool(self._new_session, config.name, pinned=credential)
+        self._connect = partial(self._sessions.get, credential)
         self._remote = isinstance(self._endpoint, UrlEndpoint)
-        self._door = Door(config, self, remote=self._remote, listings=listings)
-        self._keeping = Keeping(self._hearing, self._connect, self._list, door=self._door, poll_s=config.mcp.poll_s)
+        self._anonymous = AnonymousListing(config, self, remote=self._remote, listings=listings)
+        self._monitor = ConnectionMonitor(
+            self._callbacks, self._connect, self._list, anonymous=self._anonymous, poll_s=config.mcp.poll_s
+        )
         self._closed = False
-        self.library = Library(self._connect, timeout_s=config.timeout_s)
         self.problems: Sequence[str] = ()
 
     @property
@@ -100,107 +99,101 @@ class McpSource:
 
     @property
     def health(self) -> SourceHealth:
-        """How it is doing now."""
+        """The current health of the connection."""
         if self._closed:
             return SourceHealth("closed")
-        if self._door.is_shut:
-            return self._door.health
-        if self._links.live(self._credential) is not None:
+        if self._anonymous.requires_account:
+            return self._anonymous.health
+        if self._sessions.find_live(self._credential) is not None:
             return SourceHealth("up")
-        return self._keeping.health
+        return self._monitor.health
 
-    @property
-    def instructions(self) -> str | None:
-        """What the server says about its use."""
-        link = self._links.live(self._credential)
-        return None if link is None else link.session.instructions
+    def _new_session(self, credential: Credential) -> McpSession:
+        connection = McpConnection(self.config, self._endpoint, credential, network=self._network, server=self._server)
+        return McpSession(connection, self._callbacks.for_session)
 
-    def _new_link(self, credential: Credential) -> Link:
-        way = Way(self.config, self._endpoint, credential, network=self._network, server=self._server)
-        return Link(way, self._hearing.callbacks)
-
-    async def _list(self, link: Link, *, by: str = "") -> Listing:
+    async def _list(self, session: McpSession, *, key: str = "") -> ToolListing:
         try:
             async with asyncio.timeout(self.config.connect_timeout_s):
-                listing = await list_tools(link, self.config, self, remote=self._remote)
+                listing = await list_tools(session, self.config, self, remote=self._remote)
         except TimeoutError as error:
             seconds = f"{self.config.connect_timeout_s:g} s"
             raise ToolTimeoutError(f"{self.name!r} did not list its tools within {seconds}", cause=error) from error
         self.problems = listing.problems
-        await asyncio.to_thread(self._door.remember, listing, by=by)
+        await asyncio.to_thread(self._anonymous.save, listing, key=key)
         return listing
 
     async def recall(self) -> Sequence[ServerTool]:
-        """The tools of the last listing; a call to one connects first."""
-        found, self.problems = await asyncio.to_thread(self._door.recalled)
+        """Return the tools of the last listing; a call to one connects first."""
+        found, self.problems = await asyncio.to_thread(self._anonymous.saved_tools)
         return found
 
     async def discover(self) -> Sequence[ServerTool]:
-        """Connect and list; what was left out stands in `problems`.
+        """Connect and list the tools; `problems` names those left out.
 
-        Where a server lists nothing for strangers and people have accounts there, its tools are those last known.
+        A server that lists only for accounts has the tools of its last known listing.
         """
         try:
-            link = await self._connect()
-            listing = await self._list(link)
+            session = await self._connect()
+            listing = await self._list(session)
         except ToolAuthError as refused:
-            found, self.problems = self._door.tools() if self._door.found_shut(refused) else ([], [])
+            found, self.problems = self._anonymous.known_tools() if self._anonymous.note_refusal(refused) else ([], [])
             if not found:
                 raise
             return found
-        self._keeping.listed(link, listing)
+        self._monitor.resume_from(session, listing)
         return listing.tools
 
     @property
     def refusal(self) -> ToolError | None:
-        """What the server said when it was last found to let no strangers in, or not to list for somebody."""
-        return self._door.refusal
+        """The last 401 or 403 to a listing."""
+        return self._anonymous.refusal
 
     async def list_for(self, credential: Credential) -> None:
-        """List with a person's own credential, and tell the catalog what there is for anybody."""
+        """List with a user's own credential and publish the tools known for all users."""
         try:
-            listing = await self._list(await self._links.get(credential), by=credential.key)
+            listing = await self._list(await self._sessions.get(credential), key=credential.key)
         except ToolAuthError as refused:
-            self._door.refusal = refused
+            self._anonymous.refusal = refused
             raise
-        await self._hearing.found((await asyncio.to_thread(self._door.tools))[0], listing.problems)
+        await self._callbacks.publish_tools((await asyncio.to_thread(self._anonymous.known_tools))[0], listing.problems)
 
     def watch(self, listener: SourceListener) -> None:
-        """Keep the session up and the tools current from now on."""
-        self._hearing.listener = listener
-        if not self._door.is_shut:
-            self._keeping.start()
+        """Keep the session open and the tools current from now on."""
+        self._callbacks.listener = listener
+        if not self._anonymous.requires_account:
+            self._monitor.start()
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run one call on its credential's session; one that turns out to be over is opened again first."""
-        if self._links.live(call.credential) is None:
-            question = orphaned(call, call.tool.spec, self.name)
-            if question is not None:  # whether or not the server comes back: a person must say what happened
+        """Run a call on its credential's session; reconnect once when it ended before anything was sent."""
+        if self._sessions.find_live(call.credential) is None:
+            question = ask_lost_call_outcome(call, call.tool.spec, self.name)
+            if question is not None:  # asked before connecting: it does not depend on the server
                 return question
-        link = await self._session(call.credential)
+        session = await self._session(call.credential)
         try:
-            return await self._run_on(link, call)
+            return await self._run_on(session, call)
         except ToolConnectionError as error:
-            if error.sent or not link.dead:
+            if error.sent or not session.is_closed:
                 raise
         return await self._run_on(await self._session(call.credential), call)
 
-    async def _session(self, credential: Credential) -> Link:
-        """The live session of a credential; ToolSourceDownError when the server cannot be reached."""
+    async def _session(self, credential: Credential) -> McpSession:
+        """Return the live session of a credential; raise ToolSourceDownError when the server cannot be reached."""
         try:
-            return await self._links.get(credential)
+            return await self._sessions.get(credential)
         except ToolConnectionError as error:
             raise ToolSourceDownError(error.message, retry_after_s=error.retry_after_s, cause=error) from error
 
-    async def _run_on(self, link: Link, call: AuthorizedCall) -> ToolOutput | Question:
+    async def _run_on(self, session: McpSession, call: AuthorizedCall) -> ToolOutput | Question:
         tool = cast("ServerTool", call.tool)
         if isinstance(tool, UtilityTool):
-            with link.turns.beside(call.request.principal):
-                return await run_utility(link, tool.remote_name, call.arguments, call.context)
-        return await self._calls.run(link, tool, call)
+            with session.calls.track(call.request.principal):
+                return await run_utility(session, tool.remote_name, call.arguments, call.context)
+        return await self._calls.run(session, tool, call)
 
     async def run(self, tool: ServerTool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Run a tool for someone who has no router; a question unwinds as a signal."""
+        """Run a tool without a router; a question is raised as PauseSignal."""
         principal = Principal(context.tenant_id or "local", context.user_id or "local")
         compile_validator(tool.spec.input_schema).check(params, tool.spec.name)
         request = RequestedCall(f"direct_{token_hex(8)}", "direct", tool.spec.name, params, principal)
@@ -209,17 +202,17 @@ class McpSource:
             output = await self.invoke(AuthorizedCall(permitted, self._credential, lambda: context))
         if isinstance(output, ToolOutput):
             return output
-        self.release(request.call_id)  # nobody can come back to it
+        self.release(request.call_id)  # without a router nobody can resume it
         raise PauseSignal(output)
 
     async def close(self) -> None:
-        """End every session; safe to call twice."""
+        """Close every session; safe to call twice."""
         self._closed = True
         try:
-            await self._keeping.stop()
+            await self._monitor.stop()
         finally:
-            await self._links.close()
+            await self._sessions.close()
 
     def release(self, call_id: str) -> None:
-        """Give up a call that was held for an answer which will not come."""
-        self._links.release(call_id)
+        """Cancel a held call that will get no answer."""
+        self._sessions.release(call_id)

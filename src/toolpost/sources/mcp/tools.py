@@ -1,4 +1,4 @@
-"""A server's tools as tools of the catalog: their schemas whole, their claims read with care."""
+"""Build catalog tools from a server's listing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_object
 from toolpost.schema.secrets import harmless
-from toolpost.sources.mcp.endpoint import server_of
+from toolpost.sources.mcp.endpoint import describe_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
 
-_LONGEST_DESCRIPTION = 32_768
+_MAX_DESCRIPTION_LENGTH = 32_768
 
 
 class ToolServer(Protocol):
@@ -35,51 +35,51 @@ class ToolServer(Protocol):
 class ServerTool:
     """One tool of an MCP server.
 
-    `remote_name` is what the server calls it; `mirrors` says that some of its arguments travel as headers, too.
+    `remote_name` is its name on the server; `has_header_arguments` says that some arguments are also sent as headers.
     """
 
-    __slots__ = ("_server", "mirrors", "remote_name", "spec")
+    __slots__ = ("_server", "has_header_arguments", "remote_name", "spec")
 
     def __init__(self, spec: ToolSpec, remote_name: str, server: ToolServer) -> None:
         self.spec = spec
         self.remote_name = remote_name
-        self.mirrors = False
+        self.has_header_arguments = False
         self._server = server
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it with the source's own credential; what fails is raised."""
+        """Run the tool with the source's own credential; raise what fails."""
         started = now_ms()
         output = await self._server.run(self, params, context)
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
-class Sifted(NamedTuple):
-    """A listing sorted out: tools to offer, and what was left out and why."""
+class ToolBatch(NamedTuple):
+    """The tools of a listing, and the problems of those left out."""
 
     tools: list[ServerTool]
     problems: list[str]
 
 
-def sift(raw_tools: Iterable[Any], config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> Sifted:
-    """Turn a listing into tools; one broken tool is set aside, and two of one name are both told of."""
-    sifted = Sifted([], [])
+def build_tools(raw_tools: Iterable[Any], config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> ToolBatch:
+    """Build the tools of a listing; report broken tools and duplicate names as problems."""
+    batch = ToolBatch([], [])
     target = server_targets(config)
     taken: dict[str, str] = {}
     for raw in raw_tools:
         name = raw.get("name") if is_object(raw) else None
         if not isinstance(name, str) or not name:
-            sifted.problems.append(f"source {config.name!r} lists a tool without a name; it is set aside")
+            batch.problems.append(f"source {config.name!r} lists a tool without a name; it is set aside")
         elif config.includes(name):
-            _sort(name, cast("dict[str, Any]", raw), config, server, sifted, taken, target, remote=remote)
-    return sifted
+            _add_tool(name, cast("dict[str, Any]", raw), config, server, batch, taken, target, remote=remote)
+    return batch
 
 
-def _sort(
+def _add_tool(
     name: str,
     raw: dict[str, Any],
     config: ExternalToolConfig,
     server: ToolServer,
-    sifted: Sifted,
+    batch: ToolBatch,
     taken: dict[str, str],
     target: Callable[[str], ToolTarget],
     *,
@@ -88,15 +88,15 @@ def _sort(
     canonical = canonical_name(config.name, name)
     if canonical in taken:
         text = f"Duplicate tool name '{canonical}' in ToolNode '{config.name}': the server lists {taken[canonical]!r}"
-        sifted.problems.append(f"{text} and {name!r}; the first one is kept")
+        batch.problems.append(f"{text} and {name!r}; the first one is kept")
         return
     try:
-        spec = _spec(canonical, name, raw, config, sifted.problems, target, remote=remote)
+        spec = _spec(canonical, name, raw, config, batch.problems, target, remote=remote)
     except ToolSchemaError as error:
-        sifted.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
+        batch.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
         return
     taken[canonical] = name
-    sifted.tools.append(ServerTool(spec, name, server))
+    batch.tools.append(ServerTool(spec, name, server))
 
 
 def _spec(
@@ -134,15 +134,15 @@ def _spec(
 
 
 def _description(raw: dict[str, Any], config: ExternalToolConfig) -> str:
-    given = raw.get("description")
-    description = given[:_LONGEST_DESCRIPTION] if isinstance(given, str) else ""
+    text = raw.get("description")
+    description = text[:_MAX_DESCRIPTION_LENGTH] if isinstance(text, str) else ""
     return f"[{config.name}] {description}" if config.mcp.name_in_descriptions else description
 
 
 def server_targets(config: ExternalToolConfig) -> Callable[[str], ToolTarget]:
-    """Build targets of one server: the returned function takes what the server is asked for."""
-    server = server_of(config)
-    detail = ToolTarget.of("mcp", server, cwd=config.cwd, env=harmless(config.env)).detail  # once, not for each tool
+    """Return a function that builds the target of a request to one server."""
+    server = describe_server(config)
+    detail = ToolTarget.of("mcp", server, cwd=config.cwd, env=harmless(config.env)).detail  # built once for all tools
     return lambda what: ToolTarget("mcp", f"{what} of {server}", detail)
 
 
@@ -156,7 +156,7 @@ def _input_schema(raw: dict[str, Any], canonical: str) -> dict[str, Any]:
 
 
 def _output_schema(raw: dict[str, Any], canonical: str, problems: list[str]) -> dict[str, Any] | None:
-    """The output schema; a bad one is dropped and told of, because the tool can still be called."""
+    """Return the output schema; drop and report an invalid one, because the tool can still be called."""
     schema = raw.get("outputSchema")
     if schema is None:
         return None
