@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolpost.auth.static import secrets_of
@@ -32,12 +31,6 @@ class Pinning:
         self._source = config.name
         self._mask = _mask(config, secrets, str(lock.path.parent))
         self._pins: dict[str, tuple[Tool, Pin]] = {}
-
-    def prepare(self, tool: Tool) -> None:
-        """Work out a tool's pin where it will be needed, which takes a while for a large schema."""
-        with suppress(ConfigError):  # told where tools are compared with the file
-            if self._source in self._lock.sources:
-                self.pin(tool)
 
     def pin(self, tool: Tool) -> Pin:
         """A tool's definition as it is now."""

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 
 class _Prepared(NamedTuple):
-    """A tool that was looked at before it is brought in, beside what is held; without an entry it is the same."""
+    """A tool that was looked at before it is brought in, in place of `replaced`; without an entry it is the same."""
 
     tool: Tool
-    held: Tool | None
-    entry: Entry | ToolError | None
+    replaced: Tool | None
+    entry: Entry | ToolError | None = None
+    hold: Hold | None = None
 
 
 class Shelf:
@@ -54,6 +55,7 @@ class Shelf:
         self.problems: list[str] = []
         self.collisions: dict[str, str] = {}
         self._prepared: dict[str, _Prepared] = {}
+        self._hidden: dict[str, Sequence[str]] = {}
         self._shared = SharedDefinitions()
         self._unchecked: list[str] | None = None
 
@@ -73,23 +75,18 @@ class Shelf:
             _is_unchecked(tool.spec, self._shared)  # known from now on
 
     def _prepare_one(self, tool: Tool, source: ToolSource | None, checks: SchemaChecks | None = None) -> _Prepared:
-        held = self.tools.get(tool.spec.name)
-        if held is not None and held.spec == tool.spec:
-            return _Prepared(tool, held, None)
-        if self.pinning is not None:
-            self.pinning.prepare(tool)
-        return _Prepared(tool, held, self._new_entry(tool, source, checks))
-
-    def _new_entry(
-        self, tool: Tool, source: ToolSource | None, checks: SchemaChecks | None = None
-    ) -> Entry | ToolError:
+        replaced = self.tools.get(tool.spec.name)
+        if replaced is not None and replaced.spec == tool.spec:
+            return _Prepared(tool, replaced)
         override = self._override(tool)
         try:
-            return new_entry(
+            entry = new_entry(
                 tool, source=source, config=self._config, override=override, rank=self._rank, checks=checks
             )
+            hold = None if self.pinning is None else self.pinning.hold(tool, partial(self._release, tool, source))
         except ToolError as error:
-            return error
+            return _Prepared(tool, replaced, error)
+        return _Prepared(tool, replaced, entry, hold)
 
     def fill(self, source: ToolSource | None, tools: Sequence[Tool], problems: Sequence[str] = ()) -> None:
         """Make the catalog hold just these; what did not change is not touched."""
@@ -99,12 +96,12 @@ class Shelf:
         self.problems = list(problems)
         self.collisions = {}
         self._unchecked = None
-        for tool, _, entry in ready:
-            held = old.pop(tool.spec.name, None)
-            if held is not None and entry is None:
-                self.tools[tool.spec.name] = held
-            elif entry is not None:
-                self._add(tool, source, held, entry)
+        for one in ready:
+            replaced = old.pop(one.tool.spec.name, None)
+            if replaced is not None and one.entry is None:
+                self.tools[one.tool.spec.name] = replaced
+            elif one.entry is not None:
+                self._add(one.tool, replaced, one.entry, one.hold)
         for gone in old.values():
             self._remove(gone)
         self.problems += self._hidden_characters()
@@ -112,7 +109,7 @@ class Shelf:
     def _ready(self, tool: Tool, source: ToolSource | None, prepared: Mapping[str, _Prepared]) -> _Prepared:
         """What `prepare` found, unless the catalog has another tool by now."""
         found = prepared.get(tool.spec.name)
-        if found is not None and found.tool is tool and found.held is self.tools.get(tool.spec.name):
+        if found is not None and found.tool is tool and found.replaced is self.tools.get(tool.spec.name):
             return found
         return self._prepare_one(tool, source)
 
@@ -136,23 +133,25 @@ class Shelf:
         """Take everything out."""
         self.fill(None, ())
 
-    def _add(self, tool: Tool, source: ToolSource | None, held: Tool | None, entry: Entry | ToolError) -> None:
-        """Register one tool in place of what is held; a broken one is set aside and told of."""
+    def _add(self, tool: Tool, replaced: Tool | None, entry: Entry | ToolError, hold: Hold | None) -> None:
+        """Register one tool in place of another; a broken one is set aside and told of."""
         name, config = tool.spec.name, self._config
         try:
             if isinstance(entry, ToolError):
                 raise entry
-            hold = None if self.pinning is None else self.pinning.hold(tool, partial(self._release, tool, source))
-            self._place(entry, hold, replace=held is not None)
+            self._place(entry, hold, replace=replaced is not None)
         except ToolError as error:
-            if held is not None:
-                self._remove(held)
+            if replaced is not None:
+                self._remove(replaced)
             problem = f"tool {name!r} of source {config.name!r} is set aside: {error}"
             self.problems.append(problem)
             if isinstance(error, ToolCollisionError):
                 self.collisions[name] = problem
             return
         self.tools[name] = tool
+        self._hidden.pop(name, None)
+        if hidden := entry.spec.extra.get(HIDDEN):
+            self._hidden[name] = hidden
 
     def _place(self, entry: Entry, hold: Hold | None, *, replace: bool) -> None:
         if self._hides(entry.tool):
@@ -182,10 +181,9 @@ class Shelf:
 
     def _hidden_characters(self) -> Iterator[str]:
         """What the tools of the source hid from their readers."""
-        for name, tool in self.tools.items():
-            if self._hides(tool):
-                continue
-            for place in self._registry.find(self._registered(tool)).spec.extra.get(HIDDEN, ()):
+        self._hidden = {name: places for name, places in self._hidden.items() if name in self.tools}
+        for name, places in self._hidden.items():
+            for place in () if self._hides(self.tools[name]) else places:
                 yield f"tool {name!r} of source {self._config.name!r}: hidden characters are taken out of its {place}"
 
     def _remove(self, tool: Tool) -> None:
@@ -201,6 +199,8 @@ class Shelf:
         return canonical_name(tool.spec.source, renamed) if renamed else tool.spec.name
 
     def _override(self, tool: Tool) -> ToolOverride | None:
+        if not (self._config.overrides or self._overrides):
+            return None
         name = tool.spec.name
         own, general = self._config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
         return _laid_over(general, own) if own is not None and general is not None else own or general
