@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import importlib.util
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -19,7 +20,7 @@ from toolpost.contracts.tool import PreviewingTool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
+    from types import ModuleType, TracebackType
 
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
@@ -92,6 +93,32 @@ def _is_tool(value: object) -> TypeGuard[Tool]:
     return isinstance(getattr(value, "spec", None), ToolSpec)
 
 
+class _NoBytecode:
+    """Keeps Python from writing `__pycache__` beside the files of sources; several may be imported at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._importing = 0
+        self._before = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._importing == 0:
+                self._before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+            self._importing += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._importing -= 1
+            if self._importing == 0:
+                sys.dont_write_bytecode = self._before
+
+
+_no_bytecode = _NoBytecode()
+
+
 def _import(connection: str, source: str) -> ModuleType:
     if connection.endswith(".py"):
         return _import_file(Path(connection), source)
@@ -111,7 +138,8 @@ def _import_file(path: Path, source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickling look a class's module up here
     try:
-        spec.loader.exec_module(module)
+        with _no_bytecode:
+            spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
         raise

@@ -216,7 +216,7 @@ async def test_the_event_loop_goes_on_while_a_hostile_document_is_read(
                 assert len(box.registry.specs()) == tools
         finally:
             gc.enable()
-    assert max(pauses) < 0.05
+    assert max(pauses) < 0.5  # a tenth of that where nothing measures coverage; it took seconds on the loop
 
 
 async def test_what_is_left_out_of_a_hostile_document_is_told_within_reason(tmp_path: Path) -> None:
