@@ -208,6 +208,7 @@ class Sources:
         self._connecting: set[str] = set()
         self._started = False
         self.files: frozenset[tuple[str, str]] = frozenset()  # what sources read to find their tools, and which did
+        self._withdrawn = False
         self.joining = False  # while the tools of a source come in for the first time, which is no change of them
 
     @property
@@ -371,7 +372,8 @@ class Sources:
     def _put(self, member: _Member, found: Sequence[Tool], problems: Sequence[str]) -> None:
         self.joining = not member.filled.is_set()
         try:
-            member.shelf.fill(member.source, found, problems)
+            if not self._withdrawn:  # a listing may still be prepared in a thread while the tools are taken out
+                member.shelf.fill(member.source, found, problems)
         finally:
             self.joining = False
             member.filled.set()
@@ -450,6 +452,7 @@ class Sources:
 
     def withdraw(self) -> None:
         """Take all tools out of the catalog, which goes on without them."""
+        self._withdrawn = True
         for member in self._members.values():
             member.shelf.clear()
 
