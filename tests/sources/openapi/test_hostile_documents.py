@@ -5,6 +5,7 @@ import copy
 import gc
 import json
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -206,6 +207,8 @@ async def test_the_event_loop_goes_on_while_a_hostile_document_is_read(
 
     async with opened(entangled(1), tmp_path):
         gc.disable()  # it may happen on the loop, but is not its work
+        tracing = sys.gettrace()
+        sys.settrace(None)  # nor is measuring coverage
         try:
             ticking = asyncio.create_task(tick())
             async with opened(document, tmp_path) as box:
@@ -215,8 +218,9 @@ async def test_the_event_loop_goes_on_while_a_hostile_document_is_read(
                 ticking.cancel()
                 assert len(box.registry.specs()) == tools
         finally:
+            sys.settrace(tracing)
             gc.enable()
-    assert max(pauses) < 0.5  # a tenth of that where nothing measures coverage; it took seconds on the loop
+    assert max(pauses) < 0.05
 
 
 async def test_what_is_left_out_of_a_hostile_document_is_told_within_reason(tmp_path: Path) -> None:
