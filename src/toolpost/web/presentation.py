@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from toolpost.contracts.calls import Credential
     from toolpost.web.encoding import Pair
 
 
@@ -51,3 +52,14 @@ def _inside(header: str) -> tuple[str, ...]:
 
 
 NOTHING = Presentation()
+
+
+def present_headers(credential: Credential) -> Presentation:
+    """Present the headers of a credential as they are; its cookies join those of the request."""
+    if not credential.headers:
+        return NOTHING
+    cookies = [value.partition("=") for name, value in credential.headers.items() if name.lower() == "cookie"]
+    return Presentation(
+        headers=tuple((name, value) for name, value in credential.headers.items() if name.lower() != "cookie"),
+        cookies=tuple((name, value) for name, _, value in cookies),
+    )

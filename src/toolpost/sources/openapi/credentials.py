@@ -13,7 +13,7 @@ from toolpost.web.encoding import (
     UnsendableError,
     sendable_header,
 )
-from toolpost.web.presentation import NOTHING, Presentation
+from toolpost.web.presentation import NOTHING, Presentation, present_headers
 from toolpost.web.tokens import grant_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Credentials:
         unchanged if the document declares no scheme that it fits.
         """
         if not self._schemes:
-            return _pass_through(credential)
+            return present_headers(credential)
         # Where authentication is optional (an empty alternative), a configured credential is still sent.
         for needs in sorted(operation.security, key=lambda needs: not needs):
             found = await self._alternative(needs, credential)
@@ -93,7 +93,7 @@ class Credentials:
         if not operation.security:
             return NOTHING
         if credential.headers and not self._fits_anywhere(operation, credential):
-            return _pass_through(credential)
+            return present_headers(credential)
         raise ToolAuthError(self._missing(operation))
 
     def forget(self, presented: Presentation) -> bool:
@@ -248,16 +248,6 @@ def _header_of(scheme: SecurityScheme) -> str:
     if scheme.type != "apiKey":
         return "authorization"
     return {"header": scheme.parameter.lower(), "cookie": "cookie"}.get(scheme.location, "")
-
-
-def _pass_through(credential: Credential) -> Presentation:
-    if not credential.headers:
-        return NOTHING
-    cookies = [value.partition("=") for name, value in credential.headers.items() if name.lower() == "cookie"]
-    return Presentation(
-        headers=tuple((name, value) for name, value in credential.headers.items() if name.lower() != "cookie"),
-        cookies=tuple((name, value) for name, _, value in cookies),
-    )
 
 
 def _unsupported(scheme: SecurityScheme) -> str:

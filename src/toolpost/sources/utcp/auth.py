@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.web.encoding import UnsendableError, sendable_header
-from toolpost.web.presentation import NOTHING, Presentation
+from toolpost.web.presentation import NOTHING, Presentation, present_headers
 from toolpost.web.tokens import ClientGrant, ClientTokens
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ async def present_credentials(
     """Combine the source's credential with the template's auth; the source's headers take precedence."""
     if auth is None and not credential.headers:
         return NOTHING
-    own = _credential_presentation(credential)
+    own = present_headers(credential)
     template = await _template_presentation(auth, tokens)
     if own is NOTHING or template is NOTHING:
         return template if own is NOTHING else own
@@ -147,14 +147,4 @@ def _grant(auth: OAuth2Auth, method: Literal["basic", "post"]) -> ClientGrant:
         client_secret=auth.client_secret,
         scope=auth.scope or "",
         method=method,
-    )
-
-
-def _credential_presentation(credential: Credential) -> Presentation:
-    if not credential.headers:
-        return NOTHING
-    cookies = [value.partition("=") for name, value in credential.headers.items() if name.lower() == "cookie"]
-    return Presentation(
-        headers=tuple((name, value) for name, value in credential.headers.items() if name.lower() != "cookie"),
-        cookies=tuple((name, value) for name, _, value in cookies),
     )
