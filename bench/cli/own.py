@@ -12,11 +12,11 @@ from typing import Any
 
 from bench.cli import names
 from bench.core.harness import Contender
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import Completed
 from toolpost.processes.commands import CommandRunner, run_command
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.settings import Settings
 
 PROGRAM = "/bin/echo"
 MESSAGE = "a message of some forty characters, hello"

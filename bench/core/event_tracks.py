@@ -15,10 +15,10 @@ from bench.core.harness import Stopwatch, Turn, undisturbed
 from bench.core.subject import ARGUMENTS, add3
 from toolpost.auth.seal import FileSealer
 from toolpost.catalog.function import tool
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.sqlite import DATABASE, open_sqlite_store
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.settings import Settings
 
 OURS = "event log"
 BARE = "bare writer"

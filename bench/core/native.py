@@ -14,9 +14,9 @@ from bench.core.harness import Contender, LocalTrack, Measured, Tick, Track, int
 from bench.core.scale import Scale
 from bench.core.subject import ARGUMENTS, add3
 from toolpost.catalog.function import tool
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.settings import Settings
 
 DIRECT = "direct await"
 FLOOR = "floor, by hand"

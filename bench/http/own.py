@@ -19,10 +19,10 @@ from bench.http.floor import raw_api
 from bench.http.server import DOCUMENT, ECHO
 from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import USUAL, Call, seated
+from toolpost.configuration.settings import LimitSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.settings import LimitSettings, Settings
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request

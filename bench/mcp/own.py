@@ -19,10 +19,10 @@ from bench.mcp.floor import raw_client
 from bench.mcp.sdk import session
 from bench.mcp.seats import USUAL, seated
 from bench.mcp.server import ECHO
+from toolpost.configuration.settings import LimitSettings, NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.settings import LimitSettings, NetworkSettings, Settings
 
 SERVER = "bench.mcp.in_process:server"
 

@@ -16,9 +16,9 @@ from bench.http.server import ECHO
 from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import USUAL, seated
 from bench.utcp import names
+from toolpost.configuration.settings import LimitSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.settings import LimitSettings, Settings
 
 
 @asynccontextmanager

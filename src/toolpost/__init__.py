@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from toolpost.auth.vault import VaultTokenStore
     from toolpost.catalog.function import FunctionTool, tool
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.settings import Settings
+    from toolpost.connecting.presets import POPULAR_MCP_SERVERS, get_preset
     from toolpost.contracts.adapt import adapt_exception, adapt_mcp_error, adapt_utcp_error
     from toolpost.contracts.calls import Credential, ToolOutput
     from toolpost.contracts.config import (
@@ -77,8 +79,6 @@ if TYPE_CHECKING:
     from toolpost.toolbox.mcp_client import MCPClient
     from toolpost.toolbox.mcp_manager import MCPManager
     from toolpost.toolbox.node import ToolNode
-    from toolpost.toolbox.presets import POPULAR_MCP_SERVERS, get_preset
-    from toolpost.toolbox.settings import Settings
 
 __version__ = "0.1.0"
 
@@ -154,8 +154,8 @@ _HOMES = {
     "toolbox.mcp_client": ["MCPClient"],
     "toolbox.mcp_manager": ["MCPManager"],
     "toolbox.node": ["ToolNode"],
-    "toolbox.presets": ["POPULAR_MCP_SERVERS", "get_preset"],
-    "toolbox.settings": ["Settings"],
+    "connecting.presets": ["POPULAR_MCP_SERVERS", "get_preset"],
+    "configuration.settings": ["Settings"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -18,7 +18,7 @@ from toolpost import (
     ToolContext,
     tool,
 )
-from toolpost.toolbox.settings import ApprovalSettings
+from toolpost.configuration.settings import ApprovalSettings
 
 QUIET = Settings(data_dir=None, policy="exploratory")
 ANN = {"user_id": "acme:ann", "trace_id": "trace-1"}

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.wire.site import Received, Site, reply
 from toolpost import AuthType, ExternalToolConfig, Principal, Settings, Toolbox, TransportType
 from toolpost.auth.consents import Begun, Connected
-from toolpost.toolbox.settings import AccountSettings, NetworkSettings
+from toolpost.configuration.settings import AccountSettings, NetworkSettings
 
 ANN, BOB = "acme:ann", "acme:bob"
 BACK = "http://127.0.0.1:9/callback"

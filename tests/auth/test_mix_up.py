@@ -10,8 +10,8 @@ from tests.auth.small_issuer import ANN, SmallIssuer, source
 from tests.toolbox.signing_in import Person, address, logged_in, served
 from toolpost import ConfigError, OAuthManager, OAuthProviderConfig, Paused, Settings, Toolbox
 from toolpost.auth.manager import OAuthCallbackError
+from toolpost.configuration.settings import AccountSettings
 from toolpost.toolbox.callback_app import callback_app
-from toolpost.toolbox.settings import AccountSettings
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from toolpost import ConfigError, ExternalToolConfig, OAuthProviderConfig, Settings, Toolbox, get_preset
 from toolpost.auth.providers import KNOWN_PROVIDERS
+from toolpost.configuration.settings import AccountSettings
 from toolpost.contracts.principal import Principal
-from toolpost.toolbox.settings import AccountSettings
 
 ANN = Principal("acme", "ann")
 

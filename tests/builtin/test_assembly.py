@@ -14,9 +14,9 @@ from toolpost import Toolbox
 from toolpost.builtin.assembly import COMMANDS
 from toolpost.builtin.collections import COLLECTIONS
 from toolpost.builtin.records import read_records
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
-from toolpost.toolbox.settings import Settings
 
 
 def settings(**facts: Any) -> Settings:
@@ -211,7 +211,7 @@ def test_a_toolbox_imports_the_code_of_no_tool_before_it_is_called() -> None:
     program = """
 import asyncio, sys
 from toolpost import Toolbox
-from toolpost.toolbox.settings import Settings
+from toolpost.configuration.settings import Settings
 async def main():
     async with Toolbox(settings=Settings(data_dir=None), builtins="all") as box:
         assert len(box.registry.list()) > 30

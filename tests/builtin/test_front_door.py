@@ -7,9 +7,9 @@ import pytest
 from toolpost import Toolbox
 from toolpost.builtin.files import file_tools
 from toolpost.builtin.system import system_tools
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.outcomes import Completed, Failed, Paused
-from toolpost.toolbox.settings import Settings
 
 
 def box(folder: Path, policy: str = "exploratory") -> Toolbox:

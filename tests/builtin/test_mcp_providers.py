@@ -13,10 +13,10 @@ from tests import parts
 from tests.builtin.recorded import KEY, recorded
 from tests.wire.site import Site
 from toolpost import Toolbox
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome
-from toolpost.toolbox.settings import Settings
 
 LIBRARIAN = [sys.executable, str(Path(__file__).with_name("librarian.py"))]
 PAIR = ["https://tea.example/", "https://pots.example/"]

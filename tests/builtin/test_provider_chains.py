@@ -13,10 +13,10 @@ from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain, within_total
 from toolpost.builtin.web_pages import page_tools
 from toolpost.builtin.web_searching import search_tools
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed
-from toolpost.toolbox.settings import Settings
 
 RESULTS = as_json({"results": [{"title": "Tea", "url": "https://tea.example/", "content": "All about tea"}]})
 

@@ -11,9 +11,9 @@ from tests.builtin.recorded import KEY
 from tests.wire.site import Site, reply
 from toolpost import Toolbox
 from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ToolServerError
 from toolpost.contracts.outcomes import Failed, Outcome, outcome_to_dict
-from toolpost.toolbox.settings import Settings
 from toolpost.wire.network import NetworkPolicy
 
 URL_KEY = "canary-9876543210-in-the-address"

@@ -11,8 +11,8 @@ from tests.builtin.recorded import KEY, recorded
 from tests.wire.site import Site, reply
 from toolpost import Toolbox
 from toolpost.builtin.providers.embedded import Document, EmbeddedRetriever
+from toolpost.configuration.loading import load_settings
 from toolpost.contracts.outcomes import Completed
-from toolpost.toolbox.loading import load_settings
 
 LIBRARIAN = shlex.join([sys.executable, str(Path(__file__).with_name("librarian.py"))])
 PAGE = b"<title>Tea &amp; time</title><main><h1>Tea</h1><p>Drink from cups.</main>"

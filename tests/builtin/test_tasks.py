@@ -12,10 +12,10 @@ from tests.builtin.caller import Caller
 from toolpost import Toolbox, tool
 from toolpost.builtin.sessions import session_tools
 from toolpost.builtin.tasks import task_tools
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.storage import EventLog
-from toolpost.toolbox.settings import Settings
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 

@@ -14,7 +14,7 @@ from tests.sources.graphql.serving import library
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Site
-from toolpost.toolbox.presets import PACKAGES
+from toolpost.connecting.presets import PACKAGES
 
 SERVER = Path(__file__).with_name("small_server.py")
 SMALL = ("--", sys.executable, str(SERVER))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests import warm
 from tests.docs.blocks import Block, Command, commands
-from toolpost.toolbox.loading import load_settings
+from toolpost.configuration.loading import load_settings
 
 LOGIN = "ann"  # what `local:<login>` is in the documents
 TIMEOUT_S = 100

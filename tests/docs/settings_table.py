@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tests.docs.blocks import ROOT
-from toolpost.toolbox.settings import Settings
+from toolpost.configuration.settings import Settings
 
 PAGE = ROOT / "docs" / "configuration.md"
 _SECTION = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- /settings -->)", re.DOTALL)

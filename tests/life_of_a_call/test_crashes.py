@@ -11,7 +11,7 @@ import pytest
 
 from tests.warm import Program
 from toolpost import Paused, Settings, Toolbox, ToolConflictError, ToolPermissionError, tool
-from toolpost.toolbox.settings import ApprovalSettings
+from toolpost.configuration.settings import ApprovalSettings
 
 ANN = "acme:ann"
 

@@ -17,7 +17,7 @@ from toolpost import (
     ToolNode,
     ToolRegistry,
 )
-from toolpost.toolbox.loading import load_settings
+from toolpost.configuration.loading import load_settings
 
 HINTS = list(product((None, True, False), (None, True, False)))  # readOnlyHint, destructiveHint
 POLICIES = ["exploratory", "standard", "regulated", "audit"]

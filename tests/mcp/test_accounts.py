@@ -29,9 +29,9 @@ from toolpost import (
     ToolRegistry,
 )
 from toolpost.auth.seal import FileSealer
+from toolpost.configuration.settings import AccountSettings, NetworkSettings
 from toolpost.contracts.principal import Principal
 from toolpost.stores.cache_folder import CacheFolder
-from toolpost.toolbox.settings import AccountSettings, NetworkSettings
 
 USER = "local:ann"
 REDIRECT = "http://127.0.0.1:7777/callback"

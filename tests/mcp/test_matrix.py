@@ -11,8 +11,8 @@ import pytest
 
 from tests import parts, warm
 from toolpost import Completed, Failed, Toolbox, ToolClientError
+from toolpost.configuration.settings import NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
-from toolpost.toolbox.settings import NetworkSettings, Settings
 
 ABACUS = Path(__file__).parent / "servers" / "abacus.py"
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"

@@ -10,11 +10,11 @@ import pytest
 
 from tests import parts
 from toolpost import Completed, EventCode, Failed, Toolbox, ToolClientError, ToolContext, ToolNodeError, ToolRegistry
+from toolpost.configuration.settings import NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.policy.redaction import MASK
 from toolpost.toolbox.mcp_manager import MCPManager
 from toolpost.toolbox.node import ToolNode
-from toolpost.toolbox.settings import NetworkSettings, Settings
 
 SECRET = "a secret of the parent process"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -18,6 +18,7 @@ from tests.postgres.server import PASSWORD, PostgreSQL
 from toolpost import Completed, Toolbox
 from toolpost.builtin.providers.pgvector import PgVectorProvider
 from toolpost.builtin.providers.protocols import Filters, RetrievedChunks
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import (
     ConfigError,
     ToolAuthError,
@@ -26,7 +27,6 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.toolbox.settings import Settings
 
 TABLE = "CREATE TABLE chunks (id text, text text, source text, metadata jsonb, embedding vector(2))"
 ROWS: list[tuple[str, str | None, dict[str, Any] | None, str | None]] = [

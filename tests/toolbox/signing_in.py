@@ -19,7 +19,7 @@ from joserfc.errors import JoseError
 from tests.auth.oauth.provider import Browser
 from tests.wire.site import Received, Site, reply
 from toolpost import ExternalToolConfig, Paused, Settings, Toolbox
-from toolpost.toolbox.settings import AccountSettings
+from toolpost.configuration.settings import AccountSettings
 
 CLIENT: dict[str, Any] = {
     "client_id": "toolpost",

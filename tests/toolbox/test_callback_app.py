@@ -33,8 +33,8 @@ from tests.toolbox.signing_in import (
 from toolpost import Completed, Failed, Paused, Principal, ToolAuthError, Toolbox, ToolPermissionError
 from toolpost.auth.consents import Connected
 from toolpost.auth.oauth.authorization import browser_binding
+from toolpost.configuration.settings import AccountSettings
 from toolpost.toolbox.callback_app import callback_app
-from toolpost.toolbox.settings import AccountSettings
 
 
 @pytest.fixture(scope="module")

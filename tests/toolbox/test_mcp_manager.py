@@ -22,7 +22,7 @@ from toolpost import (
     ToolResult,
 )
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.toolbox.settings import McpServerSettings
+from toolpost.configuration.settings import McpServerSettings
 
 ABACUS = SERVERS / "abacus.py"
 

@@ -7,7 +7,7 @@ import pytest
 
 from toolpost import ConfigError, Failed, Toolbox
 from toolpost.auth.env_file import parse_env
-from toolpost.toolbox.loading import load_settings
+from toolpost.configuration.loading import load_settings
 
 TOOLS = """
 from toolpost import tool

@@ -12,9 +12,9 @@ from toolpost.cli.opening import no_source, personal_sources, service_sources
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output, moment
 from toolpost.cli.session import FAILED, run_with_box
+from toolpost.configuration.durations import parse_duration
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
-from toolpost.toolbox.durations import parse_duration
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig

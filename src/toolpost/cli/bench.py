@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.catalog.function import tool
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.settings import Settings
 
 if TYPE_CHECKING:
     from toolpost.cli.output import Output

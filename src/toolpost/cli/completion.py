@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 NAMES_FILE = "tool_names.json"
-_FILE_NAME = "toolpost.yaml"  # `toolbox.loading` says so too, and takes longer to import than a shell should wait
+_FILE_NAME = "toolpost.yaml"  # `configuration.loading` says so too, and takes longer to import than a shell should wait
 _BUILT_IN = ""  # stands for the source of tools that have none
 
 
@@ -35,7 +35,7 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def preset_names(incomplete: str) -> list[str]:
     """The presets that `tools connect` knows."""
-    from toolpost.toolbox.presets import PACKAGES
+    from toolpost.connecting.presets import PACKAGES
 
     return [name for name in PACKAGES if name.startswith(incomplete)]
 

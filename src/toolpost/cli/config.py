@@ -18,10 +18,10 @@ from toolpost.cli.source_trouble import trouble
 from toolpost.cli.tool_table import counted
 
 if TYPE_CHECKING:
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.loading import LoadedSettings
-    from toolpost.toolbox.settings import Settings
     from toolpost.toolbox.sourcing import SourceState
 
 Connect = Annotated[bool, typer.Option("--connect", help="Start every source once, and count its tools.")]
@@ -48,7 +48,7 @@ def check(
     """
 
     async def work(output: Output) -> int:
-        from toolpost.toolbox.loading import load_settings
+        from toolpost.configuration.loading import load_settings
 
         loaded = load_settings(config)
         async with rehearsal(loaded, output, connect=connect) as box:
@@ -108,9 +108,9 @@ def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
 
 def harmless(box: Toolbox) -> set[str]:
     """Problems that leave no tool without its guard: tools that were left out, and names that match nothing."""
-    from toolpost.toolbox.strays import strays
+    from toolpost.configuration.lint import lint_settings
 
-    found = strays(box.settings, box.registry, box.sources, box.router.teller.redactor)
+    found = lint_settings(box.settings, box.registry, box.sources.listings, box.router.teller.redactor)
     return {*box.sources.problems, *(stray.text for stray in found if not stray.unguarded)}
 
 

@@ -14,7 +14,7 @@ from toolpost.cli.output import Output
 from toolpost.cli.session import run_command
 
 if TYPE_CHECKING:
-    from toolpost.toolbox.presets import Package
+    from toolpost.connecting.presets import Package
 
 
 class Transport(StrEnum):
@@ -99,7 +99,7 @@ def list_presets(
     """List the servers that `tools connect` knows by name."""
 
     async def work(output: Output) -> int:
-        from toolpost.toolbox.presets import PACKAGES
+        from toolpost.connecting.presets import PACKAGES
 
         if output.as_json:
             output.document([{"name": name, **_facts(package)} for name, package in PACKAGES.items()])

@@ -18,13 +18,13 @@ from toolpost.cli.source_trouble import trouble
 from toolpost.cli.target import Plan, Wanted, make_plan
 from toolpost.cli.tool_table import show_tools
 from toolpost.cli.trusting import claim_documents, offer_trust, write_trust
+from toolpost.configuration.file_editor import config_path, load_leniently, snippet
+from toolpost.configuration.loading import LoadedSettings, environment
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.config import ExternalToolConfig, McpTransport
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
-from toolpost.toolbox.config_file import config_path, load_leniently, snippet
-from toolpost.toolbox.loading import LoadedSettings, environment
-from toolpost.toolbox.settings import Settings
 
 
 def planned(

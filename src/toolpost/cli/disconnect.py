@@ -30,7 +30,7 @@ def disconnect(
     """
 
     async def work(output: Output) -> int:
-        from toolpost.toolbox.config_file import config_path, remove_source
+        from toolpost.configuration.file_editor import config_path, remove_source
 
         path = config_path(config)
         taken = remove_source(path, name)

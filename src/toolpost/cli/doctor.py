@@ -14,8 +14,8 @@ from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
     from toolpost.cli.checks import Check
+    from toolpost.configuration.loading import LoadedSettings
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.loading import LoadedSettings
     from toolpost.toolbox.sourcing import SourceState
 
 
@@ -45,7 +45,7 @@ def _document(found: list[Check], *, broken: bool) -> dict[str, Any]:
 async def _checks(config: Path | None, output: Output) -> list[Check]:
     """From what everything stands on to what stands on everything."""
     from toolpost.cli.checks import Check, data_folder, machine
-    from toolpost.toolbox.loading import load_settings
+    from toolpost.configuration.loading import load_settings
 
     found = list(machine())
     try:

@@ -65,6 +65,6 @@ def _written(config: Path | None) -> str | None:
 
 def _variables(config: str | None) -> list[str]:
     """The variables that a configuration takes from the environment."""
-    from toolpost.toolbox.concealment import references
+    from toolpost.configuration.secret_extraction import references
 
     return [] if config is None else references(Path(config).read_text(encoding="utf-8"))

@@ -14,11 +14,11 @@ from toolpost.cli.proposal import beside, document, needed, row, unpinned, varia
 from toolpost.cli.session import rehearsal
 from toolpost.cli.source_trouble import trouble
 from toolpost.cli.trusting import offer_trust, write_trust
+from toolpost.configuration.file_editor import config_path, load_leniently, snippet
+from toolpost.configuration.loading import environment, load_settings, with_only
+from toolpost.connecting.client_files import NO_SERVERS, Imported, read_servers, usual_places
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.toolbox.config_file import config_path, load_leniently, snippet
-from toolpost.toolbox.ecosystem import NO_SERVERS, Imported, read_servers, usual_places
-from toolpost.toolbox.loading import environment, load_settings, with_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
     from toolpost.catalog.lock import Difference, Lock, Pin, Pins
+    from toolpost.configuration.settings import Settings
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.settings import Settings
 
 app = Commands(help="Pin the definitions of tools.")
 
@@ -164,7 +164,7 @@ class _Survey:
 
 async def _survey(config: Path | None, output: Output) -> _Survey:
     from toolpost.catalog.lock import Lock
-    from toolpost.toolbox.loading import load_settings
+    from toolpost.configuration.loading import load_settings
 
     loaded = load_settings(config)
     if loaded.settings.lock is None:

@@ -14,13 +14,13 @@ from toolpost.auth.static import static_credential, with_environment
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import is_remote, needed
 from toolpost.cli.target import Plan
+from toolpost.configuration.secret_extraction import is_secret_variable
+from toolpost.connecting.endpoint_detection import Recognised, recognise, recognise_file, step_below
+from toolpost.connecting.presets import PACKAGES
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpTransport, TransportType
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.options import WebhookOptions
 from toolpost.policy.redaction import Redactor
-from toolpost.toolbox.concealment import is_secret_variable
-from toolpost.toolbox.presets import PACKAGES
-from toolpost.toolbox.recognition import Recognised, recognise, recognise_file, step_below
 
 _N8N_KEY = "n8n lists its workflows for those who have a key; give it with --header 'X-N8N-API-KEY: ...'"
 _TRANSPORTS = {"openapi": TransportType.HTTP, "utcp": TransportType.UTCP, "graphql": TransportType.GRAPHQL}

@@ -14,12 +14,12 @@ from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.loading import LoadedSettings
-    from toolpost.toolbox.settings import Settings
 
 
 class Opening(Protocol):

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from toolpost.cli.output import Output
+from toolpost.configuration.file_editor import InsertionError, add_sources, plain
+from toolpost.configuration.secret_extraction import Variable, references
+from toolpost.configuration.settings import Settings
+from toolpost.connecting.presets import unpinned_package
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.toolbox.concealment import Variable, references
-from toolpost.toolbox.config_file import InsertionError, add_sources, plain
-from toolpost.toolbox.presets import unpinned_package
-from toolpost.toolbox.settings import Settings
 
 
 def is_remote(source: ExternalToolConfig) -> bool:

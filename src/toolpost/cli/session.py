@@ -24,9 +24,9 @@ from toolpost.cli.status_line import ProgressSink
 from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
+    from toolpost.configuration.loading import LoadedSettings
     from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.loading import LoadedSettings
 
 FAILED = 1
 INCOMPLETE = 4
@@ -43,7 +43,7 @@ def run_with_box(
     """Open the Toolbox, do the work, and leave with its code."""
 
     async def with_box(output: Output) -> int:
-        from toolpost.toolbox.loading import load_settings
+        from toolpost.configuration.loading import load_settings
 
         async with opening(load_settings(config), progress_sinks(output)) as box:
             _tell_problems(box, output)

@@ -11,8 +11,8 @@ from toolpost.catalog.claims import claims_of, in_words, would_loosen
 from toolpost.catalog.lock import Lock, Pin
 from toolpost.cli.confirmation import at_a_terminal, confirm
 from toolpost.cli.output import Output
+from toolpost.configuration.file_editor import mark_trusted
 from toolpost.contracts.spec import ToolSpec
-from toolpost.toolbox.config_file import mark_trusted
 
 
 def offer_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: bool, yes: bool) -> bool:

@@ -1,1 +1,1 @@
-"""The front door: configuration, plug-ins and wiring."""
+"""The front door: Toolbox, its wiring, plug-ins and sources."""

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from toolpost.auth.consents import Begun
     from toolpost.auth.services import Service
+    from toolpost.configuration.settings import AccountSettings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.storage import Store
     from toolpost.runtime.desk import PendingDesk
     from toolpost.runtime.router import ToolRouter
-    from toolpost.toolbox.settings import AccountSettings
     from toolpost.wire.network import NetworkPolicy
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from toolpost.catalog.registry import ToolRegistry, as_tool
+from toolpost.configuration.loading import LoadedSettings, load_settings, settings_of, with_only
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal
 from toolpost.runtime.concurrency import map_concurrent
@@ -17,9 +19,7 @@ from toolpost.runtime.ids import writable
 from toolpost.runtime.tool_calls import read_tool_calls
 from toolpost.toolbox.builtin_names import with_builtins
 from toolpost.toolbox.live import Live
-from toolpost.toolbox.loading import LoadedSettings, load_settings, settings_of, with_only
 from toolpost.toolbox.login import People
-from toolpost.toolbox.settings import Settings
 from toolpost.toolbox.wiring import Given, wire
 
 if TYPE_CHECKING:

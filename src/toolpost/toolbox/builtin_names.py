@@ -13,7 +13,7 @@ from toolpost.contracts.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolpost.toolbox.settings import Settings
+    from toolpost.configuration.settings import Settings
 
 
 def chosen_builtins(settings: Settings) -> list[str] | str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import ToolRegistry
+from toolpost.configuration.settings import McpServerSettings
 from toolpost.contracts.errors import ConfigError, ToolError, ToolNodeError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.toolbox.settings import McpServerSettings
 from toolpost.toolbox.standalone import Standalone, result_of, without_questions
 
 if TYPE_CHECKING:

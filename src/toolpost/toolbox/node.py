@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.managed import AuthManager
 from toolpost.catalog.registry import ToolRegistry
+from toolpost.connecting.presets import with_token_variable
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolNodeError
 from toolpost.contracts.outcomes import now_ms
 from toolpost.policy.redaction import Redactor
 from toolpost.toolbox.personal import People, own_context
-from toolpost.toolbox.presets import with_token_variable
 from toolpost.toolbox.standalone import Standalone, result_of, without_questions
 
 if TYPE_CHECKING:

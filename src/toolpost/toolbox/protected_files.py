@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.lock import LOCK_NAME
+from toolpost.configuration.loading import FILE_NAME, is_local_file
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ProtectedPath
-from toolpost.toolbox.loading import FILE_NAME, is_local_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.tool import Tool
-    from toolpost.toolbox.settings import Settings
 
 _BESIDE = {
     FILE_NAME: "the configuration",

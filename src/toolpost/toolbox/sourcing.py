@@ -8,7 +8,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.auth.env_file import read_env_file
 from toolpost.auth.static import (
@@ -19,16 +19,17 @@ from toolpost.auth.static import (
     substituted,
     with_environment,
 )
+from toolpost.configuration.document import MIN_SECRET
+from toolpost.configuration.lint import SourceListing
+from toolpost.connecting.presets import with_token_variable
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError, ToolSourceDownError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource, RecallingSource
 from toolpost.policy.log_redaction import one_line
 from toolpost.policy.redaction import Redactor
-from toolpost.toolbox.document import MIN_SECRET
 from toolpost.toolbox.factories import Lent, make_source
 from toolpost.toolbox.pinning import Pinning, bare_name
-from toolpost.toolbox.presets import with_token_variable
 from toolpost.toolbox.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -69,20 +70,6 @@ class SourceState:
     tools: int = 0
     error: str | None = None
     state: Literal["up", "connecting", "down"] = "up"
-
-
-class Listing(NamedTuple):
-    """What a source was found to have, and whether that is all: others may show only to whoever signs in."""
-
-    config: ExternalToolConfig
-    tools: tuple[str, ...]
-    problems: tuple[str, ...]
-    sure: bool
-
-    @property
-    def bare(self) -> tuple[str, ...]:
-        """The names within the source."""
-        return tuple(name.partition(".")[2] for name in self.tools)
 
 
 class _Member:
@@ -141,12 +128,12 @@ class _Member:
             state=state,
         )
 
-    def listing(self, authorizer: Authorizer) -> Listing:
+    def listing(self, authorizer: Authorizer) -> SourceListing:
         config, source = self.config, self.source
         personal = config.auth_type is AuthType.OAUTH2_USER or authorizer.provides(config.name)
         up = not isinstance(source, LiveSource) or source.health.state == "up"
         sure = up and not personal and not self.connecting and self.error is None
-        return Listing(config, tuple(self.shelf.tools), tuple(self.shelf.problems), sure)
+        return SourceListing(config, tuple(self.shelf.tools), tuple(self.shelf.problems), sure)
 
 
 class _Turn:
@@ -229,7 +216,7 @@ class Sources:
         return [f"source {one.name!r} is left out: {one.error}" for one in self.states if one.state == "down"]
 
     @property
-    def listings(self) -> list[Listing]:
+    def listings(self) -> list[SourceListing]:
         """What each source has, under the names from before any override."""
         return [member.listing(self._authorizer) for member in self._members.values()]
 

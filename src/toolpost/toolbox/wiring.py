@@ -12,6 +12,8 @@ from toolpost.auth.seal import KeySealer
 from toolpost.builtin.assembly import BuiltinParts, Builtins
 from toolpost.builtin.collections import COLLECTIONS
 from toolpost.catalog.lock import Lock
+from toolpost.configuration.lint import lint_settings
+from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolError
 from toolpost.policy.log_redaction import redacted_logs
@@ -26,11 +28,9 @@ from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.builtin_names import chosen_builtins
 from toolpost.toolbox.factories import Lent
-from toolpost.toolbox.literal_secrets import literal_secrets
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.protected_files import ProtectedFiles
 from toolpost.toolbox.sourcing import Sources
-from toolpost.toolbox.strays import strays
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ToolOverride
     from toolpost.contracts.questions import OnPending
     from toolpost.contracts.sources import ChatModel, CredentialProvider
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.tool import Tool
     from toolpost.toolbox.account_desk import AccountDesk
     from toolpost.toolbox.plugins import Plugins
-    from toolpost.toolbox.settings import Settings
 
 CACHE_DIR = "documents"
 LISTINGS_DIR = "listings"
@@ -128,7 +128,8 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
 
 
 def _stray_texts(given: Given, sources: Sources, router: ToolRouter) -> list[str]:
-    return [stray.text for stray in strays(given.settings, given.registry, sources, router.teller.redactor)]
+    found = lint_settings(given.settings, given.registry, sources.listings, router.teller.redactor)
+    return [finding.text for finding in found]
 
 
 def _make_accounts(

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from toolpost.configuration.secret_extraction import Concealer, Variable
+from toolpost.connecting.lenient_json import read_lenient_json, unreadable
+from toolpost.connecting.placeholders import Placeholders
+from toolpost.connecting.server_entry import ServerEntry, UnfitServerError
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.toolbox.concealment import Concealer, Variable
-from toolpost.toolbox.lenient_json import read_lenient_json, unreadable
-from toolpost.toolbox.placeholders import Placeholders
-from toolpost.toolbox.server_entry import ServerEntry, UnfitServerError
 
 # Where servers are listed, by key; a file has one of them.
 NO_SERVERS = "no_servers"

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from toolpost.configuration.secret_extraction import Concealer, references
+from toolpost.connecting.placeholders import Placeholders
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.toolbox.concealment import Concealer, references
-from toolpost.toolbox.placeholders import Placeholders
 
 _TRANSPORTS = {
     "stdio": McpTransport.STDIO,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost import ConfigError
-from toolpost.toolbox.lenient_json import read_lenient_json, strict_json
+from toolpost.connecting.lenient_json import read_lenient_json, strict_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import toolpost
+from toolpost.connecting.presets import MORE_MCP_SERVERS, PACKAGES, POPULAR_MCP_SERVERS, get_preset, pinned_preset
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
-from toolpost.toolbox.presets import MORE_MCP_SERVERS, PACKAGES, POPULAR_MCP_SERVERS, get_preset, pinned_preset
 
 EVERY = [*POPULAR_MCP_SERVERS, *MORE_MCP_SERVERS]
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.toolbox.document import MIN_SECRET
+from toolpost.configuration.document import MIN_SECRET
 
 if TYPE_CHECKING:
-    from toolpost.toolbox.settings import Settings
+    from toolpost.configuration.settings import Settings
 
 _SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from toolpost.configuration.secret_extraction import Variable, is_secret_variable, variable_name
 from toolpost.schema.jsontypes import is_object
-from toolpost.toolbox.concealment import Variable, is_secret_variable, variable_name
 
 _PLACEHOLDER = re.compile(r"\$\{(?P<inside>[^}]*)\}?")
 _BARE = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")

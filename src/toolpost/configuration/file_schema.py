@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from toolpost.toolbox.settings import Settings
+from toolpost.configuration.settings import Settings
 
 SCHEMA_FILE = Path(__file__).with_name("toolpost.schema.json")
 

@@ -15,13 +15,13 @@ from pydantic import ValidationError
 from toolpost.auth.env_file import read_env_file
 from toolpost.auth.static import secrets_of
 from toolpost.builtin.providers.config import ProviderSettings
+from toolpost.configuration.document import Document, read_document
+from toolpost.configuration.literal_secrets import literal_secrets
+from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
+from toolpost.configuration.validation_messages import complaint
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.schema.jsontypes import is_object
-from toolpost.toolbox.complaints import complaint
-from toolpost.toolbox.document import Document, read_document
-from toolpost.toolbox.literal_secrets import literal_secrets
-from toolpost.toolbox.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 
 FILE_NAME = "toolpost.yaml"
 ENV_FILE = ".env"

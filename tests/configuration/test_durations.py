@@ -1,6 +1,6 @@
 import pytest
 
-from toolpost.toolbox.durations import parse_duration
+from toolpost.configuration.durations import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from toolpost.configuration.document import MAX_BYTES, Document, read_document
 from toolpost.contracts.errors import ConfigError
-from toolpost.toolbox.document import MAX_BYTES, Document, read_document
 
 
 def read(tmp_path: Path, text: str | bytes, **environ: str) -> Document:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+from toolpost.configuration.document import MIN_SECRET
 from toolpost.schema.secrets import is_secret_name
-from toolpost.toolbox.document import MIN_SECRET
 
 # `$${NAME}` is the text `${NAME}` itself.
 REFERENCE = re.compile(r"(?<!\$)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")

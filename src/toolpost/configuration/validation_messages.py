@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel
 
+from toolpost.configuration.document import Keys, key_text, kind_of
 from toolpost.schema.jsontypes import is_array
 from toolpost.schema.pydantic_words import in_plain_words
-from toolpost.toolbox.document import Keys, key_text, kind_of
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

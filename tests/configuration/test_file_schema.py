@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from toolpost.toolbox.file_schema import SCHEMA_FILE, file_schema
+from toolpost.configuration.file_schema import SCHEMA_FILE, file_schema
 
 
 def test_the_shipped_file_is_current() -> None:

@@ -21,6 +21,7 @@ from pydantic import (
 
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
 from toolpost.catalog.lock import LOCK_NAME
+from toolpost.configuration.durations import PATTERN, parse_duration
 from toolpost.contracts.config import (
     ExternalToolConfig,
     McpOptions,
@@ -33,7 +34,6 @@ from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
 from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
-from toolpost.toolbox.durations import PATTERN, parse_duration
 from toolpost.wire.guard import allow_rules
 from toolpost.wire.proxies import proxy_at
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from toolpost import ConfigError
+from toolpost.connecting.client_files import Imported, fit_name, read_servers, usual_places
 from toolpost.contracts.config import AuthType, McpTransport
-from toolpost.toolbox.ecosystem import Imported, fit_name, read_servers, usual_places
 
 Read = Callable[..., Imported]
 

@@ -11,7 +11,7 @@ from tests.sources.graphql.serving import library
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Received, Site
-from toolpost.toolbox.recognition import is_document, judge, recognise, recognise_file, step_below
+from toolpost.connecting.endpoint_detection import is_document, judge, recognise, recognise_file, step_below
 
 DOCUMENT = json.dumps(described("https://example.com")).encode()
 

@@ -17,24 +17,40 @@ if TYPE_CHECKING:
 
     from toolpost.builtin.providers.config import ProviderSettings
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.settings import PolicyRule, Settings
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.policy.redaction import Redactor
-    from toolpost.toolbox.settings import PolicyRule, Settings
-    from toolpost.toolbox.sourcing import Listing, Sources
 
 _WILD = re.compile(r"[*?\[]")
 _NEED_A_KEY = frozenset({"brave", "tavily", "google", "bing", "jina"})
 
 
-class Stray(NamedTuple):
+class SourceListing(NamedTuple):
+    """The tools and problems of one source; `sure` if no tool is hidden from users without an account."""
+
+    config: ExternalToolConfig
+    tools: tuple[str, ...]
+    problems: tuple[str, ...]
+    sure: bool
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """The names of the tools within the source."""
+        return tuple(name.partition(".")[2] for name in self.tools)
+
+
+class LintFinding(NamedTuple):
     """What has no effect; `unguarded` if it was to keep calls from a tool, and keeps none."""
 
     text: str
     unguarded: bool = False
 
 
-def strays(settings: Settings, registry: ToolRegistry, sources: Sources, redactor: Redactor) -> list[Stray]:
+def lint_settings(
+    settings: Settings, registry: ToolRegistry, listings: Iterable[SourceListing], redactor: Redactor
+) -> list[LintFinding]:
     """Everything that has no effect now; names of sources that cannot be asked now are given the benefit of doubt."""
-    known = _Known(settings, registry, sources)
+    known = _Known(settings, registry, listings)
     rules = () if isinstance(settings.policy, str) else settings.policy
     found = [
         stray for number, rule in enumerate(rules, start=1) for stray in _of_rule(f"policy rule {number}", rule, known)
@@ -53,11 +69,11 @@ def strays(settings: Settings, registry: ToolRegistry, sources: Sources, redacto
 class _Known:
     """What there is: the names in force, those from before overrides, and what may be there without being seen."""
 
-    def __init__(self, settings: Settings, registry: ToolRegistry, sources: Sources) -> None:
+    def __init__(self, settings: Settings, registry: ToolRegistry, listings: Iterable[SourceListing]) -> None:
         self.registry = registry
         self.specs = [*registry.specs(), *registry.hidden.values()]
         self.names = {spec.name for spec in self.specs}
-        self.listings = {listing.config.name: listing for listing in sources.listings}
+        self.listings = {listing.config.name: listing for listing in listings}
         self.sure = [listing for listing in self.listings.values() if listing.sure]
         given = {config.name for config in settings.all_sources()}
         self.sources = given | {spec.source for spec in self.specs if spec.source}
@@ -113,7 +129,7 @@ class _Known:
         return f"; there is no source {source!r} either{_meant(source, self.sources)}"
 
 
-def _is_left_out(listing: Listing, tool: str) -> bool:
+def _is_left_out(listing: SourceListing, tool: str) -> bool:
     """Whether a source was told to leave a tool of this name out, or has told why it did."""
     config = listing.config
     if any(re.fullmatch(pattern, tool) for pattern in config.tool_exclude or ()):
@@ -137,12 +153,12 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return "" if near is None else f"; did you mean {near!r}?"
 
 
-def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[Stray]:
+def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[LintFinding]:
     denies, unmeant = rule.action == "deny", _unmeant(rule.tools, known)
     # A pattern may be there for tools to come; an exact name that no tool has is most likely misspelled.
     patterns = [name for name in unmeant if _WILD.search(name)]
     yield from (
-        Stray(f"{where}: no tool matches {name!r} yet{known.suggestion(name, known.names)}") for name in patterns
+        LintFinding(f"{where}: no tool matches {name!r} yet{known.suggestion(name, known.names)}") for name in patterns
     )
     told = [
         *(
@@ -159,10 +175,10 @@ def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[Stray]:
     ]
     if not told and not patterns and not _can_apply(rule, known):
         told.append(f"no tool of {_listed(rule.sources or ())} is called {_listed(rule.tools)}")
-    yield from (Stray(f"{where}: {text}", unguarded=denies) for text in told)
+    yield from (LintFinding(f"{where}: {text}", unguarded=denies) for text in told)
 
 
-def _of_order(rules: Sequence[PolicyRule], known: _Known) -> Iterator[Stray]:
+def _of_order(rules: Sequence[PolicyRule], known: _Known) -> Iterator[LintFinding]:
     """Rules that decide nothing, because a wider one comes first; one for all the rest may have none left today."""
     made = [rule.to_rule() for rule in rules]
     matched = [{spec.name for spec in known.specs if rule.matches(spec)} for rule in made]
@@ -174,7 +190,7 @@ def _of_order(rules: Sequence[PolicyRule], known: _Known) -> Iterator[Stray]:
             wider = names < matched[place] or (exact and names == matched[place])
             if wider and made[place].action != rule.action:
                 said = f"rule {place + 1} decides first, and says {made[place].action}; put this one before it"
-                yield Stray(f"policy rule {number + 1}: {said}", unguarded=rule.action == "deny")
+                yield LintFinding(f"policy rule {number + 1}: {said}", unguarded=rule.action == "deny")
                 break
 
 
@@ -202,21 +218,21 @@ def _listed(names: Iterable[str]) -> str:
     return " or ".join(repr(name) for name in names)
 
 
-def _of_overrides(settings: Settings, known: _Known) -> Iterator[Stray]:
+def _of_overrides(settings: Settings, known: _Known) -> Iterator[LintFinding]:
     for name, override in settings.overrides.items():
         if name not in known.originals | known.elsewhere and (_WILD.search(name) or not known.excuses(name)):
             said = f"overrides: no tool is called {name!r}{known.suggestion(name, known.originals)}"
-            yield Stray(said, unguarded=override.hide)
+            yield LintFinding(said, unguarded=override.hide)
 
 
-def _of_source_overrides(listing: Listing, known: _Known) -> Iterator[Stray]:
+def _of_source_overrides(listing: SourceListing, known: _Known) -> Iterator[LintFinding]:
     for name, override in listing.config.overrides.items():
         if name not in listing.bare and not _is_left_out(listing, name):
             said = f"no tool of it is called {name!r}{known.suggestion(name, listing.bare)}"
-            yield Stray(f"source {listing.config.name!r}, overrides: {said}", unguarded=override.hide)
+            yield LintFinding(f"source {listing.config.name!r}, overrides: {said}", unguarded=override.hide)
 
 
-def _of_filter(listing: Listing) -> Iterator[Stray]:
+def _of_filter(listing: SourceListing) -> Iterator[LintFinding]:
     """Filters match the names that a source uses itself; where those are others than ours, nothing can be said."""
     patterns = listing.config.tool_filter or []
     if not all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in listing.bare):
@@ -224,16 +240,16 @@ def _of_filter(listing: Listing) -> Iterator[Stray]:
     for pattern in patterns:
         if not any(re.fullmatch(pattern, name) for name in listing.bare):
             left = "" if listing.bare else ", and so the source has no tools"
-            yield Stray(f"source {listing.config.name!r}, tool_filter: no tool of it fits {pattern!r}{left}")
+            yield LintFinding(f"source {listing.config.name!r}, tool_filter: no tool of it fits {pattern!r}{left}")
 
 
-def _of_exclude(listing: Listing) -> Iterator[Stray]:
+def _of_exclude(listing: SourceListing) -> Iterator[LintFinding]:
     for pattern in listing.config.idle_excludes():
         hint = _meant(pattern, listing.bare)
-        yield Stray(f"source {listing.config.name!r}, tool_exclude: no tool of it fits {pattern!r}{hint}")
+        yield LintFinding(f"source {listing.config.name!r}, tool_exclude: no tool of it fits {pattern!r}{hint}")
 
 
-def _of_nothing(listing: Listing) -> Iterator[Stray]:
+def _of_nothing(listing: SourceListing) -> Iterator[LintFinding]:
     config = listing.config
     if listing.tools or listing.problems or config.tool_filter:
         return
@@ -242,18 +258,18 @@ def _of_nothing(listing: Listing) -> Iterator[Stray]:
         hint = "; tool_exclude may leave all of them out"
     elif config.transport is TransportType.PYTHON:
         hint = f"; mark functions of {config.connection} with @tool from toolpost"
-    yield Stray(f"source {config.name!r} has no tools{hint}")
+    yield LintFinding(f"source {config.name!r} has no tools{hint}")
 
 
-def _of_collections(settings: Settings, known: _Known) -> Iterator[Stray]:
+def _of_collections(settings: Settings, known: _Known) -> Iterator[LintFinding]:
     for collection, members in settings.collections.items():
         names = [member for member in members if not member.startswith("tag:")]
         tags = [member.removeprefix("tag:") for member in members if member.startswith("tag:")]
         told = [f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmeant(names, known)]
-        yield from (Stray(f"collection {collection!r}: {text}") for text in [*told, *_untagged(tags, known)])
+        yield from (LintFinding(f"collection {collection!r}: {text}") for text in [*told, *_untagged(tags, known)])
 
 
-def _of_providers(settings: Settings, known: _Known) -> Iterator[Stray]:
+def _of_providers(settings: Settings, known: _Known) -> Iterator[LintFinding]:
     tools = settings.tools
     chains = {
         "web_search": ("tools.web_search", tools.web_search.links()),
@@ -262,15 +278,15 @@ def _of_providers(settings: Settings, known: _Known) -> Iterator[Stray]:
     }
     for tool, (where, links) in chains.items():
         if tool in known.originals:
-            yield from (Stray(f"{where}: {text}") for link in links for text in _of_provider(tool, link, known))
+            yield from (LintFinding(f"{where}: {text}") for link in links for text in _of_provider(tool, link, known))
 
 
-def _of_descriptions(known: _Known) -> Iterator[Stray]:
+def _of_descriptions(known: _Known) -> Iterator[LintFinding]:
     """Tools of one's own that say nothing of themselves; what a server leaves out is for its authors to mend."""
     for spec in known.registry.specs():
         if not spec.description.strip() and _is_own(spec.name, known):
             told = "so that no model knows what it is for; give its function a docstring"
-            yield Stray(f"tool {spec.name!r} has no description, {told}")
+            yield LintFinding(f"tool {spec.name!r} has no description, {told}")
 
 
 def _is_own(name: str, known: _Known) -> bool:

@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 
 from toolpost.catalog.names import nearest
+from toolpost.configuration.loading import FILE_NAME, environment, load_settings
+from toolpost.configuration.secret_extraction import references
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
-from toolpost.toolbox.concealment import references
-from toolpost.toolbox.loading import FILE_NAME, environment, load_settings
-from toolpost.toolbox.settings import Settings
 
 _KEY = "sources"
 _LISTS = (("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers"))

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from toolpost.configuration.settings import McpServerSettings, Settings
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.storage import Retention
-from toolpost.toolbox.settings import McpServerSettings, Settings
 
 
 def settings(**given: Any) -> Settings:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from toolpost.configuration.loading import LoadedSettings, load_settings
 from toolpost.contracts.errors import ConfigError
-from toolpost.toolbox.loading import LoadedSettings, load_settings
 
 Load = Callable[..., LoadedSettings]
 

@@ -44,7 +44,7 @@ def is_document(word: str) -> bool:
 
 def recognise_file(word: str) -> Recognised:
     """Tell by its content what a file is."""
-    from toolpost.toolbox.ecosystem import read_servers  # noqa: PLC0415 - only those who look need it
+    from toolpost.connecting.client_files import read_servers  # noqa: PLC0415 - only those who look need it
 
     path = Path(word).expanduser()
     try:

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
-from toolpost.contracts.errors import ConfigError
-from toolpost.toolbox.config_file import (
+from toolpost.configuration.file_editor import (
     InsertionError,
     add_sources,
     config_path,
@@ -16,6 +14,8 @@ from toolpost.toolbox.config_file import (
     mark_trusted,
     snippet,
 )
+from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
+from toolpost.contracts.errors import ConfigError
 
 NEW = ExternalToolConfig(
     name="new", transport=TransportType.MCP, connection="npx -y 'a b' # c", env={"KEY": "${KEY}", "N": "1"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolpost.toolbox.concealment import Concealer, references, variable_name
+from toolpost.configuration.secret_extraction import Concealer, references, variable_name
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.c2lnbmF0dXJl"
 

@@ -1,0 +1,1 @@
+"""`toolpost.yaml`: settings models, loading, editing, lint and extraction of secrets."""

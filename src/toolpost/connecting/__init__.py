@@ -1,0 +1,1 @@
+"""Find out how to connect a source: endpoint detection, presets, import of other clients' files."""
