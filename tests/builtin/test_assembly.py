@@ -11,9 +11,7 @@ import pytest
 
 from tests.builtin.pages import as_json, site
 from toolpost import Toolbox
-from toolpost.builtin.assembly import COMMANDS
-from toolpost.builtin.collections import COLLECTIONS
-from toolpost.builtin.records import read_records
+from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
@@ -39,7 +37,7 @@ def test_the_documents_tell_of_every_tool_and_of_no_other() -> None:
 
     told = re.findall(r"`([a-z0-9_]+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if line))
 
-    assert sorted(told) == sorted(set(read_records()) - {*COMMANDS, "retrieve"})
+    assert sorted(told) == sorted(set(read_specs()) - {*COMMANDS, "retrieve"})
 
 
 async def test_commands_are_there_when_they_are_named(tmp_path: Path) -> None:

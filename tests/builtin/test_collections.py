@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolpost.builtin.collections import COLLECTIONS
+from toolpost.builtin.specs import COLLECTIONS
 
 
 @pytest.mark.req("PCOL-05")

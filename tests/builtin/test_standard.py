@@ -3,22 +3,23 @@
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
+from hatchling.build import build_wheel
 
-import toolpost.builtin
 from tests.builtin.caller import Caller
 from toolpost.builtin.assembly import BuiltinParts, Builtins
 from toolpost.builtin.providers.chain import Chain
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.builtin.providers.protocols import SearchResult, SearchResults
-from toolpost.builtin.records import RECORDS, read_records, written
-from toolpost.builtin.standard_check import check_folder, front_matter
+from toolpost.builtin.specs import SPECS_FILE, dump_specs, read_specs, schema_document
+from toolpost.builtin.standard_check import STANDARD, check_builtin_folders, check_folder, front_matter
 from toolpost.builtin.web_searching import search_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.stores.memory import MemoryStore
 
-STANDARD = Path(next(iter(toolpost.builtin.__path__))) / "standard"
+ROOT = STANDARD.parents[3]
 
 
 def builtins() -> Builtins:
@@ -48,20 +49,19 @@ CASES = [
 
 
 @pytest.mark.req("NSTD-01", "NSTD-02", "NSTD-03", "NSTD-04")
-@pytest.mark.parametrize("name", FOLDERS)
-def test_each_tool_ships_what_the_standard_asks_for(name: str) -> None:
-    assert check_folder(STANDARD / name) == []
+def test_each_tool_ships_what_the_standard_asks_for() -> None:
+    assert check_builtin_folders() == [(STANDARD / name, []) for name in FOLDERS]
 
 
 def test_there_is_no_folder_without_a_tool() -> None:
     assert {path.name for path in STANDARD.iterdir()} == set(FOLDERS)
 
 
-def test_the_records_that_ship_are_those_of_the_tools() -> None:
-    shipped = RECORDS.read_text(encoding="utf-8")
+def test_the_specs_that_ship_are_those_of_the_tools() -> None:
+    shipped = SPECS_FILE.read_text(encoding="utf-8")
 
-    assert shipped == written(TOOLS[name].spec for name in TOOLS), "run: python -m tools.builtin_records"
-    assert read_records() == {name: tool.spec for name, tool in TOOLS.items()}
+    assert shipped == dump_specs(TOOLS[name].spec for name in TOOLS), "run: python -m tools.builtin_specs"
+    assert read_specs() == {name: tool.spec for name, tool in TOOLS.items()}
 
 
 @pytest.mark.req("NSTD-02")
@@ -69,9 +69,20 @@ def test_the_records_that_ship_are_those_of_the_tools() -> None:
 def test_the_schema_that_ships_is_the_one_that_a_model_sees(name: str) -> None:
     entry = Caller([TOOLS[name]]).registry.find(name)
 
-    shipped = json.loads((STANDARD / name / "schema.json").read_text(encoding="utf-8"))
+    shipped = schema_document(read_specs()[name])
 
     assert shipped == {"input_schema": entry.shown_schema, "output_schema": entry.spec.output_schema}
+
+
+@pytest.mark.req("NSTD-02")
+def test_the_wheel_holds_a_schema_file_for_each_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    wheel = build_wheel(str(tmp_path))
+
+    with ZipFile(tmp_path / wheel) as files:
+        for name, tool in TOOLS.items():
+            shipped = json.loads(files.read(f"toolpost/builtin/standard/{name}/schema.json"))
+            assert shipped == schema_document(tool.spec)
 
 
 @pytest.mark.req("MISC-20")
@@ -102,9 +113,9 @@ def test_the_budgets_that_ship_are_those_that_hold(name: str) -> None:
 @pytest.mark.parametrize("name", FOLDERS)
 def test_every_argument_is_described(name: str) -> None:
     text = (STANDARD / name / "tool.md").read_text(encoding="utf-8")
-    schemas = json.loads((STANDARD / name / "schema.json").read_text(encoding="utf-8"))
+    schema = schema_document(TOOLS[name].spec)["input_schema"]
 
-    assert [word for word in schemas["input_schema"]["properties"] if f"`{word}`" not in text] == []
+    assert [word for word in schema["properties"] if f"`{word}`" not in text] == []
 
 
 @pytest.mark.req("TEST-07")

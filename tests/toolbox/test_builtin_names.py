@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolpost import Completed, ConfigError, Failed, Settings, Toolbox, ToolContext, tool
-from toolpost.builtin.collections import COLLECTIONS
+from toolpost.builtin.specs import COLLECTIONS
 
 
 @tool(side_effects="pure")

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.builtin.deferred import DeferredTool
-from toolpost.builtin.groups import COMMANDS, GROUPS, BuiltinParts, Shared
-from toolpost.builtin.records import builtin_target, read_records
+from toolpost.builtin.groups import GROUPS, BuiltinParts, Shared
+from toolpost.builtin.specs import COMMANDS, builtin_target, read_specs
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.function import FunctionTool
 
-__all__ = ["COMMANDS", "BuiltinParts", "Builtins"]
+__all__ = ["BuiltinParts", "Builtins"]
 
 _USUAL_RESULTS = 10
 
@@ -30,12 +30,12 @@ class Builtins:
 
     def tools(self, wanted: Sequence[str] | str) -> list[FunctionTool]:
         """Those that are wanted: `all`, `none`, or by their names; a name that there is not is a ConfigError."""
-        records = read_records()
+        specs = read_specs()
         if not self._shared.parts.retrieve:
-            del records["retrieve"]
-        names = _names(wanted, known=set(records))
+            del specs["retrieve"]
+        names = _names(wanted, known=set(specs))
         listed: list[FunctionTool] = [
-            DeferredTool(spec, partial(self._load, name)) for name, spec in records.items() if name in names
+            DeferredTool(spec, partial(self._load, name)) for name, spec in specs.items() if name in names
         ]
         configured = self._configured()
         return [self._load(tool.spec.name) if tool.spec.name in configured else tool for tool in listed]

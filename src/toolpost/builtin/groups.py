@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from toolpost.builtin.collections import COLLECTIONS
+from toolpost.builtin.specs import COLLECTIONS, COMMANDS
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from toolpost.processes.commands import CommandRunner
 
     Made = Sequence[FunctionTool]
-
-COMMANDS = ("run_command", "command_output", "command_stop")
-"""Not part of `all`: an operator who wants commands run says so by the name of the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a folder of a tool must hold: `tool.md`, `schema.json` and tests; this only looks, and runs nothing."""
+"""Checks that the folder of a tool holds `tool.md`, `schema.json` and tests, without running anything."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
+from toolpost.builtin.specs import SPECS_FILE, read_specs, schema_document
 from toolpost.contracts.errors import ToolError
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.jsontypes import is_array, is_object
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Role = Literal["input", "output"]
 
+STANDARD = SPECS_FILE.parent / "standard"
 DOCUMENT = "tool.md"
 SCHEMA = "schema.json"
 CASES = "tests.json"
@@ -30,15 +32,27 @@ _HEADING = re.compile(r"^## (.+?)[ \t]*$", re.MULTILINE)
 _LARGEST = 1 << 20
 
 
-def check_folder(folder: Path) -> list[str]:
-    """What is missing or wrong in a tool's folder, each with what to do; an empty list when nothing is."""
+def check_folder(folder: Path, *, schemas: Any = None) -> list[str]:
+    """Report what is missing or wrong in a tool's folder, each with what to do.
+
+    `schemas` stands for the content of `schema.json` where a tool has its schemas elsewhere.
+    """
     if not folder.is_dir():
         return [f"{folder} is no folder; name the folder of one tool"]
-    return [*_in_document(folder), *_in_schema(folder), *_in_tests(folder)]
+    found = _json(folder / SCHEMA) if schemas is None else schemas
+    return [*_in_document(folder), *_in_schema(found), *_in_tests(folder, found)]
+
+
+def check_builtin_folders() -> list[tuple[Path, list[str]]]:
+    """Check the folder of each built-in tool; their schemas are those of `specs.json`, from which files are built."""
+    specs = read_specs()
+    return [
+        (STANDARD / name, check_folder(STANDARD / name, schemas=schema_document(specs[name]))) for name in sorted(specs)
+    ]
 
 
 def front_matter(folder: Path) -> dict[str, Any]:
-    """The facts at the top of a tool's document; empty when there are none that can be read."""
+    """Read the facts at the top of a tool's document; empty when there are none that can be read."""
     try:
         found = _FRONT.match(_read(folder / DOCUMENT))
         facts: Any = yaml.safe_load(found[1]) if found else None
@@ -78,8 +92,7 @@ def _sections(text: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def _in_schema(folder: Path) -> Iterator[str]:
-    found = _json(folder / SCHEMA)
+def _in_schema(found: Any) -> Iterator[str]:
     if isinstance(found, str):
         yield f"{SCHEMA} {found}; write an object with `input_schema` and, if the tool promises one, `output_schema`"
         return
@@ -103,7 +116,7 @@ def _problems(schema: Any, role: Role) -> Iterator[str]:
         yield str(wrong)
 
 
-def _in_tests(folder: Path) -> Iterator[str]:
+def _in_tests(folder: Path, schemas: Any) -> Iterator[str]:
     """Tests are programs for pytest, or cases with arguments and what comes of them."""
     programs = [*folder.glob("test_*.py"), *folder.glob("tests/test_*.py")]
     if not (folder / CASES).exists():
@@ -116,7 +129,7 @@ def _in_tests(folder: Path) -> Iterator[str]:
     elif not is_array(cases) or not cases:
         yield f"{CASES} must be a list with at least one case"
     else:
-        yield from _in_cases(cases, _input_validator(folder))
+        yield from _in_cases(cases, _input_validator(schemas))
 
 
 def _in_cases(cases: list[Any], validator: Validator | None) -> Iterator[str]:
@@ -127,9 +140,8 @@ def _in_cases(cases: list[Any], validator: Validator | None) -> Iterator[str]:
             yield f"{CASES}: case {number}: it expects a result, but {SCHEMA} refuses its arguments: {issues[0]}"
 
 
-def _input_validator(folder: Path) -> Validator | None:
-    """What checks arguments; None where the schema itself is wrong, which is told elsewhere."""
-    found = _json(folder / SCHEMA)
+def _input_validator(found: Any) -> Validator | None:
+    """Compile the schema of the arguments; None where the schema itself is wrong, which `_in_schema` reports."""
     schema: Any = found.get("input_schema") if is_object(found) else None
     if not is_object(schema) or any(_problems(schema, "input")):
         return None

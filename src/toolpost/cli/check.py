@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-import toolpost.builtin
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.session import run_command
@@ -43,16 +42,17 @@ def check_tool(
 
 
 def _checked(folder: Path | None) -> list[tuple[Path, list[str]]]:
-    from toolpost.builtin.standard_check import check_folder
+    from toolpost.builtin.standard_check import check_builtin_folders, check_folder
 
+    if folder is None:
+        return check_builtin_folders()
     return [(place, check_folder(place)) for place in _folders(folder)]
 
 
-def _folders(folder: Path | None) -> list[Path]:
+def _folders(place: Path) -> list[Path]:
     """One tool's folder itself, or those of the tools in it."""
     from toolpost.builtin.standard_check import CASES, DOCUMENT, SCHEMA
 
-    place = folder or Path(next(iter(toolpost.builtin.__path__))) / "standard"
     if not place.is_dir() or any((place / name).exists() for name in (DOCUMENT, SCHEMA, CASES)):
         return [place]
     inner = sorted(one for one in place.iterdir() if one.is_dir() and (one / DOCUMENT).exists())

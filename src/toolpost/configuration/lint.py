@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolpost.builtin.collections import COLLECTIONS
-from toolpost.builtin.records import read_records
+from toolpost.builtin.specs import COLLECTIONS, read_specs
 from toolpost.catalog.names import nearest
 from toolpost.contracts.config import TransportType
 
@@ -94,7 +93,7 @@ class _Known:
     @cached_property
     def elsewhere(self) -> set[str]:
         """Names that are right although nothing has them here: built-in tools that are off, and those of agents."""
-        return {*read_records(), *(name for members in COLLECTIONS.values() for name in members)}
+        return {*read_specs(), *(name for members in COLLECTIONS.values() for name in members)}
 
     def means(self, pattern: str, names: set[str]) -> bool:
         """Whether a pattern means one of these names, or one that may be there unseen."""

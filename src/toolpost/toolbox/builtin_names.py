@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolpost.builtin.assembly import COMMANDS
-from toolpost.builtin.collections import COLLECTIONS
-from toolpost.builtin.records import read_records
+from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.names import nearest
 from toolpost.contracts.errors import ConfigError
 
@@ -21,7 +19,7 @@ def chosen_builtins(settings: Settings) -> list[str] | str:
     wanted = settings.builtins
     if isinstance(wanted, str):
         return wanted
-    known = set(read_records())
+    known = set(read_specs())
     if not settings.tools.retrieval.chain:
         known.discard("retrieve")
     sets = {**COLLECTIONS, "all": tuple(sorted(known.difference(COMMANDS)))}

@@ -10,7 +10,7 @@ from toolpost.auth.authorizer import Authorizer
 from toolpost.auth.keys import keys_from
 from toolpost.auth.seal import KeySealer
 from toolpost.builtin.assembly import BuiltinParts, Builtins
-from toolpost.builtin.collections import COLLECTIONS
+from toolpost.builtin.specs import COLLECTIONS
 from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets

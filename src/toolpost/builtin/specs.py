@@ -1,0 +1,101 @@
+"""Names and specs of the built-in tools, known before the code of the tools is imported.
+
+`specs.json` is generated from the signatures of the tools by `python -m tools.builtin_specs`: generating the schemas at
+start-up would import every tool.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SPECS_FILE = Path(__file__).with_name("specs.json")
+_FIELDS = (
+    *("name", "description", "category", "input_schema", "output_schema", "model_schema", "side_effects"),
+    *("safety", "replay", "timeout_s", "tags", "validate_inputs", "host_argument"),
+)
+COMMANDS = ("run_command", "command_output", "command_stop")
+"""Not part of `all`: the operator enables commands by naming `run_command`."""
+
+_SYSTEM = ("current_time", "sleep", "get_env", "set_env")
+_FILE = (
+    *("read_file", "write_file", "list_files", "delete_file", "move_file", "get_file_info", "edit_file"),
+    *("grep_files", "glob_files"),
+)
+_NETWORK = ("http_get", "http_post", "http_request", "web_search", "web_fetch")
+_DATA = ("json_parse", "json_stringify", "base64_encode", "base64_decode")
+_MEMORY = ("memory_list", "memory_read", "memory_write", "memory_patch", "memory_append")
+_TASK = ("task_list", "task_replay")
+_SESSION = ("session_archive_read",)
+_ARTIFACT = ("artifact_read", "artifact_search")
+_READING = (
+    *("current_time", "read_file", "list_files", "get_file_info", "grep_files", "glob_files"),
+    *("json_parse", "json_stringify", "base64_encode", "base64_decode", "memory_list", "memory_read"),
+    *_TASK,
+    *_SESSION,
+    *_ARTIFACT,
+)
+
+COLLECTIONS = MappingProxyType(
+    {
+        "system_tools": _SYSTEM,
+        "file_tools": _FILE,
+        "network_tools": _NETWORK,
+        "data_tools": _DATA,
+        "memory_tools": _MEMORY,
+        "task_tools": _TASK,
+        "all_task_tools": (*_SYSTEM, *_FILE, *_NETWORK, *_DATA, *_MEMORY, *_TASK),
+        "main_agent_tools": (
+            *("current_time", "memory_list", "memory_read", "task_list", "task_replay", "session_archive_read"),
+            *("spawn_task", "reply"),
+        ),
+        "reflection_tools": ("memory_read", "memory_write", "memory_patch", "memory_append"),
+        "session_tools": _SESSION,
+        "artifact_tools": _ARTIFACT,
+        "explore_tools": (*_READING, "web_search", "web_fetch"),
+        "plan_tools": _READING,
+    }
+)
+"""Named sets of tools: one per subject, one per kind of agent, and those that only read.
+
+`spawn_task` and `reply` belong to agents; a collection has them only where an agent has registered them.
+"""
+
+
+def read_specs() -> dict[str, ToolSpec]:
+    """Read the specs of all built-in tools from the generated file, by name."""
+    return {facts["name"]: _spec(facts) for facts in json.loads(SPECS_FILE.read_text(encoding="utf-8"))["tools"]}
+
+
+def dump_specs(specs: Iterable[ToolSpec]) -> str:
+    """Serialize specs to the text of the generated file, one line for each tool."""
+    lines = [json.dumps({name: getattr(spec, name) for name in _FIELDS}, separators=(",", ":")) for spec in specs]
+    return '{"generated_by": "python -m tools.builtin_specs", "tools": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def schema_document(spec: ToolSpec) -> dict[str, Any]:
+    """Return the content of a tool's `schema.json`: the schemas as a model sees them."""
+    return {"input_schema": spec.model_schema or spec.input_schema, "output_schema": spec.output_schema}
+
+
+def builtin_target(name: str) -> ToolTarget:
+    """Return the target of a built-in tool: Toolpost's own code, whatever its configuration."""
+    return ToolTarget("builtin", f"the built-in tool {name}")
+
+
+def _spec(facts: dict[str, Any]) -> ToolSpec:
+    typed: dict[str, Any] = {
+        **facts,
+        "category": ToolCategory(facts["category"]),
+        "safety": SafetyProfile(*facts["safety"]),
+        "tags": tuple(facts["tags"]),
+        "target": builtin_target(facts["name"]),
+    }
+    return ToolSpec(**typed)
