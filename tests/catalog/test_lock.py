@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.catalog.lock import Lock, differences, ordered, pin_of
+from toolpost.catalog.lock import Lock, differences, pin_of, sort_schema
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.spec import ToolSpec, ToolTarget
 
@@ -53,8 +53,8 @@ def test_what_is_not_shown_counts_too() -> None:
 
 def test_order_counts_only_where_it_means_something() -> None:
     assert pin(input_schema=SCHEMA) == pin(input_schema=TURNED)
-    assert ordered({"const": ["b", "a"]}) == {"const": ["b", "a"]}
-    assert ordered({"prefixItems": [{"type": "string"}, {"type": "null"}]})["prefixItems"][0] == {"type": "string"}
+    assert sort_schema({"const": ["b", "a"]}) == {"const": ["b", "a"]}
+    assert sort_schema({"prefixItems": [{"type": "string"}, {"type": "null"}]})["prefixItems"][0] == {"type": "string"}
 
 
 def test_what_is_written_is_sorted_read_back_the_same_and_holds_no_secret(tmp_path: Path) -> None:

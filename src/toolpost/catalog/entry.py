@@ -1,43 +1,175 @@
-"""A tool's place in the catalog: its record, its source, its validators and its counts."""
+"""One tool in the catalog: its record with the operator's overrides, its source, its validators and its call counts."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeGuard, cast, get_args
 
-from toolpost.catalog.clean_spec import clean_spec
-from toolpost.catalog.code_target import code_target
-from toolpost.catalog.function import FunctionTool, run_tool
+from toolpost.catalog.function import FunctionTool, code_target, run_tool
+from toolpost.catalog.specs import clean_spec
 from toolpost.contracts.config import TransportType
-from toolpost.contracts.errors import ToolValidationError
-from toolpost.contracts.spec import ToolTarget
+from toolpost.contracts.errors import ConfigError, ToolValidationError
+from toolpost.contracts.spec import (
+    JsonSchema,
+    ReplayClass,
+    SideEffects,
+    ToolSpec,
+    ToolTarget,
+    destructive_of,
+    replay_of,
+)
 from toolpost.contracts.tool import PreviewingTool
-from toolpost.schema.secrets import secret_paths
+from toolpost.schema.secrets import is_secret_name, secret_paths
 from toolpost.schema.validator import compile_validator, unchecked_patterns
 from toolpost.schema.values import parts_within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from toolpost.catalog.hold import Hold
-    from toolpost.catalog.overrides import Overlay
+    from toolpost.catalog.lock import Hold
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.config import ExternalToolConfig, OutputCheck
+    from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.contracts.tool import Preview, Tool
     from toolpost.schema.secrets import SecretPaths
     from toolpost.schema.shared_definitions import SharedDefinitions
     from toolpost.schema.validator import Validator
 
+# Keywords that let in arguments which `properties` does not name.
+_OPEN = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"})
+
+# Keywords by which one argument has to do with another.
+_ENTANGLING = frozenset(
+    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "minProperties", "maxProperties"}
+    | {"dependentRequired", "dependentSchemas", "dependencies", "const", "enum"}
+)
+
+# What says how a single argument must look, whichever others are given.
+_SHAPE = frozenset({"$schema", "$id", "$defs", "definitions", "properties"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """A record with an override applied, and the arguments that the override fills in.
+
+    `entangled` is set where the schema relates arguments to each other, such as requiring one of two: then arguments
+    can only be validated after the override filled in its own.
+    """
+
+    spec: ToolSpec
+    fixed: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    entangled: bool
+    outputs: OutputCheck | None = None
+
+    def fill(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments with defaults and fixed values filled in."""
+        return {**self.defaults, **arguments, **self.fixed}
+
+
+def apply_override(spec: ToolSpec, override: ToolOverride, *, name: str) -> Overlay:
+    """Apply an operator's override to a tool's record; ConfigError when the override does not fit the schema."""
+    _known_arguments(spec, [*override.fix, *override.default])
+    _fitting_values(spec, {**override.default, **override.fix})
+    changed = replace(
+        spec,
+        name=name,
+        description=override.description if override.description is not None else spec.description,
+        input_schema=_changed(spec.input_schema, override),
+        model_schema=None if spec.model_schema is None else _changed(spec.model_schema, override),
+        tags=tuple(override.tags) if override.tags is not None else spec.tags,
+        timeout_s=override.timeout_s or spec.timeout_s,
+    )
+    return Overlay(
+        spec=_with_effects(changed, override),
+        fixed=override.fix,
+        defaults=override.default,
+        entangled=bool(override.fix or override.default) and not _ENTANGLING.isdisjoint(spec.input_schema),
+        outputs=override.outputs,
+    )
+
+
+def _with_effects(spec: ToolSpec, override: ToolOverride) -> ToolSpec:
+    if override.side_effects is not None:
+        named = _one_of(override.side_effects, get_args(SideEffects), spec.name, "side_effects")
+        effects = cast("SideEffects", named)
+        safety = spec.safety._replace(destructive=destructive_of(effects, _still_known(spec, effects)))
+        spec = replace(spec, side_effects=effects, replay=replay_of(effects), safety=safety)
+    if override.replay is not None:
+        replay = _one_of(override.replay, get_args(ReplayClass), spec.name, "replay")
+        spec = replace(spec, replay=cast("ReplayClass", replay))
+    if override.destructive is not None:
+        spec = replace(spec, safety=spec.safety._replace(destructive=override.destructive))
+    return spec
+
+
+def _still_known(spec: ToolSpec, effects: SideEffects) -> bool | None:
+    """Return the `destructive` flag under other effects; unknown for a tool that is now external."""
+    leaves = effects == "external" and spec.side_effects != "external"
+    return (spec.safety.destructive or None) if leaves else spec.safety.destructive
+
+
+def _one_of(value: str, allowed: tuple[str, ...], tool: str, key: str) -> str:
+    if value not in allowed:
+        msg = f"override of {tool!r}: {key} {value!r} is not one of {', '.join(allowed)}"
+        raise ConfigError(msg, tool_name=tool)
+    return value
+
+
+def _known_arguments(spec: ToolSpec, names: list[str]) -> None:
+    """Refuse a misspelled argument: what an operator fixed must not stay open to callers."""
+    properties = spec.input_schema.get("properties", {})
+    if _OPEN & spec.input_schema.keys() and spec.input_schema.get("additionalProperties") is not False:
+        return
+    for name in names:
+        if name not in properties:
+            msg = f"override of {spec.name!r}: it has no argument {name!r}; it has {', '.join(properties) or 'none'}"
+            raise ConfigError(msg, tool_name=spec.name)
+
+
+def _fitting_values(spec: ToolSpec, values: Mapping[str, Any]) -> None:
+    """Refuse a value that the tool would refuse; it is filled in after the caller's arguments were checked."""
+    if not values:
+        return
+    shape = {key: part for key, part in spec.input_schema.items() if key in _SHAPE}
+    issues = compile_validator(shape).issues(dict(values))
+    if issues:
+        msg = f"override of {spec.name!r} does not fit its schema: {'; '.join(issues)}"
+        raise ConfigError(msg, tool_name=spec.name)
+
+
+def _changed(schema: JsonSchema, override: ToolOverride) -> JsonSchema:
+    return _without(_with_defaults(schema, override.default), set(override.fix))
+
+
+def _without(schema: JsonSchema, names: set[str]) -> JsonSchema:
+    if not names:
+        return schema
+    kept = {name: part for name, part in schema.get("properties", {}).items() if name not in names}
+    required = [name for name in schema.get("required", []) if name not in names]
+    return {**schema, "properties": kept, "required": required}
+
+
+def _with_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> JsonSchema:
+    if not defaults:
+        return schema
+    properties = dict(schema.get("properties", {}))
+    for name, value in defaults.items():
+        part = properties.get(name, {})
+        shown = isinstance(part, dict) and not is_secret_name(name)  # a model sees the schema
+        properties[name] = {**part, "default": value} if shown else part
+    required = [name for name in schema.get("required", []) if name not in defaults]
+    return {**schema, "properties": properties, "required": required}
+
+
 _LIGHT_SCHEMA = 300  # so many values in a schema are compiled within a few milliseconds
 
 
 class Entry:
-    """One registered tool. Validators are compiled when the tool is first called, not when it is found.
+    """One registered tool. Validators are compiled at its first call, not when it is listed.
 
-    Where its schemas are large that takes a while, and `prepare` is called in a thread before.
+    Compiling large schemas takes a while: `prepare` does it in a thread beforehand.
     """
 
     __slots__ = (
@@ -89,38 +221,38 @@ class Entry:
 
     @property
     def original(self) -> ToolSpec:
-        """The record as the source gave it, whatever an operator laid over it."""
+        """The record as the source gave it, without overrides."""
         return self.tool.spec
 
     @property
     def origin(self) -> str:
-        """The source outside that the tool comes from, whoever brought it here; empty for the operator's own code."""
+        """The external source of the tool; empty for the operator's own code."""
         config = self.config
         return self.original.origin if config is None or config.transport is TransportType.PYTHON else config.name
 
     @property
     def _is_own(self) -> bool:
-        """Whether the schemas are the operator's own: written in code, or in the configuration."""
+        """Whether the operator wrote the schemas, in code or in the configuration."""
         return not self.origin or (self.config is not None and declares_schemas(self.config))
 
     @property
     def unchecked_patterns(self) -> tuple[str, ...]:
-        """The patterns of the tool's schemas that calls and results are not matched with."""
+        """The patterns of the tool's schemas that are left out of validation."""
         schemas = () if self._is_own else (self.original.input_schema, self.original.output_schema or {})
         return tuple(pattern for schema in schemas for pattern in unchecked_patterns(schema))
 
-    def set_aside(self, hold: Hold) -> None:
-        """Show of the tool only what was agreed to; arguments are checked once its definition is."""
+    def apply_hold(self, hold: Hold) -> None:
+        """Replace the record by the stub of a hold; arguments are validated once its definition is accepted."""
         self.hold, self.overlay = hold, None
         self.spec = hold.stub(self.spec)
 
     @property
     def is_prepared(self) -> bool:
-        """Whether a call finds everything that is worked out once, or gets it at once."""
+        """Whether validators are compiled, or small enough to be compiled during a call."""
         return self._prepared
 
     def prepare(self) -> None:
-        """Work out what every call needs; ToolSchemaError when a schema cannot be used."""
+        """Compile the validators and find the secret paths; ToolSchemaError when a schema cannot be used."""
         for validator in (self.input_validator, self.output_validator):
             if validator is not None:
                 validator.secrets()
@@ -129,7 +261,7 @@ class Entry:
 
     @property
     def secret_paths(self) -> tuple[SecretPaths, SecretPaths]:
-        """Where the source's schemas mark secrets: in the arguments, and in the result."""
+        """The paths that the source's schemas mark as secret, in the arguments and in the result."""
         if self._secrets is None:
             original = self.original
             self._secrets = secret_paths(original.input_schema), secret_paths(original.output_schema or {})
@@ -152,7 +284,7 @@ class Entry:
 
     @property
     def output_check(self) -> OutputCheck:
-        """What becomes of a result that breaks its schema; a tool from nowhere else is our own, and so is its fault."""
+        """How results that violate the output schema are handled; strict for tools of the operator's own code."""
         if self.overlay is not None and self.overlay.outputs is not None:
             return self.overlay.outputs
         if self.config is None:
@@ -161,26 +293,26 @@ class Entry:
 
     @property
     def shown_schema(self) -> JsonSchema:
-        """What a model sees of the input schema."""
+        """The input schema that models see."""
         view = self.spec.model_schema
         return self.spec.input_schema if view is None else view
 
     @property
     def previewer(self) -> Preview | None:
-        """What says of each call what it would do; only code of the operator's own is asked."""
+        """The function that previews a call, for tools of the operator's own code only."""
         if self.origin:
             return None
         if isinstance(self.tool, FunctionTool):
             return self.tool.previewer
         return self.tool.preview if isinstance(self.tool, PreviewingTool) else None
 
-    def succeed(self, old: Entry) -> None:
-        """Take the place of another tool of the same name, and go on with its counts."""
+    def take_over_counts(self, old: Entry) -> None:
+        """Continue the call counts of the entry that this one replaces."""
         self.count, self.failures, self.total_ms = old.count, old.failures, old.total_ms
         self.misfits = old.misfits
 
     def fit(self, arguments: Any) -> dict[str, Any]:
-        """The arguments as the original tool takes them; ToolValidationError says where they do not fit."""
+        """Validate arguments and fill in those of the override; ToolValidationError says where they do not fit."""
         if _is_entangled(self.overlay) and isinstance(arguments, dict):
             arguments = self.overlay.fill(cast("dict[str, Any]", arguments))
         if self.spec.validate_inputs == "lenient":
@@ -201,7 +333,7 @@ class Entry:
 
 
 def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolSpec:
-    """The record with its target; for a source that gives none, what is known of where its calls go."""
+    """Add a target to a record that has none: the function's code, or the name of the remote tool and its source."""
     if spec.target is not None:
         return spec
     if source is None:
@@ -216,7 +348,7 @@ def _is_light(spec: ToolSpec) -> bool:
 
 
 def declares_schemas(config: ExternalToolConfig) -> bool:
-    """Whether the schemas of a source's tools stand in its configuration, not in what its other side says."""
+    """Return whether a source's tools get their schemas from its configuration, not from its other side."""
     match config.transport:
         case TransportType.PYTHON | TransportType.WEBSOCKET:
             return True

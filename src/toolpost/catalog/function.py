@@ -1,14 +1,15 @@
-"""Python functions as tools: the `@tool` decorator and what it makes."""
+"""Python functions as tools: the `@tool` decorator, and the target that a function's code stands for."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import inspect
+import os
 from itertools import takewhile
+from types import CodeType
 from typing import TYPE_CHECKING, Any, get_args, overload
 
-from toolpost.catalog.code_target import code_target
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import JSON, ToolOutput
@@ -22,6 +23,7 @@ from toolpost.contracts.spec import (
     SideEffects,
     ToolCategory,
     ToolSpec,
+    ToolTarget,
     replay_of,
 )
 from toolpost.schema.bounds import check_schema
@@ -29,13 +31,70 @@ from toolpost.schema.parameters import name_of
 from toolpost.schema.signature import function_schema, to_jsonable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.tool import Preview
     from toolpost.schema.signature import FunctionSchema
+
+PYTHON = "python"
+_MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
+
+
+def code_target(fn: Callable[..., Any]) -> ToolTarget:
+    """Return the target of a tool that runs `fn`; the source code is read when it is first needed.
+
+    The code covers the function and its wrappers, not the functions it calls.
+    """
+    layers = list(_layers(fn))
+    inner = layers[-1]
+    name = str(getattr(inner, "__qualname__", type(inner).__qualname__))
+    summary = f"Python function {name} in {_file_of(inner)}"
+    return ToolTarget(PYTHON, summary, lambda: "\n".join(map(_code_of, layers)))
+
+
+def _layers(fn: Any) -> Iterator[Any]:
+    """Yield the wrappers of a function, the innermost function last; for a callable object, its `__call__`."""
+    for _ in range(_MOST_LAYERS):
+        if isinstance(fn, functools.partial):
+            fn = fn.func
+        elif (wrapped := getattr(fn, "__wrapped__", None)) is not None:
+            yield fn
+            fn = wrapped
+        else:
+            break
+    yield fn if inspect.isroutine(fn) else type(fn).__call__
+
+
+def _file_of(fn: Any) -> str:
+    """Return the file name without its folder, which differs between machines."""
+    code = getattr(fn, "__code__", None)
+    if isinstance(code, CodeType):
+        return os.path.basename(code.co_filename)  # noqa: PTH119 - it may be `<string>`, which is no path
+    return str(getattr(fn, "__module__", "a module"))
+
+
+def _code_of(fn: Any) -> str:
+    """Return the function's source text, or its bytecode where there is no source."""
+    # The text is the same under every version of Python; bytecode is not.
+    code = getattr(fn, "__code__", None)  # a function's own: `inspect` would look behind a wrapper
+    try:
+        return inspect.getsource(fn if code is None else code)
+    except (OSError, TypeError):
+        return "\n".join(_instructions(code)) if isinstance(code, CodeType) else ""
+
+
+def _instructions(code: CodeType) -> Iterator[str]:
+    yield code.co_code.hex()
+    yield repr(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _instructions(constant)
+        else:
+            yield repr(constant)
+
 
 _new_output = maker(ToolOutput)
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
@@ -69,11 +128,11 @@ class FunctionTool:
 
     @property
     def previewer(self) -> Preview | None:
-        """What says of each call what it would do, if the tool has one."""
+        """The function that previews a call, if the tool has one."""
         return self._previewer
 
     def renamed(self, spec: ToolSpec) -> FunctionTool:
-        """The same function under another record."""
+        """Return the same function with another record."""
         copy = object.__new__(FunctionTool)
         for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_is_async", "_previewer"):
             setattr(copy, slot, getattr(self, slot))
@@ -128,7 +187,7 @@ class FunctionTool:
 
 
 def _called(fn: Callable[..., Any], kwargs: dict[str, Any], given_up: list[bool]) -> Any:
-    """What a plain function returns; a generator works while its items are taken: here, and while somebody waits."""
+    """Call a plain function; collect the items of a generator here, in the thread, until the caller gives up."""
     result: Any = fn(**kwargs)
     if not inspect.isgenerator(result):
         return result
@@ -147,7 +206,7 @@ async def run_tool(call: AuthorizedCall) -> ToolOutput | Question:
 
 
 def output_of(value: Any) -> ToolOutput:
-    """Whatever a Python tool returned, as output: JSON, bytes, or a result that reports a failure."""
+    """Convert the return value of a Python tool to output; ToolExecutionError for a ToolResult that failed."""
     match value:
         case ToolOutput():
             return value
@@ -162,7 +221,7 @@ def output_of(value: Any) -> ToolOutput:
 
 
 def raised_by_tool(raised: BaseException, tool_name: str) -> ToolExecutionError:
-    """The failure that stands for an exception of the tool's own code."""
+    """Wrap an exception of the tool's own code in a ToolExecutionError."""
     text = str(raised) or "no message"
     return ToolExecutionError(f"{type(raised).__name__}: {text}", tool_name=tool_name, cause=raised)
 
@@ -262,7 +321,7 @@ def _with_effects(
     open_world: bool | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """The part of a record that says what a call does to the world; the other declarations stay as they are."""
+    """Build the fields of a record that describe effects; pass the other declarations through."""
     effects = side_effects or "write"
     _one_of("side_effects", effects, get_args(SideEffects))
     external = effects == "external"

@@ -1,15 +1,16 @@
-"""`toolpost.lock`: the definitions of tools that a person has agreed to, kept beside the configuration."""
+"""`toolpost.lock`: the definitions of tools that a person has agreed to, and the hold on a tool that changed since."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.questions import Question
 from toolpost.schema.hidden_text import escaped
 from toolpost.schema.jsontypes import is_array, is_object
 
@@ -40,7 +41,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One tool's definition: `hash` covers all of it, the rest is there to be read, and to say what changed."""
+    """One tool's definition: `hash` covers all of it, the other fields are for people and for the comparison."""
 
     hash: str
     description: str
@@ -56,7 +57,7 @@ Pins: TypeAlias = dict[str, dict[str, Pin]]
 
 
 class Change(NamedTuple):
-    """A part of a definition that differs; for a schema, the digests."""
+    """A part of a definition that differs; for a schema, its digests before and after."""
 
     part: str
     before: str
@@ -64,7 +65,7 @@ class Change(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A tool that is not as it was pinned; `before` or `after` is None where it was not, or is no more."""
+    """A tool that differs from its pin; `before` is None for a new tool, `after` for one that is gone."""
 
     source: str
     tool: str
@@ -78,7 +79,7 @@ class Difference(NamedTuple):
         return f"{self.source}.{self.tool}"
 
     def changes(self) -> list[Change]:
-        """What differs, part by part; all of it where the tool is new."""
+        """Return the changed parts; all parts of a new tool."""
         if self.before is not None and self.after is not None:
             return differences(self.before, self.after)
         if self.after is None:
@@ -95,7 +96,7 @@ class Difference(NamedTuple):
 def compare(
     source: str, before: Mapping[str, Pin], after: Mapping[str, Pin], *, whole: bool = True
 ) -> list[Difference]:
-    """The tools of a source that differ, by name; without `whole`, none is gone for not being listed."""
+    """Return the tools of a source that differ, by name; without `whole`, an unlisted tool does not count as gone."""
     found: list[Difference] = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
@@ -109,12 +110,12 @@ def compare(
 
 
 def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:
-    """Pin a definition as its source gave it; `mask` takes out what must not be written down or differs by machine."""
+    """Pin a definition as its source gave it; `mask` removes secrets and what differs between machines."""
     target = spec.target
     goes_to = mask(f"{target.summary}\n{target.detail}" if target else str(spec.extra.get("remote_name", spec.name)))
     annotations = mask(_text(_annotations(spec)))
     description = mask(spec.description)
-    schemas = [mask(_text(ordered(schema))) for schema in (spec.input_schema, spec.output_schema)]
+    schemas = [mask(_text(sort_schema(schema))) for schema in (spec.input_schema, spec.output_schema)]
     properties = spec.input_schema.get("properties")
     return Pin(
         hash=f"sha256:{_digest(_text([spec.name, description, *schemas, annotations, goes_to]))}",
@@ -128,7 +129,7 @@ def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:
 
 
 def differences(before: Pin, after: Pin) -> list[Change]:
-    """What differs between two definitions of a tool; nothing where they are the same."""
+    """Return the changes between two definitions of a tool; empty where they are the same."""
     if before.hash == after.hash:
         return []
     old, new = asdict(before), asdict(after)
@@ -139,29 +140,29 @@ def differences(before: Pin, after: Pin) -> list[Change]:
     return changed or [Change("details", before.hash, after.hash)]
 
 
-def ordered(schema: Any) -> Any:
-    """A schema in which lists whose order means nothing are sorted."""
+def sort_schema(schema: Any) -> Any:
+    """Sort the lists of a schema whose order has no meaning."""
     if is_array(schema):
-        return [ordered(part) for part in schema]
+        return [sort_schema(part) for part in schema]
     if not is_object(schema):
         return schema
-    return {key: _ordered_part(key, part) for key, part in schema.items()}
+    return {key: _sort_part(key, part) for key, part in schema.items()}
 
 
-def _ordered_part(key: str, part: Any) -> Any:
+def _sort_part(key: str, part: Any) -> Any:
     if key in _VALUES:
         return part
     if key in _MAPS and is_object(part):
-        return {name: ordered(inner) for name, inner in part.items()}
+        return {name: sort_schema(inner) for name, inner in part.items()}
     if key == "dependentRequired" and is_object(part):
         return {name: sorted(inner, key=_text) if is_array(inner) else inner for name, inner in part.items()}
     if key in _UNORDERED and is_array(part):
-        return sorted(part if key == "enum" else map(ordered, part), key=_text)
-    return ordered(part)
+        return sorted(part if key == "enum" else map(sort_schema, part), key=_text)
+    return sort_schema(part)
 
 
 def _annotations(spec: ToolSpec) -> dict[str, Any]:
-    """What a source says of a tool beside its description: for MCP its annotations, else the effects that it names."""
+    """Return a source's claims about a tool: for MCP its title and annotations, else its declared effects."""
     extra = spec.extra
     if extra.get("source") == "mcp":
         said = {key: extra[key] for key in ("title", "annotations") if key in extra}
@@ -183,7 +184,7 @@ class Lock:
 
     @property
     def sources(self) -> Mapping[str, Mapping[str, Pin]]:
-        """What is pinned now, whichever process wrote it last; ConfigError where the file cannot be understood."""
+        """The current pins, reread when another process wrote them; ConfigError when the file cannot be parsed."""
         try:
             known = self.path.stat()
         except OSError:
@@ -194,11 +195,11 @@ class Lock:
         return self._sources
 
     def pin(self, source: str, name: str, pin: Pin) -> None:
-        """Pin one tool, and leave all others as they are."""
+        """Pin one tool; the others stay."""
         self.write({**self.sources, source: {**self.sources.get(source, {}), name: pin}})
 
     def write(self, sources: Mapping[str, Mapping[str, Pin]]) -> None:
-        """Replace the file in one step."""
+        """Replace the file atomically."""
         written = {source: {name: _plain(pin) for name, pin in pins.items()} for source, pins in sources.items()}
         document = {"about": _ABOUT, "version": _VERSION, "sources": written}
         text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -248,14 +249,14 @@ def _digest(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """A text for the file: nothing hidden in it, and not endless."""
+    """Escape hidden characters of a text for the file, and cut it."""
     line = escaped(text)
     return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
 
 
 def _argument(name: str, schema: Any, mask: Callable[[str], str]) -> str:
-    """An argument in a line: what models read of it is where a changed tool tells them other things."""
-    line = escaped(f"{name}: {mask(_text(ordered(schema)))}")
+    """Render an argument in one line; a changed tool may hide instructions to models in its description."""
+    line = escaped(f"{name}: {mask(_text(sort_schema(schema)))}")
     return line if len(line) <= _LONGEST_ARGUMENT else f"{line[:_LONGEST_ARGUMENT]}…"
 
 
@@ -265,3 +266,58 @@ def _without(lines: Sequence[str], other: Mapping[str, Any]) -> list[str]:
 
 def _said(value: Any) -> str:
     return value if isinstance(value, str) else "\n".join(value)
+
+
+DEFINITION = "definition"
+_ANYTHING = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Blocks the calls of a tool whose definition (`after`) is not the pinned one (`before`; None: never pinned).
+
+    `accept` pins the new definition and lifts the hold; `is_settled` lifts it if another process has done so.
+    """
+
+    name: str
+    before: Pin | None
+    after: Pin
+    accept: Callable[[], None]
+    is_settled: Callable[[], bool]
+
+    @property
+    def reason(self) -> str:
+        """Why the tool is on hold, without any text of its source: models read this."""
+        if self.before is None:
+            return "it is new, and nobody has agreed to it"
+        changed = [change.part for change in differences(self.before, self.after)]
+        return f"its {', '.join(changed)} changed since it was agreed to"
+
+    def stub(self, spec: ToolSpec) -> ToolSpec:
+        """Return the record to list while the hold lasts: nothing of the new definition that was not agreed to."""
+        before = self.before
+        same_input = before is not None and before.input_schema == self.after.input_schema
+        note = f"Set aside: {self.reason}. A call waits for a person."
+        return replace(
+            spec,
+            description=note if before is None else f"{before.description}\n\n{note}".strip(),
+            input_schema=spec.input_schema if same_input else _ANYTHING,
+            model_schema=spec.model_schema if same_input else None,
+            output_schema=None,
+            version=self.after.hash,  # an answer is bound to what was shown
+        )
+
+    def question(self) -> Question:
+        """Return the question that asks a person to accept the definition; no call of the tool runs before."""
+        prompt = f"Agree to {self.name} as it is now? {self.reason[0].upper()}{self.reason[1:]}; a yes runs this call."
+        return Question(
+            kind="approval", prompt=prompt, reason="definition_changed", payload=self.payload(), key=DEFINITION
+        )
+
+    def payload(self) -> dict[str, Any]:
+        """Return the old and the new definition, part by part, for the person who decides."""
+        before, after = self.before, self.after
+        changes = [] if before is None else [change._asdict() for change in differences(before, after)]
+        new = {"description": after.description, "arguments": list(after.arguments)}
+        new |= {"annotations": after.annotations, "target": after.target}
+        return {"reason": self.reason, "hash": after.hash, "new": before is None, "changes": changes, DEFINITION: new}

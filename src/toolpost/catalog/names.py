@@ -22,9 +22,9 @@ _HASH_CHARS = 8
 
 
 def canonical_name(source: str, tool: str) -> str:
-    """`source.tool`, with what names may not hold replaced, and cut so that its model name fits.
+    """Build `source.tool`: replace characters that names may not contain, and cut it to the limit of model names.
 
-    A name that is cut, or loses letters of another script, ends in a hash of the original, so that two stay apart.
+    A name that is cut, or loses letters of another script, ends in a hash of the original to stay unique.
     """
     part = _NOT_ALLOWED.sub("_", tool)
     room = MODEL_NAME_LIMIT - (len(source) + 2 if source else 0)
@@ -45,7 +45,7 @@ def check_canonical(name: str) -> None:
 
 
 def model_name(canonical: str, policy: NamingPolicy = "double_underscore") -> str:
-    """The name that a model sees."""
+    """Return the name that models use for a tool."""
     match policy:
         case "dotted":
             return canonical
@@ -56,7 +56,7 @@ def model_name(canonical: str, policy: NamingPolicy = "double_underscore") -> st
 
 
 class ToolNameMap:
-    """The reversible map between canonical names and model names; a name that is taken is refused."""
+    """Two-way map between canonical names and model names; a model name that is taken is refused."""
 
     def __init__(self, policy: NamingPolicy = "double_underscore") -> None:
         self._policy: NamingPolicy = policy
@@ -73,20 +73,20 @@ class ToolNameMap:
         return alias
 
     def remove(self, canonical: str) -> None:
-        """Forget a tool."""
+        """Remove one tool."""
         self._canonical.pop(model_name(canonical, self._policy), None)
 
     def to_model(self, canonical: str) -> str:
-        """The model name of a canonical one."""
+        """Return the model name of a canonical name."""
         return model_name(canonical, self._policy)
 
     def to_canonical(self, alias: str) -> str | None:
-        """The canonical name behind a model name; None when no tool has it."""
+        """Return the canonical name of a model name; None when no tool has it."""
         return self._canonical.get(alias)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant; nobody means one that is far too long."""
+    """Return the known name closest to `name`, for "did you mean"; None for a name far too long to compare."""
     if len(name) > 2 * MODEL_NAME_LIMIT:
         return None
     found = get_close_matches(name, known, n=1, cutoff=0.6)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from toolpost.catalog.entry import Entry
+from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical, nearest
-from toolpost.catalog.overrides import overlay
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError
 from toolpost.contracts.spec import ToolCategory, ToolDefinition
 from toolpost.schema.bounds import CheckedDefinitions, check_schema
@@ -17,8 +16,7 @@ from toolpost.schema.shared_definitions import SharedDefinitions
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from toolpost.catalog.hold import Hold
-    from toolpost.catalog.overrides import Overlay
+    from toolpost.catalog.lock import Hold
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import ToolSpec
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CatalogChange(NamedTuple):
-    """A tool came, went or was exchanged."""
+    """A tool was added, removed or replaced."""
 
     kind: Literal["added", "removed", "changed"]
     tool_name: str
@@ -34,9 +32,9 @@ class CatalogChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallStats:
-    """How often one tool was called, how often that failed, and how long it took on average (ms).
+    """Calls, failures and average duration (ms) of one tool.
 
-    `misfits` counts the results that broke the tool's output schema and were handed on.
+    `misfits` counts results that violated the output schema and were returned all the same.
     """
 
     count: int
@@ -55,9 +53,9 @@ class ToolStats:
 
 
 class ToolRegistry:
-    """Tools by name; canonical and model names both find them, and a taken name is refused.
+    """Tools by canonical or model name; a name that is taken is refused.
 
-    `hidden` holds the records of tools that an operator took out of the catalog.
+    `hidden` holds the records of tools that an operator hides.
     """
 
     def __init__(self, *, naming: NamingPolicy = "double_underscore") -> None:
@@ -80,39 +78,39 @@ class ToolRegistry:
         rank: int = 0,
         hold: Hold | None = None,
     ) -> None:
-        """Add a tool, or with `replace` exchange the one of the same name without a gap.
+        """Add a tool, or with `replace` exchange the tool of the same name without a gap.
 
-        It is listed behind those of a lower or the same `rank`, whichever came first.
+        The tool is listed behind tools of a lower or the same `rank`.
 
-        ToolCollisionError when its name is taken, ToolSchemaError when its schema is bad (both ValueErrors). With a
-        `source` it is that which runs the calls, by the limits of `config`; whoever gives one closes it. With a `hold`
-        its calls wait until a person has agreed to its definition.
+        ToolCollisionError when the name is taken, ToolSchemaError when a schema is bad (both ValueErrors). With a
+        `source` that source runs the calls, within the limits of `config`; the caller closes the source. With a `hold`
+        calls wait until a person has agreed to the tool's definition.
         """
         entry = new_entry(tool, source=source, config=config, override=override, rank=rank)
         if override is not None and override.hide:
             self.hidden[tool.spec.name] = tool.spec
             return
         if hold is not None:
-            entry.set_aside(hold)
+            entry.apply_hold(hold)
         self.place(entry, replace=replace)
 
     def place(self, entry: Entry, *, replace: bool = False) -> None:
-        """Add a tool that `new_entry` has checked, as `register` does."""
+        """Add an entry that `new_entry` made, as `register` does."""
         name = entry.spec.name
         check_canonical(name)
         old = self._entries.get(name)
         if old is None:
             self._names.add(name)
         elif replace:
-            entry.succeed(old)
+            entry.take_over_counts(old)
         else:
-            raise _taken(old)
+            raise _name_taken(old)
         self._entries[name] = entry
-        self._put_in_order(entry.rank)
-        _tell(self._listeners, "changed" if old else "added", name)
+        self._note_rank(entry.rank)
+        _notify(self._listeners, "changed" if old else "added", name)
 
-    def _put_in_order(self, rank: int) -> None:
-        """Remember that the entries have to be sorted before they are listed next."""
+    def _note_rank(self, rank: int) -> None:
+        """Mark the entries as unsorted when a lower rank comes after a higher one."""
         self._is_sorted = self._is_sorted and rank >= self._last_rank
         self._last_rank = max(rank, self._last_rank)
 
@@ -129,14 +127,14 @@ class ToolRegistry:
             self.register(tool)
 
     def unregister(self, name: str) -> None:
-        """Remove a tool while others go on; calls under way finish."""
+        """Remove a tool; calls in flight finish."""
         canonical = self.find(name).spec.name
         del self._entries[canonical]
         self._names.remove(canonical)
-        _tell(self._listeners, "removed", canonical)
+        _notify(self._listeners, "removed", canonical)
 
     def find(self, name: str) -> Entry:
-        """The entry of a tool, by canonical or model name; ToolNotFoundError names the nearest."""
+        """Return the entry of a tool by canonical or model name; ToolNotFoundError suggests the nearest name."""
         entry = self._entries.get(name)
         if entry is not None:
             return entry
@@ -146,22 +144,22 @@ class ToolRegistry:
         raise ToolNotFoundError(name, suggestion=nearest(name, self._entries))
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name, or None."""
+        """Return the tool of this name, or None."""
         try:
             return self.find(name).tool
         except ToolNotFoundError:
             return None
 
     def has(self, name: str) -> bool:
-        """Whether a tool of this name can be called."""
+        """Return whether a tool of this name can be called."""
         return name in self._entries or self._names.to_canonical(name) is not None
 
     def list(self) -> list[Tool]:
-        """All tools, those of each source together and in its order; `specs` has their records."""
+        """Return all tools by rank; `specs` returns their records."""
         return [entry.tool for entry in self._ordered()]
 
     def specs(self, collection: str | None = None) -> Sequence[ToolSpec]:
-        """The records in force, overrides included: all, or those that belong to a collection now."""
+        """Return the records with overrides applied: all, or the members of a collection."""
         all_specs = [entry.spec for entry in self._ordered()]
         if collection is None:
             return all_specs
@@ -173,11 +171,11 @@ class ToolRegistry:
         return [spec for spec in all_specs if any(_belongs(spec, member) for member in members)]
 
     def list_by_category(self, category: ToolCategory) -> Sequence[Tool]:
-        """The tools of one category."""
+        """Return the tools of one category."""
         return [entry.tool for entry in self._ordered() if entry.spec.category is category]
 
     def to_llm_tools(self, names: Iterable[str] | None = None) -> Sequence[ToolDefinition]:
-        """The tools as a model's function-calling interface wants them: all, or those of these names."""
+        """Return tool definitions for a model's function-calling interface: all, or those of these names."""
         entries = self._ordered() if names is None else [self.find(name) for name in names]
         to_model = self._names.to_model
         return [
@@ -185,11 +183,11 @@ class ToolRegistry:
         ]
 
     def define_collection(self, name: str, members: Sequence[str]) -> None:
-        """Name a set of tools by patterns: names with `*`, or `tag:x`; it follows the catalog as that changes."""
+        """Name a set of tools by patterns (names with `*`, or `tag:x`) that are matched whenever the set is listed."""
         self._collections[name] = tuple(members)
 
     def get_stats(self) -> ToolStats:
-        """The registry in numbers."""
+        """Count tools by category, and calls by tool."""
         by_category = dict.fromkeys(ToolCategory, 0)
         for entry in self._entries.values():
             by_category[entry.spec.category] += 1
@@ -203,19 +201,19 @@ class ToolRegistry:
             self.find(name).record(duration, success=success)
 
     def subscribe(self, listener: Callable[[CatalogChange], None]) -> None:
-        """Be told whenever a tool comes, goes or changes."""
+        """Call `listener` whenever a tool is added, removed or changed."""
         self._listeners.append(listener)
 
 
 def as_tool(given: Tool) -> Tool:
-    """What was given, if it is a tool; TypeError says what to do with a function."""
+    """Return the argument if it is a tool; TypeError says what to do with a plain function."""
     if not hasattr(given, "spec"):
         raise TypeError(f"{given!r} is no tool; put @tool on it, or give it a `spec` and `execute`")
     return given
 
 
 class SchemaChecks:
-    """What is known of the definitions that tools share, for checking many of them one after the other."""
+    """Definitions that several tools share and that were checked already, so that each is checked once."""
 
     def __init__(self) -> None:
         self.shared = SharedDefinitions()
@@ -232,12 +230,15 @@ def new_entry(
     rank: int = 0,
     checks: SchemaChecks | None = None,
 ) -> Entry:
-    """Check a tool and make its entry, for `ToolRegistry.place`; ToolSchemaError when its schema is bad.
+    """Check a tool's schemas and build its entry for `ToolRegistry.place`; ToolSchemaError when a schema is bad.
 
-    It touches nothing that others see, so that a thread may do it for many tools.
+    Touches no shared state, so that a thread may build many entries.
     """
     _check_contract(as_tool(tool).spec, checks)
-    overlay = _laid_over(tool.spec, override)
+    overlay = None
+    if override is not None:
+        name = canonical_name(tool.spec.source, override.name) if override.name else tool.spec.name
+        overlay = apply_override(tool.spec, override, name=name)
     shared = None if checks is None else checks.shared
     return Entry(tool, source=source, config=config, overlay=overlay, rank=rank, shared=shared)
 
@@ -249,19 +250,13 @@ def _check_contract(spec: ToolSpec, checks: SchemaChecks | None) -> None:
         check_schema(spec.output_schema, tool_name=spec.name, role="output", checked=outputs)
 
 
-def _laid_over(spec: ToolSpec, override: ToolOverride | None) -> Overlay | None:
-    if override is None:
-        return None
-    return overlay(spec, override, name=canonical_name(spec.source, override.name) if override.name else spec.name)
-
-
-def _taken(holder: Entry) -> ToolCollisionError:
+def _name_taken(holder: Entry) -> ToolCollisionError:
     name, source = holder.spec.name, holder.spec.source or "the toolbox itself"
     msg = f"a tool named {name!r} is already registered (from {source}); rename one of them"
     return ToolCollisionError(msg, tool_name=name)
 
 
-def _tell(
+def _notify(
     listeners: Iterable[Callable[[CatalogChange], None]], kind: Literal["added", "removed", "changed"], name: str
 ) -> None:
     for listener in listeners:

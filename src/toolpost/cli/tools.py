@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolpost.catalog.clean_spec import HIDDEN
+from toolpost.catalog.specs import HIDDEN
 from toolpost.cli import completion
 from toolpost.cli.asking import ask_here
 from toolpost.cli.check import check_tool

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolpost.catalog.claims import claims_of, in_words, would_loosen
 from toolpost.catalog.lock import Lock, Pin
+from toolpost.catalog.specs import describe_claims, read_claims, trust_loosens
 from toolpost.cli.confirmation import at_a_terminal, confirm
 from toolpost.cli.output import Output
 from toolpost.configuration.file_editor import mark_trusted
@@ -17,7 +17,7 @@ from toolpost.contracts.spec import ToolSpec
 
 def offer_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: bool, yes: bool) -> bool:
     """Show what the tools of a source claim, and ask whether that counts; without a yes it does not."""
-    loosened = [spec for spec in specs if would_loosen(claims_of(spec))]
+    loosened = [spec for spec in specs if trust_loosens(read_claims(spec))]
     if loosened:
         show_claims(name, specs, output)
     if trust:
@@ -34,7 +34,10 @@ def offer_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: 
 
 def show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
     """What a source says of each of its tools, for the person who decides."""
-    rows = [(spec.name, in_words(claims_of(spec)) or "nothing", spec.description.partition("\n")[0]) for spec in specs]
+    rows = [
+        (spec.name, describe_claims(read_claims(spec)) or "nothing", spec.description.partition("\n")[0])
+        for spec in specs
+    ]
     if output.as_json:
         output.note("\n".join([f"{name} claims of its tools:", *(f"  {tool}: {claims}" for tool, claims, _ in rows)]))
     else:
@@ -56,4 +59,4 @@ def write_trust(
 
 def claim_documents(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """What is claimed of each tool, for programs."""
-    return [{"tool": spec.name, "claims": in_words(claims_of(spec))} for spec in specs]
+    return [{"tool": spec.name, "claims": describe_claims(read_claims(spec))} for spec in specs]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolpost.catalog.hold import DEFINITION
+from toolpost.catalog.lock import DEFINITION
 from toolpost.contracts.calls import RequestedCall
 from toolpost.contracts.errors import (
     PendingNotFoundError,

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from toolpost.catalog.code_target import code_target
-from toolpost.catalog.function import FunctionTool, run_tool
+from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.spec import ToolSpec

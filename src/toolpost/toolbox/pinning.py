@@ -7,8 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from toolpost.auth.static import secrets_of
-from toolpost.catalog.hold import Hold
-from toolpost.catalog.lock import pin_of
+from toolpost.catalog.lock import Hold, pin_of
 from toolpost.contracts.errors import ConfigError
 from toolpost.policy.redaction import MASK
 from toolpost.policy.url_secrets import without_url_secrets

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.catalog.clean_spec import HIDDEN
 from toolpost.catalog.entry import declares_schemas
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import SchemaChecks, new_entry
+from toolpost.catalog.specs import HIDDEN
 from toolpost.contracts.errors import ToolCollisionError, ToolError
 from toolpost.schema.shared_definitions import SharedDefinitions, any_part
 from toolpost.schema.validator import unchecked_patterns
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from toolpost.catalog.entry import Entry
-    from toolpost.catalog.hold import Hold
+    from toolpost.catalog.lock import Hold
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
@@ -158,7 +158,7 @@ class Shelf:
             self._registry.hidden[entry.original.name] = entry.original
             return
         if hold is not None:
-            entry.set_aside(hold)
+            entry.apply_hold(hold)
         self._registry.place(entry, replace=replace)
 
     def _release(self, tool: Tool, source: ToolSource | None) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from toolpost.auth.authorizer import Authorizer
-from toolpost.catalog.hold import DEFINITION
-from toolpost.catalog.lock import Lock
+from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.contracts.errors import PauseSignal, ToolPermissionError
 from toolpost.contracts.outcomes import Completed, Failed, ToolResult
 from toolpost.contracts.principal import Principal

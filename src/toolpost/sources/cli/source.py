@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.auth.static import secrets_of
-from toolpost.catalog.declared import declared_spec
+from toolpost.catalog.specs import declared_spec
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolError

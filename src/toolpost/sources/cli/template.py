@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from toolpost.catalog.declared import closed_schema
+from toolpost.catalog.specs import closed_schema
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.templates import filled, slots_of

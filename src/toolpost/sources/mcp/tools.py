@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from toolpost.catalog.claims import annotated_claims, claimed_effects
 from toolpost.catalog.names import canonical_name
+from toolpost.catalog.specs import effects_from_claims, read_annotations
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
@@ -109,8 +109,8 @@ def _spec(
     *,
     remote: bool,
 ) -> ToolSpec:
-    effects, replay, safety = claimed_effects(
-        annotated_claims(raw.get("annotations")), trusted=config.trust, remote=remote
+    effects, replay, safety = effects_from_claims(
+        read_annotations(raw.get("annotations")), trusted=config.trust, remote=remote
     )
     extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": name}
     for key in ("title", "annotations", "icons", "_meta"):

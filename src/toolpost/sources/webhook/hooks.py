@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from toolpost.catalog.declared import closed_schema, declared_spec
+from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.options import WebhookTool
 from toolpost.contracts.spec import ToolTarget

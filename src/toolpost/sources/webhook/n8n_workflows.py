@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from toolpost.catalog.declared import closed_schema, declared_spec
+from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.options import WebhookTool
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.validator import compile_validator

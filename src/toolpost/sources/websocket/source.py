@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.catalog.declared import closed_schema, declared_spec
+from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import ToolResult, now_ms

@@ -1,0 +1,170 @@
+"""Build tool records (`ToolSpec`): effects from a source's claims, tools declared by an operator, hidden text removed.
+
+Claims are what a source says of its own tools, such as MCP annotations. What a standard defines, such as the HTTP
+method or the kind of a GraphQL operation, is no claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.catalog.names import canonical_name
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, destructive_of, replay_of
+from toolpost.schema.hidden_text import excerpt, first_hidden, hides, readable_schema, visible, visible_value
+from toolpost.schema.jsontypes import is_object
+from toolpost.schema.shared_definitions import any_part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.options import DeclaredTool
+    from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects, ToolTarget
+    from toolpost.schema.shared_definitions import SharedDefinitions
+
+_OPEN_SCHEMA_KEYWORDS = frozenset(
+    {"$ref", "additionalProperties", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
+)
+
+
+def closed_schema(schema: JsonSchema) -> JsonSchema:
+    """Add `additionalProperties: false` to a schema, unless the schema allows more or has no properties."""
+    # An argument that the schema does not name would go nowhere, or where nobody expects it.
+    if "properties" not in schema or _OPEN_SCHEMA_KEYWORDS & schema.keys():
+        return schema
+    return {**schema, "additionalProperties": False}
+
+
+def declared_spec(
+    source: str,
+    name: str,
+    *,
+    tool: DeclaredTool,
+    kind: str,
+    category: ToolCategory = ToolCategory.NETWORK,
+    network: bool = True,
+    extra: Mapping[str, Any] | None = None,
+    target: ToolTarget | None = None,
+) -> ToolSpec:
+    """Build the record of a declared tool; `kind` names the kind of its source and becomes a tag."""
+    schema = tool.input_schema if "type" in tool.input_schema else {"type": "object", **tool.input_schema}
+    return ToolSpec(
+        name=canonical_name(source, name),
+        description=tool.description,
+        category=category,
+        input_schema=schema,
+        output_schema=tool.output_schema,
+        side_effects=tool.side_effects,
+        replay=tool.replay or replay_of(tool.side_effects),
+        safety=SafetyProfile(
+            network=network, destructive=destructive_of(tool.side_effects, tool.destructive), open_world=network
+        ),
+        timeout_s=tool.timeout_s,
+        tags=tuple(dict.fromkeys((kind, source, *tool.tags))),
+        source=source,
+        origin=source,
+        extra={"source": kind, "namespace": source, "remote_name": name, **(extra or {})},
+        target=target,
+    )
+
+
+HIDDEN = "hidden_characters"
+
+
+def clean_spec(spec: ToolSpec, shared: SharedDefinitions | None = None) -> ToolSpec:
+    """Remove hidden characters from what models read of a tool; `extra["hidden_characters"]` lists where they were.
+
+    Arguments are still validated against the original schema: only its descriptions change. Where its property names
+    or values contain hidden characters, the model gets a cleaned view (`model_schema`).
+    """
+    found = _hidden_characters(spec, shared)
+    if not found:
+        return spec
+    shown = spec.input_schema if spec.model_schema is None else spec.model_schema
+    return replace(
+        spec,
+        description=visible(spec.description).text,
+        input_schema=readable_schema(spec.input_schema),
+        output_schema=readable_schema(spec.output_schema),
+        model_schema=visible_value(shown)[0],
+        tags=tuple(visible(tag).text for tag in spec.tags),
+        extra={**spec.extra, HIDDEN: found},
+    )
+
+
+def _hidden_characters(spec: ToolSpec, shared: SharedDefinitions | None) -> list[str]:
+    """Return the places with hidden characters, each with an excerpt in which they are escaped."""
+    remote = spec.extra.get("remote_name")
+    texts = {"name": remote if isinstance(remote, str) else "", "description": spec.description}
+    schemas = {"input schema": spec.input_schema, "output schema": spec.output_schema, "tags": list(spec.tags)}
+    found = [f"{place}: {excerpt(text)}" for place, text in texts.items() if excerpt(text)]
+    return found + [f"{place}: {text}" for place, schema in schemas.items() if (text := _in_schema(schema, shared))]
+
+
+def _in_schema(schema: JsonSchema | list[Any] | None, shared: SharedDefinitions | None) -> str:
+    return excerpt(first_hidden(schema)) if schema is not None and any_part(schema, hides, shared) else ""
+
+
+class Claims(NamedTuple):
+    """Hints of a source about one of its tools; None where the source gives no hint."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class Effects(NamedTuple):
+    """Side effects, replay class and safety profile of a tool's record."""
+
+    side_effects: SideEffects
+    replay: ReplayClass
+    safety: SafetyProfile
+
+
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+def read_annotations(annotations: Any) -> Claims:
+    """Read the annotations of an MCP tool; ignore hints that are not booleans."""
+    given: dict[str, Any] = annotations if is_object(annotations) else {}
+    return Claims(*(hint if isinstance(hint := given.get(name), bool) else None for name in _HINTS))
+
+
+def effects_from_claims(claims: Claims, *, trusted: bool, remote: bool) -> Effects:
+    """Derive a tool's effects from claims; claims of a source without `trust` can only make the effects stricter.
+
+    A tool that claims to be read-only and destructive counts as destructive, trusted or not.
+    """
+    network = remote or claims.open_world is True
+    if claims.read_only and claims.destructive:
+        return Effects("external", "unsafe", SafetyProfile(network=network, destructive=True, open_world=True))
+    if not trusted:
+        destructive = True if claims.destructive else None
+        return Effects("external", "unsafe", SafetyProfile(network=network, destructive=destructive, open_world=True))
+    if claims.read_only:
+        return Effects("read", "idempotent", SafetyProfile(network=network, destructive=False, open_world=network))
+    replay: ReplayClass = "idempotent" if claims.idempotent else "unsafe"
+    return Effects("external", replay, SafetyProfile(network=network, destructive=claims.destructive, open_world=True))
+
+
+def read_claims(spec: ToolSpec) -> Claims:
+    """Read the claims in a tool's record; only MCP sources make any."""
+    return read_annotations(spec.extra.get("annotations"))
+
+
+def describe_claims(claims: Claims) -> str:
+    """Describe claims in words for people; empty without claims."""
+    words = {
+        "reads only": claims.read_only is True,
+        "destructive": claims.destructive is True,
+        "destroys nothing": claims.destructive is False,
+        "repeats safely": claims.idempotent is True,
+    }
+    return ", ".join(text for text, claimed in words.items() if claimed)
+
+
+def trust_loosens(claims: Claims) -> bool:
+    """Return whether trusting the source would loosen the effects: calls that run unasked, or are repeated."""
+    trusted, untrusted = (effects_from_claims(claims, trusted=trust, remote=True) for trust in (True, False))
+    return trusted != untrusted
