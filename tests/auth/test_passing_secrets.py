@@ -10,8 +10,8 @@ from tests.auth.grants import KEY, grant, vault_over
 from tests.auth.ledger import Ledger
 from toolpost.auth.managed import ManagedCredentials
 from toolpost.contracts.passing import PassingSecret, passing
-from toolpost.policy.lookout import Lookout
 from toolpost.policy.redaction import MASK, Redactor
+from toolpost.policy.secret_matcher import SecretMatcher
 from toolpost.stores.memory import MemoryStore
 
 NOW = [0.0]
@@ -19,18 +19,18 @@ LASTING = "the-secret-of-the-operator"
 
 
 @pytest.fixture
-def lookout() -> Lookout:
+def matcher() -> SecretMatcher:
     NOW[0] = 0.0
-    return Lookout(clock=lambda: NOW[0])
+    return SecretMatcher(clock=lambda: NOW[0])
 
 
-def shown(lookout: Lookout, secret: str) -> bool:
-    return secret in lookout.without(f"before {secret} behind", MASK)
+def shown(matcher: SecretMatcher, secret: str) -> bool:
+    return secret in matcher.mask(f"before {secret} behind", MASK)
 
 
-def learn(lookout: Lookout, *secrets: str, until: float | None = None) -> None:
+def learn(matcher: SecretMatcher, *secrets: str, until: float | None = None) -> None:
     for secret in passing(secrets, until=until, now=NOW[0]):
-        lookout.learn(secret)
+        matcher.learn(secret)
 
 
 def test_a_passing_secret_is_a_text_like_any() -> None:
@@ -41,68 +41,70 @@ def test_a_passing_secret_is_a_text_like_any() -> None:
     assert json.dumps([secret]) == '["canary"]'
 
 
-def test_a_secret_is_known_until_an_hour_after_its_end(lookout: Lookout) -> None:
-    learn(lookout, "token-number-one", until=600.0)
+def test_a_secret_is_known_until_an_hour_after_its_end(matcher: SecretMatcher) -> None:
+    learn(matcher, "token-number-one", until=600.0)
     NOW[0] = 4199.0
-    learn(lookout, "token-number-two")
-    assert not shown(lookout, "token-number-one")
+    learn(matcher, "token-number-two")
+    assert not shown(matcher, "token-number-one")
     NOW[0] = 4300.0
-    learn(lookout, "token-number-three")
-    assert shown(lookout, "token-number-one")
-    assert not shown(lookout, "token-number-two")
-    assert not shown(lookout, "token-number-three")
+    learn(matcher, "token-number-three")
+    assert shown(matcher, "token-number-one")
+    assert not shown(matcher, "token-number-two")
+    assert not shown(matcher, "token-number-three")
 
 
-def test_a_secret_without_a_known_end_is_known_for_a_day_after_it_last_passed(lookout: Lookout) -> None:
-    learn(lookout, "token-number-one", "token-number-two")
+def test_a_secret_without_a_known_end_is_known_for_a_day_after_it_last_passed(matcher: SecretMatcher) -> None:
+    learn(matcher, "token-number-one", "token-number-two")
     NOW[0] = 80_000.0
-    learn(lookout, "token-number-one")
+    learn(matcher, "token-number-one")
     NOW[0] = 100_000.0
-    learn(lookout, "token-number-three")
-    assert not shown(lookout, "token-number-one")
-    assert shown(lookout, "token-number-two")
+    learn(matcher, "token-number-three")
+    assert not shown(matcher, "token-number-one")
+    assert shown(matcher, "token-number-two")
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
-def test_a_secret_that_lasts_is_never_forgotten(lookout: Lookout, order: str) -> None:
+def test_a_secret_that_lasts_is_never_forgotten(matcher: SecretMatcher, order: str) -> None:
     if order == "before":
-        lookout.learn(LASTING)
-    learn(lookout, LASTING, until=0.0)
+        matcher.learn(LASTING)
+    learn(matcher, LASTING, until=0.0)
     if order == "after":
-        lookout.learn(LASTING)
+        matcher.learn(LASTING)
     NOW[0] = 1e9
-    learn(lookout, "token-number-one")
-    assert not shown(lookout, LASTING)
+    learn(matcher, "token-number-one")
+    assert not shown(matcher, LASTING)
 
 
-def test_a_form_that_two_secrets_share_is_known_as_long_as_one_of_them(lookout: Lookout) -> None:
-    learn(lookout, "Token-Number-One", until=0.0)
-    learn(lookout, "tokeN-numbeR-onE", until=50_000.0)
+def test_a_form_that_two_secrets_share_is_known_as_long_as_one_of_them(matcher: SecretMatcher) -> None:
+    learn(matcher, "Token-Number-One", until=0.0)
+    learn(matcher, "tokeN-numbeR-onE", until=50_000.0)
     NOW[0] = 10_000.0
-    learn(lookout, "another-secret")
-    assert not shown(lookout, "Token-Number-One")
+    learn(matcher, "another-secret")
+    assert not shown(matcher, "Token-Number-One")
     NOW[0] = 60_000.0
-    learn(lookout, "yet-another-one")
-    assert shown(lookout, "Token-Number-One")
+    learn(matcher, "yet-another-one")
+    assert shown(matcher, "Token-Number-One")
 
 
-def test_among_many_that_come_and_go_those_that_stay_are_found_and_the_others_leave_nothing(lookout: Lookout) -> None:
-    lookout.learn(LASTING)
+def test_among_many_that_come_and_go_those_that_stay_are_found_and_others_leave_nothing(
+    matcher: SecretMatcher,
+) -> None:
+    matcher.learn(LASTING)
     tracemalloc.start()
-    learn(lookout, *(f"warming-up-{number}" for number in range(200)), until=0.0)
+    learn(matcher, *(f"warming-up-{number}" for number in range(200)), until=0.0)
     sizes: list[int] = []
     for turn in range(1, 9):
         NOW[0] = turn * 4000.0
         for number in range(200):
-            learn(lookout, f"token-{turn}-{number}-of-somebody", until=NOW[0])
-        assert not shown(lookout, LASTING)
-        assert not shown(lookout, f"token-{turn}-77-of-somebody")
-        assert shown(lookout, f"token-{turn - 1}-77-of-somebody")
+            learn(matcher, f"token-{turn}-{number}-of-somebody", until=NOW[0])
+        assert not shown(matcher, LASTING)
+        assert not shown(matcher, f"token-{turn}-77-of-somebody")
+        assert shown(matcher, f"token-{turn - 1}-77-of-somebody")
         gc.collect()
         sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert sizes[-1] < sizes[1] * 1.2
-    assert shown(lookout, "a text that is no secret")
+    assert shown(matcher, "a text that is no secret")
 
 
 async def test_tokens_in_use_are_told_again_before_they_could_be_forgotten() -> None:

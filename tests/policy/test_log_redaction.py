@@ -8,8 +8,7 @@ import pytest
 
 import toolpost
 from toolpost import Settings, Toolbox
-from toolpost.policy.log_redaction import LOGGERS, redacted_logs
-from toolpost.policy.redaction import Redactor
+from toolpost.policy.redaction import LOGGERS, Redactor, redacted_logs
 
 SECRET = "hunter22-and-more"
 log = logging.getLogger("toolpost.runtime")

@@ -12,7 +12,8 @@ from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Question
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
-from toolpost.policy.rules import Policy, Rule, Template, call_hash
+from toolpost.policy.approvals import call_hash
+from toolpost.policy.rules import Policy, Rule, Template
 
 READS = ToolSpec(name="file.read", side_effects="read", tags=("files",), source="file")
 WRITES = ToolSpec(name="note.add", side_effects="write")

@@ -21,8 +21,7 @@ from pydantic import Field
 from toolpost.builtin.file_failures import failure_of, shown, told_failures
 from toolpost.builtin.kernel_files import is_kernel_device
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
-from toolpost.policy.paths import is_path_allowed
-from toolpost.policy.protection import Protection
+from toolpost.policy.paths import Protection, is_path_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

@@ -1,1 +1,1 @@
-"""What may be called, by whom, and what may be told of it."""
+"""Policy and redaction: which calls need an approval, which files tools may use, which secrets are masked."""

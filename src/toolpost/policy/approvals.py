@@ -1,22 +1,32 @@
-"""Who may answer a question: anybody of the tenant, only named people, or anybody but the asker."""
+"""Approvals: who may answer a question, what a person is shown of a waiting call, and what a grant is bound to."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import unicodedata
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.hidden_text import without_hidden
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.secrets import ANY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from toolpost.contracts.questions import Decision, PendingAction
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.policy.redaction import Redactor
+    from toolpost.schema.secrets import SecretPaths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals:
-    """Who may answer questions about a tool; what is None is said elsewhere, or by nobody.
+    """Who may answer questions about a tool; None leaves it to the general setting.
 
     `answerers` are patterns of `tenant:user`. With `four_eyes` whoever asked may not answer.
     """
@@ -25,7 +35,7 @@ class Approvals:
     answerers: tuple[str, ...] | None = None
 
     def over(self, general: Approvals) -> Approvals:
-        """These, and where they say nothing the general ones."""
+        """Return these approvals with the general ones for every field that is None."""
         return Approvals(
             four_eyes=general.four_eyes if self.four_eyes is None else self.four_eyes,
             answerers=general.answerers if self.answerers is None else self.answerers,
@@ -36,9 +46,12 @@ ANYBODY = Approvals()
 
 
 def answer_refusal(action: PendingAction, by: str, decision: Decision) -> str:
-    """Why somebody may not give this answer; empty when they may. A no by the asker withdraws the call, so it may."""
+    """Return why a person may not give this answer; empty when the person may.
+
+    The asker may always deny, which withdraws the call.
+    """
     who, question = Principal.parse(by), action.question
-    if question.kind == "consent":  # the account is the asker's own; a name is no pattern here
+    if question.kind == "consent":  # the account is the asker's own, and a user name is not a pattern
         return "" if who == action.asked_by else f"only {action.asked_by} may"
     if action.answerers is not None and not any(_fits(who, pattern) for pattern in action.answerers):
         return f"only {' or '.join(action.answerers)} may"
@@ -48,14 +61,111 @@ def answer_refusal(action: PendingAction, by: str, decision: Decision) -> str:
 
 
 def _fits(who: Principal, pattern: str) -> bool:
-    """Whether somebody fits a pattern of `tenant:user`; one without a tenant is of the local one."""
+    """Return whether a principal matches a pattern of `tenant:user`; the tenant defaults to the local one."""
     return fnmatchcase(str(who), pattern if ":" in pattern else f"{LOCAL_TENANT}:{pattern}")
 
 
 def _is_same(one: Principal, other: Principal) -> bool:
-    """Whether two names are one person's, however they are written."""
+    """Return whether two principals are one person, regardless of case, blanks and Unicode forms."""
     return _plain(str(one)) == _plain(str(other))
 
 
 def _plain(name: str) -> str:
     return "".join(without_hidden(unicodedata.normalize("NFKC", name)).casefold().split())
+
+
+_LONGEST_TEXT = 400
+_MOST_CHARACTERS = 4000
+_ELLIPSIS = "…"
+
+
+def target_summary(spec: ToolSpec, mask: Callable[[str], str]) -> dict[str, str]:
+    """Return where the calls of a tool go: the kind of target, and one line about it."""
+    target = spec.target
+    return {} if target is None else {"kind": target.kind, "summary": mask(target.summary)}
+
+
+class CalledTool(NamedTuple):
+    """Facts of a tool, kept with a journaled intent, that suffice to ask about a call where the tool is missing.
+
+    `digest` is the tool's hash, `secret` lists the secret paths of its arguments. `target` is as the source gave it
+    and may hold secrets of the configuration.
+    """
+
+    digest: str = ""
+    target: Mapping[str, str] = MappingProxyType({})
+    secret: Sequence[Sequence[str]] | None = None
+
+    @classmethod
+    def of(cls, spec: ToolSpec, secret: SecretPaths) -> CalledTool:
+        """Build the facts from a tool's spec and the secret paths of its arguments."""
+        return cls(tool_hash(spec), target_summary(spec, str), sorted(secret))
+
+    @property
+    def secret_paths(self) -> SecretPaths:
+        """The secret paths of the arguments; all paths where they are unknown."""
+        return frozenset({(ANY,)} if self.secret is None else map(tuple, self.secret))
+
+
+def arguments_summary(arguments: Mapping[str, Any], redactor: Redactor, secret: SecretPaths) -> dict[str, Any]:
+    """Return the arguments with secrets masked and long values cut; a cut says how much is missing."""
+    masked = redactor.value(dict(arguments), secret=secret)
+    return cast("dict[str, Any]", _Shortening().shortened(masked))
+
+
+class _Shortening:
+    """Cut a JSON value to a number of characters, spent from its first member to its last."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_CHARACTERS
+
+    def shortened(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if is_object(value):
+            return self._members(value)
+        if is_array(value):
+            return self._items(value)
+        self._left -= len(str(value))
+        return value
+
+    def _text(self, text: str) -> str:
+        room = max(0, min(_LONGEST_TEXT, self._left))
+        self._left -= min(len(text), room)
+        if len(text) <= room:
+            return text
+        return f"{text[:room]}{_ELLIPSIS} ({len(text) - room} more characters)"
+
+    def _members(self, members: dict[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for count, (name, value) in enumerate(members.items()):
+            if self._left <= 0:
+                return {**kept, _ELLIPSIS: f"{len(members) - count} more"}
+            self._left -= len(name)
+            kept[name] = self.shortened(value)
+        return kept
+
+    def _items(self, items: list[Any]) -> list[Any]:
+        kept: list[Any] = []
+        for count, value in enumerate(items):
+            if self._left <= 0:
+                return [*kept, f"{_ELLIPSIS} {len(items) - count} more"]
+            kept.append(self.shortened(value))
+        return kept
+
+
+def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+    """Return the hash that a grant is bound to: of the tool, and of the exact arguments."""
+    return _digest([tool_hash(spec), arguments])
+
+
+def tool_hash(spec: ToolSpec) -> str:
+    """Return the hash of a tool's description, schemas, effects and target."""
+    effects = [spec.side_effects, spec.replay, *spec.safety]
+    target = None if spec.target is None else spec.target.digest
+    described = [spec.name, spec.version, spec.description, spec.input_schema, spec.output_schema, effects]
+    return _digest([*described, target])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

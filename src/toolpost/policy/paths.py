@@ -1,14 +1,18 @@
-"""Which files a tool may touch: below the allowed folders and not protected, symlinks followed before judging."""
+"""File access rules: paths must lie below allowed folders and not be protected, after links are resolved.
+
+A protected path is compared as text after links are resolved, and by device and inode: a hard link, a bind mount or a
+file system that ignores case gives the same file another path, but not another inode.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-from toolpost.policy.protection import Protection
+import stat
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from toolpost.contracts.context import ProtectedPath
 
@@ -18,7 +22,7 @@ def is_path_allowed(
     allowed_paths: Sequence[str] | None,
     protected_paths: Sequence[ProtectedPath] = (),
 ) -> bool:
-    """Whether `path` lies in or below an allowed folder, and in no protected one.
+    """Return whether `path` lies in or below an allowed folder, and in no protected one.
 
     None for the allowed folders allows everything, an empty list nothing.
     """
@@ -26,7 +30,7 @@ def is_path_allowed(
         return True
     try:
         real = os.path.realpath(path)
-    except ValueError:  # a null byte; no file has such a name
+    except ValueError:  # a null byte, which no file name has
         return False
     if is_protected(real, protected_paths, writes=True):
         return False
@@ -41,7 +45,7 @@ def _within(real: str, folder: str) -> bool:
 
 
 def is_protected(real: str, protected_paths: Sequence[ProtectedPath], *, writes: bool) -> bool:
-    """Whether a path without links may not be read, or written, by its name or by what lies there."""
+    """Return whether a resolved path is protected from reading, or from writing, by its name or its inode."""
     protection = Protection(protected_paths)
     if protection.of_path(real, writes=writes) is not None:
         return True
@@ -49,3 +53,184 @@ def is_protected(real: str, protected_paths: Sequence[ProtectedPath], *, writes:
         return protection.of_status(os.lstat(real), writes=writes) is not None
     except (OSError, ValueError):
         return False
+
+
+_MOST_LINKS = 40  # as many as Linux follows
+Identity = tuple[int, int]
+
+
+class _Known(NamedTuple):
+    """A resolved protected path: `ends` are the path and its link targets, `ways` the folders above."""
+
+    path: ProtectedPath
+    ends: tuple[str, ...]
+    things: frozenset[Identity]
+    ways: frozenset[Identity]
+
+
+class Protection:
+    """Lookup of protected paths for one call; the file system is read on first use."""
+
+    __slots__ = ("_inodes", "_known", "_linked", "_paths")
+
+    def __init__(self, paths: Sequence[ProtectedPath] = ()) -> None:
+        self._paths = paths
+        self._known: dict[bool, list[_Known]] = {}
+        self._inodes: frozenset[int] | None = None
+        self._linked: dict[Identity, ProtectedPath] | None = None
+
+    def of_path(self, real: str, *, writes: bool) -> ProtectedPath | None:
+        """Return the protected path that a resolved path equals or lies in."""
+        place = _folded(real)
+        for known in self._applying(writes=writes):
+            if any(place == end or place.startswith(end + os.sep) for end in known.ends):
+                return known.path
+        return None
+
+    def of_status(self, status: os.stat_result, *, writes: bool) -> ProtectedPath | None:
+        """Return the protected path that a file or folder is by its inode, under whatever name it was opened."""
+        identity = (status.st_dev, status.st_ino)
+        for known in self._applying(writes=writes):
+            if identity in known.things:
+                return known.path
+        # A file in a protected folder may have a hard link elsewhere; that is rare, so the folders are read last.
+        if status.st_nlink > 1 and self._paths and stat.S_ISREG(status.st_mode):
+            return self._hard_links().get(identity)
+        return None
+
+    def of_name(self, folder: os.stat_result, name: str, *, writes: bool) -> ProtectedPath | None:
+        """Return the protected path that an entry of a folder is or would be."""
+        own = _folded(name)
+        for known in self._applying(writes=writes):
+            for end in known.ends:
+                above, _, last = end.rpartition(os.sep)
+                if last == own and (there := _status(above or os.sep)) is not None and os.path.samestat(there, folder):
+                    return known.path
+        return None
+
+    def below(self, real: str, status: os.stat_result) -> ProtectedPath | None:
+        """Return a protected path that lies in a folder, or behind a link, and would be moved or deleted with it."""
+        place, identity = _folded(real) + os.sep, (status.st_dev, status.st_ino)
+        for known in self._applying(writes=True):
+            if identity in known.ways or any(end.startswith(place) for end in known.ends):
+                return known.path
+        return None
+
+    def hides(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether a folder listing omits an entry; the inode alone decides for most."""
+        if self._inodes is None:
+            applying = self._applying(writes=False)
+            self._inodes = frozenset(inode for known in applying for _, inode in known.things)
+        if entry.inode() not in self._inodes:
+            return False
+        try:
+            return self.of_status(entry.stat(follow_symlinks=False), writes=False) is not None
+        except OSError:  # gone since
+            return True
+
+    def _applying(self, *, writes: bool) -> list[_Known]:
+        if writes not in self._known:
+            folders = _Folders()
+            self._known[writes] = [folders.look_up(path) for path in self._paths if writes or not path.readable]
+        return self._known[writes]
+
+    def _hard_links(self) -> dict[Identity, ProtectedPath]:
+        """Return the files in protected folders that have more than one hard link."""
+        if self._linked is None:
+            self._linked = {}
+            for known in self._applying(writes=False):
+                for identity in _linked_files(known.path.path):
+                    self._linked[identity] = known.path
+        return self._linked
+
+
+class _Folders:
+    """Resolve folders link by link, so that every link on the way is known; results are cached."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, frozenset[Identity]]] = {}
+
+    def look_up(self, path: ProtectedPath) -> _Known:
+        """Resolve an absolute protected path."""
+        ends, things, ways = list[str](), set[Identity](), frozenset[Identity]()
+        place: str | None = path.path
+        while place is not None and len(ends) <= _MOST_LINKS:
+            above, passed = self._resolved(_above(place))
+            place = f"{above}{os.sep}{place.rpartition(os.sep)[2]}"
+            status = _status(place)
+            ends.append(_folded(place))
+            ways |= passed
+            things |= _identity(status)
+            place = _target(place, above, status)
+        return _Known(path, tuple(ends), frozenset(things), ways - things)
+
+    def _resolved(self, folder: str) -> tuple[str, frozenset[Identity]]:
+        """Return the path of a folder without links, and the identities of all folders on the way."""
+        known = self._known.get(folder)
+        if known is not None:
+            return known
+        self._known[folder] = folder, frozenset()  # a link in a circle leads here again
+        above, name = _above(folder), folder.rpartition(os.sep)[2]
+        if above == folder:
+            return self._known[folder]
+        real, passed = self._resolved(above)
+        if name in (os.curdir, os.pardir, ""):
+            found = real if name != os.pardir else _above(real), passed
+        else:
+            place = f"{real}{os.sep}{name}"
+            status = _status(place)
+            passed |= _identity(status)
+            target = _target(place, real, status)
+            if target is not None:
+                place, more = self._resolved(target)
+                passed |= more
+            found = place, passed
+        self._known[folder] = found
+        return found
+
+
+def _above(path: str) -> str:
+    """Return the parent folder of a path; the root is empty, or its drive."""
+    return path.rpartition(os.sep)[0] if os.sep in path else path
+
+
+def _target(place: str, above: str, status: os.stat_result | None) -> str | None:
+    """Return the target of a link as an absolute path; None where the path is no link."""
+    if status is None or not stat.S_ISLNK(status.st_mode):
+        return None
+    try:
+        target = os.readlink(place)  # noqa: PTH115 - a path as text, like all here
+    except OSError:  # replaced since
+        return None
+    is_whole = target.startswith(os.sep) or os.path.splitdrive(target)[0]
+    return target.rstrip(os.sep) if is_whole else f"{above}{os.sep}{target}"
+
+
+def _identity(status: os.stat_result | None) -> frozenset[Identity]:
+    return frozenset() if status is None else frozenset({(status.st_dev, status.st_ino)})
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _linked_files(folder: str) -> Iterator[Identity]:
+    for above, _, names in os.walk(folder):
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(above, name))  # noqa: PTH118
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                yield status.st_dev, status.st_ino
+
+
+def _folded(path: str) -> str:
+    """Return a path folded as file systems do that ignore case and Unicode forms."""
+    if path.isascii():
+        return path.lower() if os.name != "nt" else path.lower().rstrip(". ")
+    plain = "".join(letter for letter in path if unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", plain).casefold())

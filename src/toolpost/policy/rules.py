@@ -1,22 +1,20 @@
-"""Which calls need a person: four templates, and rules laid over them."""
+"""Policy: which calls are allowed, denied or need an approval, by four templates and rules that override them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from toolpost.contracts.calls import PermittedCall
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.makers import maker
 from toolpost.contracts.questions import CallPreview, Question
-from toolpost.policy.approvals import ANYBODY, Approvals
+from toolpost.policy.approvals import ANYBODY, Approvals, call_hash
 from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from toolpost.contracts.calls import ValidatedCall
     from toolpost.contracts.spec import SideEffects, ToolSpec
@@ -27,7 +25,7 @@ Template = Literal["exploratory", "standard", "regulated", "audit"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What to do with the tools it matches; an empty condition matches everything."""
+    """An action for the tools that match all conditions; an empty condition matches every tool."""
 
     action: Action
     tools: tuple[str, ...] = ()
@@ -39,7 +37,7 @@ class Rule:
     approvals: Approvals = ANYBODY
 
     def matches(self, spec: ToolSpec) -> bool:
-        """Whether the rule speaks of this tool."""
+        """Return whether a tool meets every condition of the rule."""
         return (
             (not self.tools or any(fnmatchcase(spec.name, pattern) for pattern in self.tools))
             and (not self.sources or spec.source in self.sources)
@@ -50,7 +48,7 @@ class Rule:
 
 
 def _may_destroy(spec: ToolSpec) -> bool:
-    """Whether a call may delete, overwrite, send or pay; unknown counts as yes."""
+    """Return whether a call may delete, overwrite, send or pay; unknown counts as yes."""
     return spec.safety.destructive is not False
 
 
@@ -66,7 +64,7 @@ def _why_destructive(spec: ToolSpec) -> str:
 
 
 def _is_claimed(spec: ToolSpec) -> bool:
-    """Whether the source says that a tool is harmless, by MCP's annotations; where it is trusted, that counts."""
+    """Return whether MCP annotations say that a tool is harmless; they count only where the source is trusted."""
     said = spec.extra.get("annotations")
     return is_object(said) and (said.get("readOnlyHint") is True or said.get("destructiveHint") is False)
 
@@ -89,7 +87,7 @@ _NO_PREVIEW = CallPreview()
 
 
 class Verdict:
-    """What policy says of one tool, worked out once and used for each of its calls; `question` asks in its stead."""
+    """The policy's decision about one tool, computed once for all its calls; `question` replaces the approval's."""
 
     __slots__ = ("action", "approvals", "question", "reason", "spec")
 
@@ -100,8 +98,8 @@ class Verdict:
         self.approvals = approvals
         self.question: Question | None = None
 
-    def instead(self, question: Question) -> Verdict:
-        """Ask this of every call, whatever was decided; what is forbidden stays so."""
+    def with_question(self, question: Question) -> Verdict:
+        """Return a verdict that asks this question before every call; a denial stays one."""
         if self.action == "deny":
             return self
         asking = Verdict("ask", self.reason, self.spec, self.approvals)
@@ -109,7 +107,7 @@ class Verdict:
         return asking
 
     def review(self, call: ValidatedCall, preview: CallPreview | None = None) -> PermittedCall | Question:
-        """Let a call through, ask a person, or raise ToolPermissionError; a yes holds for what was previewed."""
+        """Permit a call, return a question, or raise ToolPermissionError; an approval holds for its preview."""
         if self.action == "allow":
             return _new_permitted((call, None))
         if self.action == "deny":
@@ -135,10 +133,10 @@ class Verdict:
 
 
 class Policy:
-    """Rules first, the first that matches; the template decides about the rest.
+    """Rules and a template: the first rule that matches decides, else the template.
 
-    For whoever puts a ToolRouter together; `Settings(policy=...)` takes a template's name, or rules as mappings.
-    `approvals` say who may answer where a rule does not.
+    Give it to a ToolRouter; `Settings(policy=...)` takes a template's name, or rules as mappings. `approvals` say who
+    may answer where a rule does not.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class Policy:
         self._approvals = approvals
 
     def verdict(self, spec: ToolSpec, *, destructive: bool | None = None) -> Verdict:
-        """What holds for a tool, or for those of its calls that are `destructive` or not."""
+        """Return the verdict for a tool, or for those of its calls that are `destructive` or not."""
         judged = spec
         if destructive is not None:
             judged = replace(spec, safety=spec.safety._replace(destructive=destructive))
@@ -159,20 +157,3 @@ class Policy:
                 return Verdict(rule.action, rule.reason or f"a policy rule says {rule.action}", spec, approvals)
         why = self._asks(judged)
         return Verdict("ask" if why else "allow", why, spec, self._approvals)
-
-
-def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """What a grant is bound to: the tool, and the exact arguments."""
-    return _digest([tool_hash(spec), arguments])
-
-
-def tool_hash(spec: ToolSpec) -> str:
-    """A tool as it is described, and where its calls go."""
-    effects = [spec.side_effects, spec.replay, *spec.safety]
-    target = None if spec.target is None else spec.target.digest
-    described = [spec.name, spec.version, spec.description, spec.input_schema, spec.output_schema, effects]
-    return _digest([*described, target])
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

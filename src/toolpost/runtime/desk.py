@@ -23,9 +23,7 @@ from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.contracts.sources import HoldingSource
-from toolpost.policy.approvals import answer_refusal
-from toolpost.policy.call_summary import target_summary
-from toolpost.policy.rules import call_hash, tool_hash
+from toolpost.policy.approvals import answer_refusal, call_hash, target_summary, tool_hash
 from toolpost.runtime.contexts import restore_context
 from toolpost.runtime.endings import Endings
 from toolpost.runtime.recorder import PATIENCE_S
@@ -239,7 +237,7 @@ class PendingDesk:
             now = ""
         if now != action.arguments_hash:
             anew = "deny it" if action.question.kind == "approval" else "say whether it happened"
-            moved = _moved(action.question.target, target_summary(entry.spec, self._router.teller.redactor.told))
+            moved = _moved(action.question.target, target_summary(entry.spec, self._router.teller.redactor.redact))
             msg = f"{action.tool_name!r} has changed since this was asked{moved}; {anew} and call the tool again"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
 

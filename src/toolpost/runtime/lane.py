@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ValidatedCall
 from toolpost.contracts.makers import maker
-from toolpost.policy.call_summary import CalledTool
+from toolpost.policy.approvals import CalledTool
 from toolpost.runtime.json_arguments import UnreadableArguments
 from toolpost.web.untrusted import UNTRUSTED
 

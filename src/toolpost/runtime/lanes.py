@@ -101,7 +101,7 @@ class Lanes:
 
     def _verdict(self, entry: Entry) -> Verdict:
         verdict = self._policy.verdict(entry.spec)
-        return verdict if entry.hold is None else verdict.instead(entry.hold.question())
+        return verdict if entry.hold is None else verdict.with_question(entry.hold.question())
 
     def _make(self, entry: Entry) -> Lane:
         spec, config, redactor = entry.spec, entry.config, self._teller.redactor

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import PendingAction
-from toolpost.policy.call_summary import arguments_summary
+from toolpost.policy.approvals import arguments_summary, call_hash, tool_hash
 from toolpost.policy.redaction import LONGEST_MESSAGE
-from toolpost.policy.rules import call_hash, tool_hash
 from toolpost.runtime.contexts import keep_context
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.questions import Question
     from toolpost.contracts.storage import Store
-    from toolpost.policy.approvals import Approvals
-    from toolpost.policy.call_summary import CalledTool
+    from toolpost.policy.approvals import Approvals, CalledTool
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.attempt import Attempt
     from toolpost.runtime.background import Background
@@ -40,7 +38,7 @@ def about_call(question: Question, tool: CalledTool, arguments: Mapping[str, Any
         prompt=redactor.excerpt(question.prompt, LONGEST_MESSAGE),
         payload=_shown_payload(question, redactor),
         arguments=arguments_summary(arguments, redactor, tool.secret_paths),
-        target={name: redactor.told(text) for name, text in tool.target.items()},
+        target={name: redactor.redact(text) for name, text in tool.target.items()},
     )
 
 

@@ -23,7 +23,7 @@ from toolpost.contracts.events import EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
-from toolpost.policy.call_summary import CalledTool
+from toolpost.policy.approvals import CalledTool
 from toolpost.policy.redaction import MASK, secret_values
 from toolpost.runtime.announcement import announcement
 from toolpost.runtime.arrivals import NoArrivals
@@ -342,7 +342,7 @@ class ToolRouter:
             tool = (await self._lanes.prepared(tool_name)).called
         except (ToolNotFoundError, ToolSchemaError):
             tool = CalledTool(*call.get("tool", ()))
-        redactor = self.teller.redactor.knowing(secret_values(arguments, tool.secret_paths))
+        redactor = self.teller.redactor.with_secrets(secret_values(arguments, tool.secret_paths))
         shown = about_call(asked, tool, arguments, redactor)
         return with_answerers(shown, self._lanes.approvals(tool_name)), tool.digest
 

@@ -65,7 +65,7 @@ class Teller:
         """The redactor that also knows the secrets in a call's own arguments."""
         if lane is None or not lane.secret_paths:
             return self.redactor
-        return self.redactor.knowing(secret_values(request.arguments, lane.secret_paths))
+        return self.redactor.with_secrets(secret_values(request.arguments, lane.secret_paths))
 
     def tell(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
         """Emit one event."""

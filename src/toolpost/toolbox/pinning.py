@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from toolpost.auth.static import secrets_of
 from toolpost.catalog.lock import Hold, pin_of
 from toolpost.contracts.errors import ConfigError
-from toolpost.policy.redaction import MASK
-from toolpost.policy.url_secrets import without_url_secrets
+from toolpost.policy.redaction import MASK, mask_url_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,6 +81,6 @@ def _mask(config: ExternalToolConfig, secrets: Iterable[str], folder: str) -> Ca
     def mask(text: str) -> str:
         for secret in longest_first:
             text = text.replace(secret, MASK)
-        return without_url_secrets(text.replace(folder, ".") if folder != os.sep else text, MASK)
+        return mask_url_secrets(text.replace(folder, ".") if folder != os.sep else text)
 
     return mask

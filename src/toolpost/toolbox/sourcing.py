@@ -26,8 +26,7 @@ from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError, ToolSourceDownError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource, RecallingSource
-from toolpost.policy.log_redaction import one_line
-from toolpost.policy.redaction import Redactor
+from toolpost.policy.redaction import Redactor, one_line
 from toolpost.toolbox.factories import Lent, make_source
 from toolpost.toolbox.pinning import Pinning, bare_name
 from toolpost.toolbox.shelf import Shelf
@@ -115,7 +114,7 @@ class _Member:
     def state(self, redactor: Redactor) -> SourceState:
         source, error = self.source, self.error
         if error is None and isinstance(source, LiveSource) and source.health.state == "down":
-            error = redactor.told(source.health.detail)
+            error = redactor.redact(source.health.detail)
         state: Literal["up", "connecting", "down"] = "up" if error is None else "down"
         if self.connecting:
             state, error = "connecting", None if self.filled.is_set() else _CONNECTING
@@ -208,7 +207,7 @@ class Sources:
         """Which tools were left out of the catalog, and why, and what of the others is not checked."""
         shelves = [member.shelf for member in self._members.values()]
         problems = [problem for shelf in shelves for problem in (*shelf.problems, *shelf.held, *shelf.unchecked)]
-        return [self._redactor.told(problem) for problem in problems]
+        return [self._redactor.redact(problem) for problem in problems]
 
     @property
     def left_out(self) -> list[str]:
@@ -427,7 +426,7 @@ class Sources:
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
         """A source came up or went down."""
         code = EventCode.SOURCE_UP if state.state == "up" else EventCode.SOURCE_DOWN
-        self._tell(source.name, code, {"state": state.state, "detail": self._redactor.told(state.detail)})
+        self._tell(source.name, code, {"state": state.state, "detail": self._redactor.redact(state.detail)})
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """A source's other side wrote to its log."""

@@ -13,8 +13,7 @@ from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.contracts.errors import PauseSignal, ToolPermissionError
 from toolpost.contracts.outcomes import Completed, Failed, ToolResult
 from toolpost.contracts.principal import Principal
-from toolpost.policy.log_redaction import redacted_logs
-from toolpost.policy.redaction import Redactor
+from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore

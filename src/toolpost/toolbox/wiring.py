@@ -16,8 +16,7 @@ from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolError
-from toolpost.policy.log_redaction import redacted_logs
-from toolpost.policy.redaction import Redactor
+from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
 from toolpost.runtime.caretaker import Caretaker
