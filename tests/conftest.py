@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests import requirements
 from tests.parts import MEASURED
 from toolpost import Settings
-from toolpost.toolbox.sourcing import Sources
+from toolpost.toolbox.source_manager import Sources
 
 # How long an example takes says how busy the machine is. What CI says must depend on the change alone; elsewhere every
 # run may find something new.

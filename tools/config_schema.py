@@ -2,7 +2,7 @@
 
 import json
 
-from toolpost.configuration.file_schema import SCHEMA_FILE, file_schema
+from toolpost.configuration.settings import SCHEMA_FILE, file_schema
 
 
 def main() -> None:

@@ -76,9 +76,8 @@ if TYPE_CHECKING:
     from toolpost.runtime.model_text import model_text
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.mcp_client import MCPClient
     from toolpost.toolbox.mcp_manager import MCPManager
-    from toolpost.toolbox.node import ToolNode
+    from toolpost.toolbox.node import MCPClient, ToolNode
 
 __version__ = "0.1.0"
 
@@ -151,9 +150,8 @@ _HOMES = {
     "runtime.model_text": ["model_text"],
     "runtime.router": ["ToolRouter"],
     "toolbox.box": ["Toolbox"],
-    "toolbox.mcp_client": ["MCPClient"],
     "toolbox.mcp_manager": ["MCPManager"],
-    "toolbox.node": ["ToolNode"],
+    "toolbox.node": ["MCPClient", "ToolNode"],
     "connecting.presets": ["POPULAR_MCP_SERVERS", "get_preset"],
     "configuration.settings": ["Settings"],
 }

@@ -1,12 +1,15 @@
 """The models of toolpost.yaml: defaults, both spellings, and what does not fit together."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 from pydantic import ValidationError
 
-from toolpost.configuration.settings import McpServerSettings, Settings
+from toolpost.configuration.settings import SCHEMA_FILE, McpServerSettings, Settings, file_schema, parse_duration
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.storage import Retention
 
@@ -146,3 +149,72 @@ def test_settings_do_not_change() -> None:
 
     with pytest.raises(ValidationError, match="frozen"):
         made.policy = "audit"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("500ms", 0.5), ("30s", 30), ("1.5m", 90), ("12 h", 43_200), (" 7d ", 604_800), ("5", 5), (2, 2), (0.25, 0.25)],
+)
+def test_a_number_with_a_unit_is_a_duration(written: str | float, seconds: float) -> None:
+    assert parse_duration(written) == pytest.approx(seconds)
+
+
+def test_a_number_without_a_unit_is_in_the_unit_that_the_place_says() -> None:
+    assert parse_duration(30_000, bare="ms") == 30
+    assert parse_duration("30000", bare="ms") == 30
+    assert parse_duration("30s", bare="ms") == 30
+
+
+@pytest.mark.parametrize("written", ["", "s", "soon", "3 weeks", "-1s", "1e3s", True, None, [5]])
+def test_anything_else_is_refused_with_examples(written: object) -> None:
+    with pytest.raises(ValueError, match="a number with a unit, such as 500ms, 30s"):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize("written", [0, -1, "0s", float("nan"), float("inf")])
+def test_no_time_at_all_and_endless_time_are_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="longer than nothing"):
+        parse_duration(written)
+
+
+def test_the_shipped_file_is_current() -> None:
+    shipped = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+
+    assert shipped == json.loads(json.dumps(file_schema())), "run: python -m tools.config_schema"
+
+
+def test_it_is_a_valid_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(file_schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "{data_dir: null, policy: audit, builtins: [read_file]}",
+        "{dataDir: x, tools: {timeout: 30s, maxConcurrent: 3, max_concurrent: 3, webSearch: {apiKey: k}}}",
+        "{sources: [{name: a, transport: python, connection: ./tools.py, auth_type: none, authConfig: {}}]}",
+        "{policy: [{action: ask, sideEffects: [write]}], retention: {max_age: 30d}}",
+    ],
+)
+def test_a_right_file_is_accepted(text: str) -> None:
+    assert errors(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{polcy: audit}",
+        "{policy: paranoid}",
+        "{tools: {timeout: soon}}",
+        "{tools: {maxConcurrent: 0}}",
+        "{sources: [{name: a}]}",
+        "{policy: [{action: shrug}]}",
+    ],
+)
+def test_a_wrong_file_is_not(text: str) -> None:
+    assert errors(text) != []
+
+
+def errors(text: str) -> list[Any]:
+    return list(jsonschema.Draft202012Validator(file_schema()).iter_errors(yaml.safe_load(text)))

@@ -12,7 +12,7 @@ from toolpost.cli.opening import no_source, personal_sources, service_sources
 from toolpost.cli.options import Config, Json, User
 from toolpost.cli.output import Output, moment
 from toolpost.cli.session import FAILED, run_with_box
-from toolpost.configuration.durations import parse_duration
+from toolpost.configuration.settings import parse_duration
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.sourcing import SourceState
+    from toolpost.toolbox.source_manager import SourceState
 
 Connect = Annotated[bool, typer.Option("--connect", help="Start every source once, and count its tools.")]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolpost.cli.checks import Check
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.sourcing import SourceState
+    from toolpost.toolbox.source_manager import SourceState
 
 
 def doctor(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command

@@ -17,7 +17,7 @@ from toolpost.cli.opening import no_source, store_alone
 from toolpost.cli.options import Config, Json, User, whom
 from toolpost.cli.output import Output, moment, one_line
 from toolpost.cli.session import run_with_box
-from toolpost.configuration.durations import parse_duration
+from toolpost.configuration.settings import parse_duration
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.events import EventCode, EventFilter, StoredEvent
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.sourcing import SourceState
+    from toolpost.toolbox.source_manager import SourceState
 
 _UNREACHED = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
 

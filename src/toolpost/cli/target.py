@@ -17,10 +17,9 @@ from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.cli.obstacles import obstacles
 from toolpost.cli.proposal import unpinned
 from toolpost.configuration.secret_extraction import Concealer, Variable, references
-from toolpost.connecting.client_files import fit_name
+from toolpost.connecting.client_files import fit_name, names_a_relative_path
 from toolpost.connecting.endpoint_detection import is_document
 from toolpost.connecting.presets import PACKAGES, Package, pinned_preset, unknown_preset
-from toolpost.connecting.server_entry import names_a_relative_path
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ToolError
 from toolpost.wire.loopback import USUAL_PORT, loopback_url

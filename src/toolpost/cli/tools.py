@@ -22,7 +22,7 @@ from toolpost.cli.output import Output, pretty
 from toolpost.cli.pairs import given_pairs, read_values
 from toolpost.cli.session import INCOMPLETE, left_out, run_with_box
 from toolpost.cli.tool_table import show_tools
-from toolpost.configuration.durations import parse_duration
+from toolpost.configuration.settings import parse_duration
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -18,10 +20,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.alias_generators import to_camel
 
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
 from toolpost.catalog.lock import LOCK_NAME
-from toolpost.configuration.durations import PATTERN, parse_duration
 from toolpost.contracts.config import (
     ExternalToolConfig,
     McpOptions,
@@ -36,6 +38,36 @@ from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
 from toolpost.wire.guard import allow_rules
 from toolpost.wire.proxies import proxy_at
+
+DURATION_PATTERN = r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*$"
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)?\s*")
+
+
+def parse_duration(value: Any, *, bare: Literal["ms", "s"] = "s") -> float:
+    """The duration in seconds; `bare` is the unit of a number that names none."""
+    seconds = _number(value) * _SECONDS[_unit(value) or bare]
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError("must be a duration longer than nothing, such as 500ms, 30s, 10m, 12h or 7d")
+    return seconds
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return float(_match_duration(value)["number"])
+
+
+def _unit(value: Any) -> str | None:
+    return None if isinstance(value, int | float) else _match_duration(value)["unit"]
+
+
+def _match_duration(value: Any) -> re.Match[str]:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("must be a number with a unit, such as 500ms, 30s, 10m, 12h or 7d")
+    return match
+
 
 PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
@@ -56,7 +88,9 @@ def _milliseconds(value: Any) -> int:
 
 def _written_duration(description: str) -> WithJsonSchema:
     numbers = {"type": "number", "exclusiveMinimum": 0}
-    return WithJsonSchema({"anyOf": [numbers, {"type": "string", "pattern": PATTERN}], "description": description})
+    return WithJsonSchema(
+        {"anyOf": [numbers, {"type": "string", "pattern": DURATION_PATTERN}], "description": description}
+    )
 
 
 def _shape_of(value: Any) -> str | None:
@@ -383,3 +417,28 @@ class Settings(ConfigModel):
         if isinstance(self.policy, str):
             return self.policy
         return [rule.model_dump(exclude_none=True) for rule in self.policy]
+
+
+SCHEMA_FILE = Path(__file__).with_name("toolpost.schema.json")
+
+
+def file_schema() -> dict[str, Any]:
+    """The schema, with every key in both of its spellings."""
+    schema = Settings.model_json_schema(by_alias=False)
+    parts = {name: _both_spellings(part) for name, part in schema.pop("$defs").items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_both_spellings(schema),
+        "title": "toolpost.yaml",
+        "$defs": parts,
+    }
+
+
+def _both_spellings(schema: dict[str, Any]) -> dict[str, Any]:
+    if "properties" not in schema:
+        return schema
+    properties: dict[str, Any] = {}
+    for name, part in schema["properties"].items():
+        untitled = {key: value for key, value in part.items() if key != "title"}
+        properties[name] = properties[to_camel(name)] = untitled
+    return {**schema, "properties": properties}

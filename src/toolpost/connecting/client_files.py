@@ -5,18 +5,20 @@ Reading starts nothing and writes nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from toolpost.configuration.secret_extraction import Concealer, Variable
-from toolpost.connecting.lenient_json import read_lenient_json, unreadable
-from toolpost.connecting.placeholders import Placeholders
-from toolpost.connecting.server_entry import ServerEntry, UnfitServerError
-from toolpost.contracts.config import ExternalToolConfig
+from pydantic import ValidationError
+
+from toolpost.configuration.secret_extraction import Concealer, Variable, is_secret_variable, references, variable_name
+from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 
@@ -88,7 +90,7 @@ def _table(path: Path, document: Mapping[str, Any]) -> tuple[str, Mapping[str, A
         if is_object(found):
             return key, found
         if found is not None:
-            raise unreadable(f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}")
+            raise _unreadable(f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}")
     raise _no_servers(f"{path} holds no MCP servers: it has none of the keys {', '.join(_TABLES)}")
 
 
@@ -170,3 +172,362 @@ def _has_servers(about: Any) -> bool:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names))
+
+
+_TRANSPORTS = {
+    "stdio": McpTransport.STDIO,
+    "local": McpTransport.STDIO,
+    "http": McpTransport.STREAMABLE_HTTP,
+    "streamable-http": McpTransport.STREAMABLE_HTTP,
+    "streamablehttp": McpTransport.STREAMABLE_HTTP,
+    "streamable_http": McpTransport.STREAMABLE_HTTP,
+    "sse": McpTransport.SSE,
+    "remote": McpTransport.AUTO,
+}
+# What other programs may run without asking is for them to know; here `policy` decides.
+_PERMISSIONS = ("alwaysAllow", "autoApprove", "trust", "autoAllow")
+_MOST_SECONDS = 3600  # programs that count in seconds allow no more; a larger number is one of milliseconds
+_LONGEST_S = 300.0
+
+
+class UnfitServerError(ValueError):
+    """A server that cannot be a source; the message says why."""
+
+
+class ServerEntry:
+    """Takes an entry apart, key by key."""
+
+    def __init__(self, name: str, entry: Mapping[str, Any], placeholders: Placeholders, concealer: Concealer) -> None:
+        self.notes: list[str] = []
+        self._name = name
+        self._left = _flat(entry)
+        self._placeholders = placeholders
+        self._concealer = concealer
+
+    def to_config(self, folder: Path) -> ExternalToolConfig:
+        """The source; `folder` is what relative paths start from."""
+        fields = {**self._reached(folder), **self._limits()}
+        disabled, enabled = self._take("disabled"), self._take("enabled")
+        fields["enabled"] = not disabled and enabled is not False
+        fields["description"] = str(self._take("description") or self._take("title") or "")
+        self._tell_what_is_left()
+        try:
+            return ExternalToolConfig(name=self._name, transport=TransportType.MCP, **fields)
+        except ValidationError as error:
+            wrong = ", ".join(sorted({str(one["loc"][0]) for one in error.errors() if one["loc"]}))
+            raise UnfitServerError(f"its {wrong or 'values'} cannot be used") from None
+
+    def _reached(self, folder: Path) -> dict[str, Any]:
+        """How it is reached: a command, or an address."""
+        command, address, origin = self._take("command"), self._address(), self._take("source")
+        transport = self._transport()
+        if command and address and transport not in (None, McpTransport.STDIO):
+            self.notes.append("it has a command and an address; the address is taken")
+            command = None
+        if command and (isinstance(command, str) or is_array(command)):
+            return self._process(_words(command, self._take("args")), folder)
+        if isinstance(address, str) and address:
+            return self._remote(address, transport)
+        if origin == "extension":
+            raise UnfitServerError("an extension of the editor starts it")
+        raise UnfitServerError("it has neither a command nor an address")
+
+    def _address(self) -> Any:
+        plain, streamable = self._take("url") or self._take("serverUrl"), self._take("httpUrl")
+        if streamable:
+            self._left.setdefault("type", "http")
+        return streamable or plain
+
+    def _transport(self) -> McpTransport | None:
+        written = self._take("type") or self._take("transport") or self._take("transportType")
+        if written is None:
+            return None
+        transport = _TRANSPORTS.get(str(written).lower())
+        if transport is None:
+            raise UnfitServerError(f"nothing here speaks its transport {str(written)!r}")
+        return transport
+
+    def _process(self, written: Sequence[str], folder: Path) -> dict[str, Any]:
+        words = [self._replaced(word) for word in written]
+        if self._take("headers"):
+            self.notes.append("headers are left out: a command has none")
+        return {
+            "connection": shlex.join(self._concealer.words(self._name, words)),
+            "env_file": self._env_file(folder),
+            "cwd": self._folder(words, folder),
+            "env": self._mapping("env", partial(self._concealer.env, self._name, own_name=True)),
+        }
+
+    def _folder(self, words: list[str], folder: Path) -> str | None:
+        """The folder to start it in; without a word about it only where a path is relative."""
+        written = self._take("cwd")
+        if isinstance(written, str) and written:
+            place = self._replaced(written)
+            return place if references(place) else str(folder / Path(place).expanduser())
+        return str(folder) if names_a_relative_path(words, folder) else None
+
+    def _env_file(self, folder: Path) -> str | None:
+        """The file of variables that an editor starts the command with."""
+        written = self._left.get("envFile")
+        if not isinstance(written, str) or not written:
+            return None
+        place = self._replaced(str(self._take("envFile")))
+        return place if references(place) else str(folder / Path(place).expanduser())
+
+    def _remote(self, address: str, transport: McpTransport | None) -> dict[str, Any]:
+        if transport is McpTransport.STDIO:
+            raise UnfitServerError("its transport is stdio, and it has no command")
+        url = self._replaced(address)
+        if not re.match(r"https?://|\$\{", url):
+            raise UnfitServerError("its address is not an http or https URL")
+        if self._take("env"):
+            self.notes.append("env is left out: a server at an address has none")
+        address, login = self._concealer.login(self._name, url)
+        fields: dict[str, Any] = {"connection": self._concealer.url(self._name, address)}
+        if login:
+            fields |= {"auth_type": AuthType.BASIC, "auth_config": login}
+        fields["headers"] = self._mapping("headers", partial(self._concealer.header, self._name))
+        if transport not in (None, McpTransport.AUTO):
+            fields["mcp"] = McpOptions(transport=transport)
+        return fields
+
+    def _mapping(self, key: str, conceal: Callable[[str, str], str]) -> dict[str, str]:
+        written = self._take(key)
+        if not is_object(written):
+            if written:
+                self.notes.append(f"{key} is left out: it is not a JSON object")
+            return {}
+        unset = [name for name, value in written.items() if value is None]
+        if unset:
+            self.notes.append(f"{key} {', '.join(unset)} left out: null is no value")
+        texts = {name: _text(value) for name, value in written.items() if value is not None}
+        return {name: conceal(name, self._replaced(value, name)) for name, value in texts.items()}
+
+    def _limits(self) -> dict[str, Any]:
+        """What it may do, and for how long."""
+        fields: dict[str, Any] = {}
+        wanted = self._patterns("includeTools", "tools")
+        if wanted and wanted != [re.escape("*")]:
+            fields["tool_filter"] = wanted
+        if unwanted := self._patterns("excludeTools", "disabledTools"):
+            fields["tool_exclude"] = unwanted
+        timeout = self._left.get("timeout")
+        if isinstance(timeout, int | float) and timeout > 0 and not isinstance(timeout, bool):
+            fields["timeout_s"] = _seconds(self._take("timeout"))
+            self.notes.append(f"the timeout {timeout} becomes {fields['timeout_s']:g} s")
+        return fields
+
+    def _patterns(self, *keys: str) -> list[str]:
+        """Names of tools as patterns; what is no list stays, and is told of."""
+        lists: list[list[Any]] = [self._take(key) for key in keys if is_array(self._left.get(key))]
+        return [re.escape(str(name)) for names in lists for name in names]
+
+    def _tell_what_is_left(self) -> None:
+        allowed = [key for key in _PERMISSIONS if self._take(key)]
+        if allowed:
+            self.notes.append(f"{', '.join(allowed)} left out: what runs without asking is for `policy` to say")
+        if self._left:
+            self.notes.append(f"{', '.join(map(repr, self._left))} left out: nothing here knows what it means")
+
+    def _take(self, key: str) -> Any:
+        return self._left.pop(key, None)
+
+    def _replaced(self, text: str, name: str = "") -> str:
+        return self._placeholders.replaced(text, place=self._name, name=name)
+
+
+def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry with nested forms opened: `command: {path, args}` and `transport: {type, url}`."""
+    flat = dict(entry)
+    command = flat.get("command")
+    if is_object(command):
+        flat |= {**command, "command": command.get("path")}
+        flat.pop("path", None)
+    transport = flat.get("transport")
+    if is_object(transport):
+        flat.pop("transport")
+        flat |= transport
+    return flat
+
+
+def _words(command: str | list[Any], args: Any) -> list[str]:
+    """The words of the command line; a command without arguments may be a whole line, or a list."""
+    if args is not None and not is_array(args):
+        raise UnfitServerError("its args are not a list")
+    if not isinstance(command, str):
+        return [*map(str, command), *map(str, args or [])]
+    if args is not None or " " not in command or Path(command).exists():
+        return [command, *map(str, args or [])]
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UnfitServerError(f"its command cannot be split into words: {error}") from None
+    if not words:
+        raise UnfitServerError("its command is empty")
+    return words
+
+
+def names_a_relative_path(words: Sequence[str], folder: Path) -> bool:
+    """Whether a command line means something in its working folder: `./run`, `.`, or a file or folder that is there."""
+    program, *arguments = words
+    return _is_relative(program, folder, written=True) or any(_is_relative(word, folder) for word in arguments)
+
+
+def _is_relative(word: str, folder: Path, *, written: bool = False) -> bool:
+    """`written`: a bare name does not count, because programs are looked for on the PATH."""
+    if word in (".", "..") or word.startswith(("./", "../", ".\\", "..\\")):
+        return True
+    try:
+        there = bool(word) and not Path(word).is_absolute() and (folder / word).exists()
+    except (OSError, ValueError):  # longer than a path can be, or with a NUL in it
+        return False
+    return there and ("/" in word or not written)
+
+
+def _seconds(written: float) -> float:
+    seconds = written if written <= _MOST_SECONDS else written / 1000
+    return min(max(seconds, 1.0), _LONGEST_S)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else str(value)
+
+
+_PLACEHOLDER = re.compile(r"\$\{(?P<inside>[^}]*)\}?")
+_BARE = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WITH_DEFAULT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*):-(?P<default>.*)", re.DOTALL)
+
+
+class Placeholders:
+    """Replaces the placeholders of one file, and remembers what there is to say about them."""
+
+    def __init__(
+        self, *, folder: Path, inputs: Mapping[str, Any], environ: Mapping[str, str], bare: bool = False
+    ) -> None:
+        self.notes: list[str] = []
+        self.variables: list[Variable] = []
+        self._inputs = inputs
+        self._environ = environ
+        self._bare = bare
+        self._known = {
+            "workspaceFolder": str(folder),
+            "workspaceRoot": str(folder),
+            "workspaceFolderBasename": folder.name,
+            "userHome": str(_home()),
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+
+    def replaced(self, text: str, *, place: str, name: str = "") -> str:
+        """The text with references as `${NAME}`; `name` is what the text is the value of, `place` where it stands."""
+        whole = _BARE.fullmatch(text)
+        if whole is not None and self._bare:
+            return f"${{{whole['name']}}}"
+        return _PLACEHOLDER.sub(lambda found: self._one(found, place, name), text)
+
+    def _one(self, found: re.Match[str], place: str, name: str) -> str:
+        inside = found["inside"] if found[0].endswith("}") else ""
+        if inside in self._known:
+            return self._known[inside]
+        if inside.startswith("input:"):
+            return self._input(inside.removeprefix("input:"), place)
+        variable = inside.removeprefix("env:")
+        if _NAME.fullmatch(variable):
+            return f"${{{variable}}}"
+        optional = _WITH_DEFAULT.fullmatch(variable)
+        if optional is not None:
+            return self._with_default(optional["name"], optional["default"], place, name)
+        self.notes.append(f"{place}: nothing here knows what {found[0]} stands for; it is taken as it is written")
+        return f"${found[0]}"
+
+    def _input(self, id_: str, place: str) -> str:
+        variable = variable_name(id_)
+        about = self._inputs.get(id_)
+        told = about.get("description") if is_object(about) else None
+        if all(known.name != variable for known in self.variables):
+            self.variables.append(Variable(name=variable, stands_for=str(told or f"the input {id_!r}")))
+            self.notes.append(f"{place}: the input {id_!r}, which the editor asks for, is now the variable {variable}")
+        return f"${{{variable}}}"
+
+    def _with_default(self, variable: str, default: str, place: str, name: str) -> str:
+        """A reference has no default here, so one of the two is chosen now; a secret is never written out."""
+        if variable in self._environ or is_secret_variable(name) or is_secret_variable(variable):
+            self.notes.append(f"{place}: {variable} must be set; its default is not taken over")
+            return f"${{{variable}}}"
+        self.notes.append(f"{place}: {variable} is not set, so its default is written instead of it")
+        return default.replace("${", "$${")
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("~")
+
+
+MAX_BYTES = 32 * 1024 * 1024  # some programs keep their history in the same file
+
+# A string comes first, so that what looks like a comment or a comma in it stays.
+_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_TRAILING = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])', re.DOTALL)
+_NOT_BLANK = re.compile(r"[^\n]")
+
+
+def _unreadable(message: str) -> ConfigError:
+    """The error for a file of another program that cannot be read as it is."""
+    return ConfigError(message, code="file_unreadable")
+
+
+def read_lenient_json(path: Path) -> Any:
+    """The value in a file; ConfigError names the file, the line and the column of a mistake."""
+    text = _read_text(path)
+    try:
+        return json.loads(strict_json(text), object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        place = f"{path}, line {error.lineno}, column {error.colno}"
+        raise _unreadable(f"{place}: this is not JSON: {error.msg}") from None
+    except _TwiceError as twice:
+        raise _unreadable(f"{path}: key {str(twice)!r} is there twice in one object; keep one") from None
+    except RecursionError:
+        raise _unreadable(f"{path} is nested too deeply to be read") from None
+
+
+def strict_json(text: str) -> str:
+    """The text with comments and trailing commas blanked out; everything else keeps its place."""
+    return _TRAILING.sub(_blanked, _COMMENT.sub(_blanked, text))
+
+
+class _TwiceError(ValueError):
+    """A key that an object has twice; JSON would silently keep the last one."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise _TwiceError(key)
+        made[key] = value
+    return made
+
+
+def _blanked(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith('"') else _NOT_BLANK.sub(" ", found[0])
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _unreadable(f"{path} does not exist; check the path") from None
+    except OSError as error:
+        raise _unreadable(f"{path} cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_BYTES:
+        raise _unreadable(f"{path} is larger than {MAX_BYTES} bytes; that is no list of servers")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(f"{path} is not UTF-8 text (byte {error.start})") from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from toolpost.catalog.registry import ToolRegistry, as_tool
 from toolpost.configuration.loading import LoadedSettings, load_settings, settings_of, with_only
@@ -17,13 +18,11 @@ from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.ids import writable
 from toolpost.runtime.tool_calls import read_tool_calls
-from toolpost.toolbox.builtin_names import with_builtins
-from toolpost.toolbox.live import Live
 from toolpost.toolbox.login import People
-from toolpost.toolbox.wiring import Given, wire
+from toolpost.toolbox.wiring import Given, wire, with_builtins
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Mapping
     from types import TracebackType
 
     from toolpost.contracts.context import ToolContext
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
     from toolpost.runtime.tool_calls import ToolCallAnswers
-    from toolpost.toolbox.sourcing import SourceState
-
+    from toolpost.toolbox.source_manager import SourceState
 
 _PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "accounts", "report", "problems"})
 
@@ -303,3 +301,35 @@ async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:
         return run.status not in ("completed", "failed")
     entry = await store.journal.find(target_id, "")
     return entry is not None and not entry.done and entry.principal.tenant == tenant
+
+
+T = TypeVar("T")
+
+
+class Live(Sequence[T], Generic[T]):
+    """Reads like a list, and is made anew whenever it is read."""
+
+    __slots__ = ("_make",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, make: Callable[[], list[T]]) -> None:
+        self._make = make
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self._make()[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._make())  # one making for the whole list, not one for each item
+
+    def __len__(self) -> int:
+        return len(self._make())
+
+    def __eq__(self, other: object) -> bool:
+        return self._make() == (other._make() if isinstance(other, Live) else other)
+
+    def __repr__(self) -> str:
+        return repr(self._make())

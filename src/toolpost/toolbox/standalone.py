@@ -17,8 +17,8 @@ from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
-from toolpost.toolbox.factories import Lent
-from toolpost.toolbox.sourcing import Sources
+from toolpost.toolbox.source_manager import Sources
+from toolpost.toolbox.source_registry import Lent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,12 +10,13 @@ from toolpost.auth.authorizer import Authorizer
 from toolpost.auth.keys import keys_from
 from toolpost.auth.seal import KeySealer
 from toolpost.builtin.assembly import BuiltinParts, Builtins
-from toolpost.builtin.specs import COLLECTIONS
+from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
+from toolpost.catalog.names import nearest
 from toolpost.configuration.lint import lint_settings
-from toolpost.configuration.literal_secrets import literal_secrets
+from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.contracts.config import AuthType
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
@@ -25,11 +26,10 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.stores.cache_folder import CacheFolder
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import open_sqlite_store
-from toolpost.toolbox.builtin_names import chosen_builtins
-from toolpost.toolbox.factories import Lent
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.protected_files import ProtectedFiles
-from toolpost.toolbox.sourcing import Sources
+from toolpost.toolbox.source_manager import Sources
+from toolpost.toolbox.source_registry import Lent
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.tool import Tool
     from toolpost.toolbox.account_desk import AccountDesk
     from toolpost.toolbox.plugins import Plugins
+
 
 CACHE_DIR = "documents"
 LISTINGS_DIR = "listings"
@@ -261,3 +262,41 @@ def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Built
         env=tools.env,
     )
     return Builtins(parts)
+
+
+def chosen_builtins(settings: Settings) -> list[str] | str:
+    """`all`, `none`, or names; `all` and collections within a list stand for the names of their tools."""
+    wanted = settings.builtins
+    if isinstance(wanted, str):
+        return wanted
+    known = set(read_specs())
+    if not settings.tools.retrieval.chain:
+        known.discard("retrieve")
+    sets = {**COLLECTIONS, "all": tuple(sorted(known.difference(COMMANDS)))}
+    for name in wanted:
+        if name not in sets and name not in known:
+            raise ConfigError(_stranger(name, known))
+    # A collection may also name tools of an agent, which are not built in.
+    named = (member for name in wanted for member in sets.get(name, (name,)) if member in known)
+    return list(dict.fromkeys(named))
+
+
+def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Settings:
+    """The settings with other built-in tools; None leaves what they say."""
+    if wanted is None:
+        return settings
+    chosen: Sequence[str] | str = [wanted] if isinstance(wanted, str) else list(wanted)
+    if wanted in ("all", "none"):
+        chosen = wanted
+    return settings.model_copy(update={"builtins": chosen})
+
+
+def _stranger(name: str, known: set[str]) -> str:
+    said = f"builtins: there is no built-in tool {name!r}"
+    if name == "retrieve":
+        return f"{said} until tools.retrieval.chain says where it looks"
+    if name == "none":
+        return f"{said}; write builtins: none without a list"
+    near = nearest(name, sorted({*known, *COLLECTIONS}))
+    there = "there are" if near is None else f"did you mean {near!r}? There are"
+    return f"{said}; {there}: {', '.join(sorted(known))}; and the collections {', '.join(sorted(COLLECTIONS))}"

@@ -12,7 +12,7 @@ from tests.sources.cli import programs
 from tests.sources.cli.manuals import command, manual, published, request, source, written
 from tests.sources.cli.programs import box_of, say, schema
 from toolpost import Completed, ExternalToolConfig, Toolbox
-from toolpost.configuration.file_schema import file_schema
+from toolpost.configuration.settings import file_schema
 from toolpost.policy.redaction import MASK
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")

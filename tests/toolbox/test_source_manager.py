@@ -7,7 +7,7 @@ import pytest
 
 from toolpost import ConfigError, ExternalToolConfig, Settings, Toolbox, ToolRegistry, tool
 from toolpost.auth.authorizer import Authorizer
-from toolpost.toolbox.sourcing import Sources
+from toolpost.toolbox.source_manager import Sources
 
 TOOLS = """
 from toolpost import tool

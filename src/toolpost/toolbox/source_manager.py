@@ -27,9 +27,8 @@ from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolErro
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource, RecallingSource
 from toolpost.policy.redaction import Redactor, one_line
-from toolpost.toolbox.factories import Lent, make_source
-from toolpost.toolbox.pinning import Pinning, bare_name
-from toolpost.toolbox.shelf import Shelf
+from toolpost.toolbox.source_registry import Lent, make_source
+from toolpost.toolbox.source_tools import Pinning, Shelf, bare_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import CredentialProvider, SourceHealth, ToolSource
     from toolpost.contracts.tool import Tool
-    from toolpost.toolbox.factories import Factory
+    from toolpost.toolbox.source_registry import Factory
 
     Lend = Callable[[ExternalToolConfig], CredentialProvider]
     Tell = Callable[[str, EventCode, Mapping[str, Any]], None]
