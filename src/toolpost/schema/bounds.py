@@ -112,16 +112,21 @@ class CheckedDefinitions:
         return values <= MAX_NODES and depth + 2 <= MAX_DEPTH and self._is_light(schema, definitions)
 
     def _is_light(self, schema: JsonSchema, definitions: Mapping[str, Any]) -> bool:
-        """Whether the weight is within bounds; weights hold for those that mean the same by every name."""
-        if not self._usable or any(self._targets.get(name, one) is not one for name, one in definitions.items()):
+        """Whether the weight is within bounds."""
+        if not self._usable:
             return False
-        self._targets.update(definitions)
-        self._roots.append(schema)
+        weights: dict[int, Weight] = {}
+        # Weights found for other schemas hold where every name means the same as in those.
+        if all(self._targets.get(name, one) is one for name, one in definitions.items()):
+            weights = self._weights
+            self._targets.update(definitions)
+            self._roots.append(schema)
         try:
-            _check_weight(Document(schema, closed=True), "", self._weights)
+            _check_weight(Document(schema, closed=True), "", weights)
         except ToolSchemaError:
-            self._usable = False
-        return self._usable
+            self._usable = weights is not self._weights
+            return False
+        return True
 
 
 # Words by which a part of a schema gets a name or a dialect of its own.
