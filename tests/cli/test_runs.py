@@ -104,14 +104,15 @@ def test_a_paused_run_is_cancelled(toolpost: Run) -> None:
     assert (approved.code, approved.json["status"]) == (1, "failed")
 
 
-def test_cancelling_a_run_that_has_ended_says_how(toolpost: Run) -> None:
+@pytest.mark.parametrize("id_of", ["run_id", "call_id"])
+def test_cancelling_a_run_that_has_ended_says_how(toolpost: Run, id_of: str) -> None:
     called = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json").json
 
-    done = toolpost("runs", "cancel", called["run_id"])
+    done = toolpost("runs", "cancel", called[id_of])
 
     assert done.code == 1
     assert f"Run '{called['run_id']}' has ended: completed. There is nothing to cancel." in done.err
-    assert toolpost("runs", "cancel", called["run_id"], "--json").json["error"]["error_code"] == "run_ended"
+    assert toolpost("runs", "cancel", called[id_of], "--json").json["error"]["error_code"] == "run_ended"
 
 
 def test_where_nothing_has_happened_a_sentence_says_so(toolpost: Run) -> None:

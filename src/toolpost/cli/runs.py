@@ -32,6 +32,7 @@ Id = Annotated[
         autocompletion=completion.run_ids,
     ),
 ]
+_RECENT = 1000  # runs among which an ended call is looked for
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
 
 
@@ -126,10 +127,11 @@ def verify_runs(
 
 async def _not_cancelled(box: Toolbox, run_id: str, *, user: str, output: Output) -> ToolError:
     """Why there was nothing to cancel."""
-    run = await box.run(run_id, user=user)
+    runs = await box.runs(user=user, limit=_RECENT)
+    run = await box.run(run_id, user=user) or next((one for one in runs if one.call_id == run_id), None)
     if run is None:
         return no_such_run(run_id, user=user, output=output)
-    said = f"Run {run_id!r} has ended: {run.status}. There is nothing to cancel."
+    said = f"Run {run.run_id!r} has ended: {run.status}. There is nothing to cancel."
     return ToolError(said, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="run_ended")
 
 
