@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolpost.agents.planner import ReactPlanner
     from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause
+    from toolpost.auth.code_exchange import SealedSignIns
     from toolpost.auth.managed import AuthManager, ManagedCredentials
-    from toolpost.auth.manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig
-    from toolpost.auth.sign_ins import SealedSignIns
-    from toolpost.auth.token_store import InMemoryTokenStore
-    from toolpost.auth.vault import VaultTokenStore
+    from toolpost.auth.oauth_manager import (
+        InMemoryTokenStore,
+        OAuthCallbackError,
+        OAuthManager,
+        OAuthProviderConfig,
+        VaultTokenStore,
+    )
     from toolpost.catalog.function import FunctionTool, tool
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
@@ -85,10 +89,14 @@ _HOMES = {
     "agents.planner": ["ReactPlanner"],
     "agents.planner_outcomes": ["PlannerFinish", "PlannerPause"],
     "auth.managed": ["AuthManager", "ManagedCredentials"],
-    "auth.manager": ["OAuthCallbackError", "OAuthManager", "OAuthProviderConfig"],
-    "auth.sign_ins": ["SealedSignIns"],
-    "auth.token_store": ["InMemoryTokenStore"],
-    "auth.vault": ["VaultTokenStore"],
+    "auth.code_exchange": ["SealedSignIns"],
+    "auth.oauth_manager": [
+        "InMemoryTokenStore",
+        "OAuthCallbackError",
+        "OAuthManager",
+        "OAuthProviderConfig",
+        "VaultTokenStore",
+    ],
     "catalog.function": ["FunctionTool", "tool"],
     "catalog.registry": ["ToolRegistry"],
     "contracts.adapt": ["adapt_exception", "adapt_mcp_error", "adapt_utcp_error"],

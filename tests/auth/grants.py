@@ -1,15 +1,14 @@
-"""Tokens as small as the vault lets them be, and vaults of them over every store."""
+"""Token sets, and vaults of them over every store."""
 
-import json
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.seal import FileSealer
-from toolpost.auth.secret import Secret, revealed
-from toolpost.auth.vault import Vault
+from toolpost.auth.secret import Secret
+from toolpost.auth.token_refresh import Vault
 from toolpost.contracts.tokens import TokenKey
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
@@ -17,35 +16,9 @@ from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
 KEY = TokenKey("acme", "ann", "https://issuer.example", "https://api.example", "client-1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """An access token that ends, and what renews it."""
-
-    access_token: Secret
-    refresh_token: Secret | None = None
-    expires_at: float = 2000.0
-
-    @property
-    def secrets(self) -> set[str]:
-        return revealed([self.access_token, *([self.refresh_token] if self.refresh_token else [])])
-
-    def is_fresh(self, now: float) -> bool:
-        return now < self.expires_at
-
-
-def grant(number: int = 1, *, renewable: bool = True, expires_at: float = 2000.0) -> Grant:
+def grant(number: int = 1, *, renewable: bool = True, expires_at: float = 2000.0) -> TokenSet:
     refresh = Secret(f"canary-refresh-{number}") if renewable else None
-    return Grant(access_token=Secret(f"canary-access-{number}"), refresh_token=refresh, expires_at=expires_at)
-
-
-def pack(tokens: Grant) -> bytes:
-    refresh = tokens.refresh_token.reveal() if tokens.refresh_token else None
-    return json.dumps([tokens.access_token.reveal(), refresh, tokens.expires_at]).join(('{"grant":', "}")).encode()
-
-
-def unpack(data: bytes) -> Grant:
-    access, refresh, expires_at = json.loads(data)["grant"]
-    return Grant(access_token=Secret(access), refresh_token=refresh and Secret(refresh), expires_at=expires_at)
+    return TokenSet(access_token=Secret(f"canary-access-{number}"), refresh_token=refresh, expires_at=expires_at)
 
 
 def vault_over(
@@ -53,8 +26,8 @@ def vault_over(
     *,
     learn: Callable[[set[str]], None] | None = None,
     clock: Callable[[], float] = time.time,
-) -> Vault[Grant]:
-    return Vault(store.tokens, pack=pack, unpack=unpack, learn=learn, clock=clock)
+) -> Vault:
+    return Vault(store.tokens, learn=learn, clock=clock)
 
 
 @asynccontextmanager

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.auth.grants import KEY, Grant, store_of, vault_over
-from toolpost.auth.leases import ConsentNeeded, Refreshed, Renewal, Renewer, Revoked
+from tests.auth.grants import KEY, store_of, vault_over
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
-from toolpost.auth.vault import Account
+from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher
 
 ROOT = Path(__file__).parents[2]
 NEVER = 9e9
@@ -74,7 +75,7 @@ async def race(folder: Path, *, processes: int, expiries: int) -> dict[str, int]
     """What the issuer counted, and how many processes saw it through."""
     issuer = StrictIssuer(processes, expiries)
     async with store_of("sqlite", folder, time.time) as store:
-        first = Grant(access_token=Secret("access-0"), refresh_token=Secret("refresh-0"), expires_at=NEVER)
+        first = TokenSet(access_token=Secret("access-0"), refresh_token=Secret("refresh-0"), expires_at=NEVER)
         await vault_over(store).keep(KEY, first)
     server = await asyncio.start_server(issuer.serve, "127.0.0.1", 0)
     async with server:
@@ -108,17 +109,17 @@ class Worker:
         self.writer.write(json.dumps({"do": do, "who": self.who, "token": token.reveal()}).encode() + b"\n")
         return json.loads(await self.reader.readline())
 
-    async def refresh(self, account: Account[Grant]) -> Renewal[Grant]:
+    async def refresh(self, account: Account) -> RefreshOutcome:
         assert account.tokens is not None
         told = await self.ask("refresh", account.tokens.refresh_token)
         if "error" in told:
-            return Revoked(told["error"])
+            return GrantRevoked(told["error"])
         access, refresh = Secret(told["access"]), Secret(told["refresh"])
-        return Refreshed(Grant(access_token=access, refresh_token=refresh, expires_at=NEVER))
+        return RefreshedTokens(TokenSet(access_token=access, refresh_token=refresh, expires_at=NEVER))
 
     async def work(self, folder: Path) -> None:
         async with store_of("sqlite", folder, time.time) as store:
-            renewer = Renewer(vault_over(store))
+            renewer = TokenRefresher(vault_over(store))
             rejected: int | None = None
             while True:
                 current = await renewer.current(KEY, self.refresh, rejected=rejected)

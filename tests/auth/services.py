@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.wire.site import Site, reply
-from toolpost.auth.manager import OAuthManager, OAuthProviderConfig
+from toolpost.auth.oauth_manager import OAuthManager, OAuthProviderConfig
 
 REDIRECT = "https://app.example.org/oauth/callback"
 NOW = 1_000_000.0

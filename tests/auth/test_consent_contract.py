@@ -19,8 +19,7 @@ from toolpost import (
     TransportType,
 )
 from toolpost.auth.managed import ManagedCredentials
-from toolpost.auth.manager import OAuthManager, OAuthProviderConfig
-from toolpost.auth.token_store import InMemoryTokenStore
+from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.state_adapter import PlannerPauses
 

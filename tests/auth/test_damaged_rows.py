@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, source, toolbox
+from tests.auth.test_sign_ins import sign_in
 from toolpost import Completed, ExternalToolConfig, Paused, Principal, StoreError
+from toolpost.auth.code_exchange import SealedSignIns
 from toolpost.auth.seal import FileSealer
-from toolpost.auth.sign_ins import PendingSignIn, SealedSignIns
 from toolpost.stores.sqlite import open_sqlite_store
 
 CARL = "acme:carl"
@@ -118,13 +119,12 @@ async def test_what_the_program_keeps_for_itself_may_be_damaged(
 async def test_damaged_sign_ins_of_a_manager_are_old_ones(tmp_path: Path) -> None:
     async with open_sqlite_store(tmp_path, sealer=FileSealer(tmp_path / "key")) as store:
         waiting = SealedSignIns(store.tokens)
-        begun = PendingSignIn(user_id=ANN, trace_id="", provider="github", created_at=2000.0)
-        await waiting.put("canary-1", begun)
+        await waiting.put(sign_in("canary-1", expires=2000.0))
         harm(tmp_path, "UPDATE tokens SET body = x'02'")
-        await waiting.put("canary-2", begun)
+        await waiting.put(begun := sign_in("canary-2", expires=2000.0))
 
         assert await waiting.purge(1000.0) == 1
-        assert await waiting.claim("canary-2") == begun
+        assert await waiting.find("canary-2") == begun
 
 
 async def test_a_damaged_intent_does_not_keep_the_box_from_opening(

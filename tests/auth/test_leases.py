@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.auth.grants import KEY, Grant, grant, store_of, vault_over
-from toolpost.auth.leases import ConsentNeeded, Refreshed, Renewal, Renewer, Revoked, Unknown
+from tests.auth.grants import KEY, grant, store_of, vault_over
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
 from toolpost.auth.seal import FileSealer
-from toolpost.auth.vault import Account, Vault
+from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher, Vault
 from toolpost.contracts.errors import (
     ToolAuthError,
     ToolConnectionError,
@@ -28,18 +28,18 @@ pytestmark = pytest.mark.req("FUT-14")
 class Issuer:
     """Renews each refresh token once; counts, and waits for `gate` before it answers."""
 
-    def __init__(self, *answers: Renewal[Grant] | BaseException) -> None:
+    def __init__(self, *answers: RefreshOutcome | BaseException) -> None:
         self.asked: list[str] = []
         self.answers = list(answers)
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def refresh(self, account: Account[Grant]) -> Renewal[Grant]:
+    async def refresh(self, account: Account) -> RefreshOutcome:
         assert account.tokens is not None
         assert account.tokens.refresh_token is not None
         self.asked.append(account.tokens.refresh_token.reveal())
         await self.gate.wait()
-        answer = self.answers.pop(0) if self.answers else Refreshed(grant(len(self.asked) + 1, expires_at=9e9))
+        answer = self.answers.pop(0) if self.answers else RefreshedTokens(grant(len(self.asked) + 1, expires_at=9e9))
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -51,36 +51,36 @@ def now() -> list[float]:
 
 
 @pytest.fixture(params=["sqlite", "memory"])
-async def vault(request: pytest.FixtureRequest, tmp_path: Path, now: list[float]) -> AsyncGenerator[Vault[Grant]]:
+async def vault(request: pytest.FixtureRequest, tmp_path: Path, now: list[float]) -> AsyncGenerator[Vault]:
     async with store_of(request.param, tmp_path, lambda: now[0]) as store:
         yield vault_over(store, clock=lambda: now[0])
 
 
-async def expired(vault: Vault[Grant]) -> Account[Grant]:
+async def expired(vault: Vault) -> Account:
     return await vault.keep(KEY, grant(1, expires_at=500.0))
 
 
-async def test_tokens_that_are_good_are_given_without_asking_anyone(vault: Vault[Grant]) -> None:
+async def test_tokens_that_are_good_are_given_without_asking_anyone(vault: Vault) -> None:
     kept, issuer = await vault.keep(KEY, grant()), Issuer()
 
-    assert await Renewer(vault).current(KEY, issuer.refresh) == kept
+    assert await TokenRefresher(vault).current(KEY, issuer.refresh) == kept
     assert issuer.asked == []
 
 
-async def test_an_account_that_was_never_connected_needs_consent(vault: Vault[Grant]) -> None:
-    assert await Renewer(vault).current(KEY, Issuer().refresh) == ConsentNeeded(key=KEY, reason="missing")
+async def test_an_account_that_was_never_connected_needs_consent(vault: Vault) -> None:
+    assert await TokenRefresher(vault).current(KEY, Issuer().refresh) == ConsentNeeded(key=KEY, reason="missing")
 
 
-async def test_expired_tokens_that_nothing_renews_need_consent(vault: Vault[Grant]) -> None:
+async def test_expired_tokens_that_nothing_renews_need_consent(vault: Vault) -> None:
     await vault.keep(KEY, grant(renewable=False, expires_at=500.0))
 
-    assert await Renewer(vault).current(KEY, Issuer().refresh) == ConsentNeeded(key=KEY, reason="expired")
+    assert await TokenRefresher(vault).current(KEY, Issuer().refresh) == ConsentNeeded(key=KEY, reason="expired")
 
 
-async def test_expired_tokens_are_renewed_and_kept(vault: Vault[Grant]) -> None:
+async def test_expired_tokens_are_renewed_and_kept(vault: Vault) -> None:
     await expired(vault)
     issuer = Issuer()
-    renewer = Renewer(vault)
+    renewer = TokenRefresher(vault)
 
     current = await renewer.current(KEY, issuer.refresh)
 
@@ -90,9 +90,9 @@ async def test_expired_tokens_are_renewed_and_kept(vault: Vault[Grant]) -> None:
     assert issuer.asked == ["canary-refresh-1"]
 
 
-async def test_a_version_that_was_rejected_is_renewed_once_for_all_who_met_the_rejection(vault: Vault[Grant]) -> None:
+async def test_a_version_that_was_rejected_is_renewed_once_for_all_who_met_the_rejection(vault: Vault) -> None:
     kept, issuer = await vault.keep(KEY, grant()), Issuer()
-    renewer = Renewer(vault)
+    renewer = TokenRefresher(vault)
 
     first = await renewer.current(KEY, issuer.refresh, rejected=kept.version)
     later = await renewer.current(KEY, issuer.refresh, rejected=kept.version)
@@ -101,20 +101,20 @@ async def test_a_version_that_was_rejected_is_renewed_once_for_all_who_met_the_r
     assert len(issuer.asked) == 1
 
 
-async def test_tokens_that_are_over_when_they_arrive_are_given_and_not_renewed_for_ever(vault: Vault[Grant]) -> None:
+async def test_tokens_that_are_over_when_they_arrive_are_given_and_not_renewed_for_ever(vault: Vault) -> None:
     await expired(vault)
-    issuer = Issuer(Refreshed(grant(2, expires_at=0.0)))
+    issuer = Issuer(RefreshedTokens(grant(2, expires_at=0.0)))
 
-    current = await Renewer(vault).current(KEY, issuer.refresh)
+    current = await TokenRefresher(vault).current(KEY, issuer.refresh)
 
     assert isinstance(current, Account)
     assert len(issuer.asked) == 1
 
 
-async def test_many_callers_of_several_renewers_share_one_renewal(vault: Vault[Grant]) -> None:
+async def test_many_callers_of_several_renewers_share_one_renewal(vault: Vault) -> None:
     await expired(vault)
     issuer = Issuer()
-    renewers = [Renewer(vault) for _ in range(4)]
+    renewers = [TokenRefresher(vault) for _ in range(4)]
 
     found = await asyncio.gather(*(renewer.current(KEY, issuer.refresh) for renewer in renewers for _ in range(10)))
 
@@ -123,13 +123,13 @@ async def test_many_callers_of_several_renewers_share_one_renewal(vault: Vault[G
     assert len(found) == 40
 
 
-async def test_accounts_are_renewed_beside_each_other(vault: Vault[Grant]) -> None:
+async def test_accounts_are_renewed_beside_each_other(vault: Vault) -> None:
     keys = [KEY, KEY._replace(user="bob")]
     for key in keys:
         await vault.keep(key, grant(expires_at=500.0))
     issuer = Issuer()
     issuer.gate.clear()
-    renewer = Renewer(vault)
+    renewer = TokenRefresher(vault)
 
     tasks = [asyncio.ensure_future(renewer.current(key, issuer.refresh)) for key in keys]
     await until(lambda: len(issuer.asked) == 2)
@@ -138,10 +138,10 @@ async def test_accounts_are_renewed_beside_each_other(vault: Vault[Grant]) -> No
     assert all(isinstance(each, Account) for each in await asyncio.gather(*tasks))
 
 
-async def test_a_dead_refresh_token_needs_consent_and_is_not_tried_again(vault: Vault[Grant]) -> None:
+async def test_a_dead_refresh_token_needs_consent_and_is_not_tried_again(vault: Vault) -> None:
     await expired(vault)
-    issuer = Issuer(Revoked("invalid_grant"))
-    renewer = Renewer(vault)
+    issuer = Issuer(GrantRevoked("invalid_grant"))
+    renewer = TokenRefresher(vault)
 
     answers = [await renewer.current(KEY, issuer.refresh) for _ in range(3)]
 
@@ -150,7 +150,7 @@ async def test_a_dead_refresh_token_needs_consent_and_is_not_tried_again(vault: 
 
 
 LOST: dict[str, Callable[[], Any]] = {
-    "unknown": lambda: Unknown("the answer was HTML"),
+    "unknown": lambda: RefreshUnknown("the answer was HTML"),
     "broken after sending": lambda: ToolConnectionError("reset", sent=True),
     "late": lambda: ToolTimeoutError("late"),
     "failed": lambda: ToolServerError("500", status_code=500),
@@ -160,11 +160,11 @@ LOST: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("lost", LOST)
 async def test_a_renewal_that_may_be_lost_needs_consent_and_is_not_tried_again(
-    vault: Vault[Grant], caplog: pytest.LogCaptureFixture, lost: str
+    vault: Vault, caplog: pytest.LogCaptureFixture, lost: str
 ) -> None:
     await expired(vault)
     issuer = Issuer(LOST[lost]())
-    renewer = Renewer(vault)
+    renewer = TokenRefresher(vault)
 
     answers = [await renewer.current(KEY, issuer.refresh) for _ in range(3)]
 
@@ -176,12 +176,12 @@ async def test_a_renewal_that_may_be_lost_needs_consent_and_is_not_tried_again(
     assert isinstance(await renewer.current(KEY, issuer.refresh), Account)
 
 
-async def test_an_issuer_that_never_answers_is_given_up(vault: Vault[Grant]) -> None:
+async def test_an_issuer_that_never_answers_is_given_up(vault: Vault) -> None:
     await expired(vault)
     issuer = Issuer()
     issuer.gate.clear()
 
-    current = await Renewer(vault, refresh_s=0.05).current(KEY, issuer.refresh)
+    current = await TokenRefresher(vault, refresh_s=0.05).current(KEY, issuer.refresh)
 
     assert current == ConsentNeeded(key=KEY, reason="doubtful")
 
@@ -189,11 +189,9 @@ async def test_an_issuer_that_never_answers_is_given_up(vault: Vault[Grant]) -> 
 @pytest.mark.parametrize(
     "error", [ToolConnectionError("refused", sent=False), ToolAuthError("invalid_client")], ids=["unsent", "refused"]
 )
-async def test_what_certainly_had_no_effect_is_told_and_may_be_tried_again(
-    vault: Vault[Grant], error: ToolError
-) -> None:
+async def test_what_certainly_had_no_effect_is_told_and_may_be_tried_again(vault: Vault, error: ToolError) -> None:
     kept, issuer = await expired(vault), Issuer(error)
-    renewer = Renewer(vault)
+    renewer = TokenRefresher(vault)
 
     with pytest.raises(type(error), match=error.message):
         await renewer.current(KEY, issuer.refresh)
@@ -201,10 +199,10 @@ async def test_what_certainly_had_no_effect_is_told_and_may_be_tried_again(
     assert isinstance(await renewer.current(KEY, issuer.refresh), Account)
 
 
-async def test_a_renewal_goes_on_when_the_one_who_asked_is_gone(vault: Vault[Grant]) -> None:
+async def test_a_renewal_goes_on_when_the_one_who_asked_is_gone(vault: Vault) -> None:
     kept, issuer = await expired(vault), Issuer()
     issuer.gate.clear()
-    renewer = Renewer(vault)
+    renewer = TokenRefresher(vault)
     asking = asyncio.ensure_future(renewer.current(KEY, issuer.refresh))
     await until(lambda: issuer.asked)
 
@@ -223,31 +221,31 @@ async def test_a_loop_that_ends_in_the_middle_of_a_renewal_leaves_a_doubt(tmp_pa
             vault, issuer = vault_over(store, clock=lambda: 1000.0), Issuer()
             await expired(vault)
             issuer.gate.clear()
-            asking = asyncio.ensure_future(Renewer(vault).current(KEY, issuer.refresh))
+            asking = asyncio.ensure_future(TokenRefresher(vault).current(KEY, issuer.refresh))
             await until(lambda: issuer.asked)
             asking.cancel()
 
     await asyncio.to_thread(asyncio.run, begin_and_leave())
 
     async with store_of("sqlite", tmp_path, lambda: 1000.0) as store:
-        current = await Renewer(vault_over(store, clock=lambda: 1000.0)).current(KEY, Issuer().refresh)
+        current = await TokenRefresher(vault_over(store, clock=lambda: 1000.0)).current(KEY, Issuer().refresh)
     assert current == ConsentNeeded(key=KEY, reason="doubtful")
 
 
-async def test_a_lease_that_its_holder_outstayed_needs_consent(vault: Vault[Grant], now: list[float]) -> None:
+async def test_a_lease_that_its_holder_outstayed_needs_consent(vault: Vault, now: list[float]) -> None:
     kept = await expired(vault)
     await vault.rows.take(KEY, kept.version, holder="someone", lease_s=10)
     now[0] += 10
     issuer = Issuer()
 
-    assert await Renewer(vault).current(KEY, issuer.refresh) == ConsentNeeded(key=KEY, reason="doubtful")
+    assert await TokenRefresher(vault).current(KEY, issuer.refresh) == ConsentNeeded(key=KEY, reason="doubtful")
     assert issuer.asked == []
 
 
-async def test_those_who_wait_for_another_holder_adopt_what_it_wrote(vault: Vault[Grant]) -> None:
+async def test_those_who_wait_for_another_holder_adopt_what_it_wrote(vault: Vault) -> None:
     kept = await expired(vault)
     await vault.rows.take(KEY, kept.version, holder="someone", lease_s=10)
-    waiting = asyncio.ensure_future(Renewer(vault).current(KEY, Issuer().refresh))
+    waiting = asyncio.ensure_future(TokenRefresher(vault).current(KEY, Issuer().refresh))
     await asyncio.sleep(0)
 
     await vault.rows.settle(KEY, kept.version, holder="someone", body=vault.body(grant(2)))
@@ -257,11 +255,11 @@ async def test_those_who_wait_for_another_holder_adopt_what_it_wrote(vault: Vaul
     assert current.tokens == grant(2)
 
 
-async def test_a_consent_given_during_a_renewal_wins(vault: Vault[Grant]) -> None:
+async def test_a_consent_given_during_a_renewal_wins(vault: Vault) -> None:
     await expired(vault)
     issuer = Issuer()
     issuer.gate.clear()
-    asking = asyncio.ensure_future(Renewer(vault).current(KEY, issuer.refresh))
+    asking = asyncio.ensure_future(TokenRefresher(vault).current(KEY, issuer.refresh))
     await until(lambda: issuer.asked)
 
     newer = await vault.keep(KEY, grant(9))
@@ -270,11 +268,11 @@ async def test_a_consent_given_during_a_renewal_wins(vault: Vault[Grant]) -> Non
     assert await asking == newer == await vault.find(KEY)
 
 
-async def test_someone_forgotten_during_a_renewal_stays_forgotten(vault: Vault[Grant]) -> None:
+async def test_someone_forgotten_during_a_renewal_stays_forgotten(vault: Vault) -> None:
     await expired(vault)
     issuer = Issuer()
     issuer.gate.clear()
-    asking = asyncio.ensure_future(Renewer(vault).current(KEY, issuer.refresh))
+    asking = asyncio.ensure_future(TokenRefresher(vault).current(KEY, issuer.refresh))
     await until(lambda: issuer.asked)
 
     await vault.rows.remove(KEY)
@@ -291,12 +289,12 @@ async def test_new_tokens_are_written_again_when_the_store_fails_for_a_moment(tm
         await expired(vault_over(store))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
 
-            async def refresh(_: Account[Grant]) -> Renewal[Grant]:
+            async def refresh(_: Account) -> RefreshOutcome:
                 other.execute("BEGIN EXCLUSIVE")
                 asyncio.get_running_loop().call_later(0.3, other.execute, "ROLLBACK")
-                return Refreshed(grant(2, expires_at=9e9))
+                return RefreshedTokens(grant(2, expires_at=9e9))
 
-            current = await Renewer(vault_over(store)).current(KEY, refresh)
+            current = await TokenRefresher(vault_over(store)).current(KEY, refresh)
 
     assert isinstance(current, Account)
     assert current.tokens == grant(2, expires_at=9e9)
@@ -308,6 +306,6 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def _version(current: Account[Grant] | ConsentNeeded) -> int:
+def _version(current: Account | ConsentNeeded) -> int:
     assert isinstance(current, Account)
     return current.version

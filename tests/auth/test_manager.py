@@ -9,10 +9,9 @@ import pytest
 
 from tests.auth.services import NOW, REDIRECT, answer, form_of, manager, provider, query_of, token
 from tests.wire.site import Received, Site, reply
-from toolpost.auth.manager import OAuthCallbackError, OAuthManager
+from toolpost.auth.code_exchange import MemorySignIns
+from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthCallbackError, OAuthManager
 from toolpost.auth.secret import Secret
-from toolpost.auth.sign_ins import MemorySignIns
-from toolpost.auth.token_store import InMemoryTokenStore
 from toolpost.contracts.errors import ConfigError
 
 USER, TRACE = "acme:ann", "trace_1"
@@ -81,9 +80,10 @@ async def test_a_request_is_what_a_person_needs_to_sign_in() -> None:
     assert (sent["client_id"], sent["redirect_uri"], sent["scope"]) == ("app", REDIRECT, "repo user")
     assert (sent["response_type"], sent["state"]) == ("code", request["state"])
     assert len(request["state"]) == 43
-    kept = await pending.claim(request["state"])
+    kept = await pending.find(request["state"])
     assert kept is not None
-    assert (kept.user_id, kept.trace_id, kept.provider, kept.created_at) == (USER, TRACE, "github", NOW)
+    transaction, caller = kept.transaction, kept.transaction.caller
+    assert (caller.user, caller.trace_id, caller.provider, transaction.created) == (USER, TRACE, "github", NOW)
 
 
 @pytest.mark.req("DEF-09", "OAUTH-08")

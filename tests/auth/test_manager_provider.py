@@ -13,10 +13,9 @@ from tests.auth.oauth.flows import claims_of
 from tests.auth.oauth.provider import Browser, provider
 from tests.mcp.programs import mirror
 from toolpost import Completed, ExternalToolConfig, Settings, Toolbox
+from toolpost.auth.code_exchange import SealedSignIns
 from toolpost.auth.managed import ManagedCredentials
-from toolpost.auth.manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig
-from toolpost.auth.sign_ins import SealedSignIns
-from toolpost.auth.vault import VaultTokenStore
+from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig, VaultTokenStore
 from toolpost.policy.redaction import MASK
 
 REDIRECT = "http://127.0.0.1:7777/callback"

@@ -9,7 +9,7 @@ import pytest
 from tests.auth.small_issuer import ANN, SmallIssuer, source
 from tests.toolbox.signing_in import Person, address, logged_in, served
 from toolpost import ConfigError, OAuthManager, OAuthProviderConfig, Paused, Settings, Toolbox
-from toolpost.auth.manager import OAuthCallbackError
+from toolpost.auth.oauth_manager import OAuthCallbackError
 from toolpost.configuration.settings import AccountSettings
 from toolpost.toolbox.callback_app import callback_app
 

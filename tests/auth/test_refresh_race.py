@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.auth.grants import KEY, Grant, grant, store_of, vault_over
+from tests.auth.grants import KEY, grant, store_of, vault_over
 from tests.auth.refresh_race import ROOT, race
-from toolpost.auth.leases import ConsentNeeded, Renewal, Renewer, Unknown
-from toolpost.auth.vault import Account
+from toolpost.auth.oauth.refresh import RefreshOutcome, RefreshUnknown
+from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher
 
 EXPIRIES = 200
 
@@ -40,16 +40,16 @@ async def test_a_process_killed_while_it_renews_leaves_a_question_and_no_second_
         await reader.read()
         writer.close()
 
-    async def ask_again(_: Account[Grant]) -> Renewal[Grant]:
+    async def ask_again(_: Account) -> RefreshOutcome:
         requests.append(b"again")
-        return Unknown("that it was asked is wrong enough")
+        return RefreshUnknown("that it was asked is wrong enough")
 
     async with store_of("sqlite", tmp_path, lambda: 1000.0) as store:
         kept = await vault_over(store).keep(KEY, grant(expires_at=500.0))
         async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             await _killed_in_the_middle(tmp_path, port, asked)
-        current = await Renewer(vault_over(store)).current(KEY, ask_again)
+        current = await TokenRefresher(vault_over(store)).current(KEY, ask_again)
 
         assert current == ConsentNeeded(key=KEY, reason="doubtful")
         found = await vault_over(store).find(KEY)

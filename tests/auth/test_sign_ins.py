@@ -2,18 +2,40 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.auth.grants import store_of
+from toolpost.auth.code_exchange import MemorySignIns, PendingSignIn, PendingSignIns, SealedSignIns
+from toolpost.auth.oauth.authorization import Caller, Transaction
+from toolpost.auth.oauth.client import Client
+from toolpost.auth.oauth.metadata import configured_server
 from toolpost.auth.secret import Secret
-from toolpost.auth.sign_ins import MemorySignIns, PendingSignIn, PendingSignIns, SealedSignIns
 
-ANN = PendingSignIn(
-    user_id="acme:ann", trace_id="trace_1", provider="github", created_at=1000.0, verifier=Secret("canary-verifier")
+SERVER = configured_server(
+    authorization_endpoint="https://id.example.org/authorize", token_endpoint="https://id.example.org/token"
 )
+
+
+def sign_in(state: str, *, expires: float = 1000.0, user: str = "acme:ann", pkce: bool = True) -> PendingSignIn:
+    caller = Caller(redirect_uri="https://app.example/callback", user=user, provider="github", trace_id="trace_1")
+    verifier = Secret("canary-verifier") if pkce else None
+    transaction = Transaction(
+        state=state,
+        verifier=verifier,
+        server=SERVER,
+        client=Client(id="app"),
+        caller=caller,
+        created=400.0,
+        expires=expires,
+    )
+    return PendingSignIn(transaction=transaction)
+
+
+async def claimed(sign_ins: PendingSignIns, state: str) -> PendingSignIn | None:
+    found = await sign_ins.find(state)
+    return found if found is not None and await sign_ins.claim(found) else None
 
 
 @pytest.fixture(params=["dict", "memory", "sqlite"])
@@ -26,49 +48,56 @@ async def sign_ins(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 
 async def test_a_sign_in_is_given_out_whole_and_once(sign_ins: PendingSignIns) -> None:
-    await sign_ins.put("state-1", ANN)
-    plain = replace(ANN, verifier=None, user_id="bob")
-    await sign_ins.put("state-2", plain)
+    ann, plain = sign_in("state-1"), sign_in("state-2", user="bob", pkce=False)
+    await sign_ins.put(ann)
+    await sign_ins.put(plain)
 
-    assert await sign_ins.claim("state-3") is None
-    assert await sign_ins.claim("state-1") == ANN
-    assert await sign_ins.claim("state-1") is None
-    assert await sign_ins.claim("state-2") == plain
+    assert await claimed(sign_ins, "state-3") is None
+    assert await claimed(sign_ins, "state-1") == ann
+    assert await claimed(sign_ins, "state-1") is None
+    assert await claimed(sign_ins, "state-2") == plain
 
 
 async def test_of_many_who_claim_at_once_one_gets_it(sign_ins: PendingSignIns) -> None:
-    await sign_ins.put("state-1", ANN)
-    claims = await asyncio.gather(*(sign_ins.claim("state-1") for _ in range(20)))
+    await sign_ins.put(ann := sign_in("state-1"))
+    claims = await asyncio.gather(*(claimed(sign_ins, "state-1") for _ in range(20)))
 
-    assert [claim for claim in claims if claim] == [ANN]
+    assert [claim for claim in claims if claim] == [ann]
 
 
 @pytest.mark.req("DEF-10")
-async def test_those_begun_earlier_are_purged(sign_ins: PendingSignIns) -> None:
-    await sign_ins.put("old", replace(ANN, created_at=999.0))
-    await sign_ins.put("new", ANN)
+async def test_those_that_expired_earlier_are_purged(sign_ins: PendingSignIns) -> None:
+    await sign_ins.put(sign_in("old", expires=999.0))
+    await sign_ins.put(new := sign_in("new"))
 
-    assert await sign_ins.purge(1000.0) == 1
-    assert await sign_ins.claim("old") is None
-    assert await sign_ins.claim("new") == ANN
+    assert await sign_ins.purge(999.0) == 1
+    assert await claimed(sign_ins, "old") is None
+    assert await claimed(sign_ins, "new") == new
 
 
 async def test_the_oldest_make_room_in_memory() -> None:
     sign_ins = MemorySignIns(most=2)
     for number in range(3):
-        await sign_ins.put(f"state-{number}", ANN)
+        await sign_ins.put(sign_in(f"state-{number}"))
 
     assert len(sign_ins) == 2
-    assert await sign_ins.claim("state-0") is None
-    assert await sign_ins.claim("state-2") == ANN
+    assert await claimed(sign_ins, "state-0") is None
+    assert await claimed(sign_ins, "state-2") == sign_in("state-2")
 
 
 async def test_another_process_finds_what_was_put_and_a_thief_finds_nothing(tmp_path: Path) -> None:
+    ann = sign_in("canary-state")
     async with store_of("sqlite", tmp_path, lambda: 1000.0) as here, store_of("sqlite", tmp_path, lambda: 1.0) as there:
-        await SealedSignIns(here.tokens).put("canary-state", ANN)
+        await SealedSignIns(here.tokens).put(ann)
         raw = b"".join(path.read_bytes() for path in tmp_path.glob("toolpost.db*"))
-        assert await SealedSignIns(there.tokens).claim("canary-state") == ANN
+        assert await claimed(SealedSignIns(there.tokens), "canary-state") == ann
 
     assert b"canary" not in raw
     assert b"acme:ann" not in raw
-    assert "canary" not in repr(ANN)
+    assert "canary" not in repr(ann)
+
+
+async def test_a_state_of_one_kind_is_unknown_to_another(tmp_path: Path) -> None:
+    async with store_of("memory", tmp_path, lambda: 1000.0) as store:
+        await SealedSignIns(store.tokens).put(sign_in("state-1"))
+        assert await SealedSignIns(store.tokens, kind="transaction").find("state-1") is None

@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolpost.auth.token_store import InMemoryTokenStore, TokenStore
+from toolpost.auth.oauth_manager import InMemoryTokenStore
+from toolpost.contracts.storage import TokenStore
 
 
 @pytest.mark.req("OAUTH-01", "OAUTH-02", "OAUTH-24")

@@ -7,14 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.auth.bindings import Bindings
-from toolpost.auth.leases import ConsentNeeded, Refreshed, Renewer, Revoked, Unknown
-from toolpost.auth.oauth import refresh as refreshing
 from toolpost.auth.oauth.driver import run_flow
 from toolpost.auth.oauth.metadata import find_resource
-from toolpost.auth.oauth.records import packed, unpacked
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, refresh, revoke
 from toolpost.auth.oauth.refusals import CLIENT_REFUSED
-from toolpost.auth.oauth.tokens import TokenSet
-from toolpost.auth.vault import Vault
+from toolpost.auth.token_refresh import ConsentNeeded, TokenRefresher, Vault
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.tokens import TokenKey
 from toolpost.wire.client import HttpClient
@@ -23,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.auth.bindings import Binding
-    from toolpost.auth.leases import Current, Renewal
     from toolpost.auth.oauth.challenge import Demand
+    from toolpost.auth.oauth.refresh import RefreshOutcome
+    from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
-    from toolpost.auth.vault import Account
+    from toolpost.auth.token_refresh import Account, Current
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.tokens import TokenRows
 
@@ -48,32 +46,28 @@ class Accounts:
         self.clock = clock
         self.learn = learn or _unlearned
         self.bindings = Bindings(rows)
-        self._vault: Vault[TokenSet] = Vault(
-            rows, pack=packed, unpack=partial(unpacked, TokenSet), learn=self.learn, clock=clock
-        )
-        self._renewer = Renewer(self._vault)
+        self._vault = Vault(rows, learn=self.learn, clock=clock)
+        self._refresher = TokenRefresher(self._vault)
         self._clients: dict[str, HttpClient] = {}
 
-    async def current(self, service: Service, person: Principal, *, rejected: int | None = None) -> Current[TokenSet]:
+    async def current(self, service: Service, person: Principal, *, rejected: int | None = None) -> Current:
         """A person's account with tokens that are good now; `rejected` is a version that is no longer taken."""
         needed = ConsentNeeded(key=TokenKey(*person, service.provider, "", ""), reason="missing")
         for anew in (False, True):  # the person may have signed in at another process, and at another issuer
             for binding in await self._bindings(service, anew=anew):
                 renew = partial(self._renew, service, binding)
-                found = await self._renewer.current(binding.account_of(person), renew, rejected=rejected)
+                found = await self._refresher.current(binding.account_of(person), renew, rejected=rejected)
                 if not isinstance(found, ConsentNeeded):
                     return found
                 needed = needed if found.reason == "missing" else found
         return needed
 
-    async def held(self, service: Service, person: Principal) -> Account[TokenSet] | None:
+    async def held(self, service: Service, person: Principal) -> Account | None:
         """What is kept of a person's account, in whatever state."""
         found = [account for _, account in await self._held(service, person)]
         return max(found, key=lambda account: account.version, default=None)
 
-    async def keep(
-        self, service: Service, person: Principal, *, binding: Binding, tokens: TokenSet
-    ) -> Account[TokenSet]:
+    async def keep(self, service: Service, person: Principal, *, binding: Binding, tokens: TokenSet) -> Account:
         """Keep what a consent brought, in place of what others brought for the same service."""
         await self.bindings.keep(binding)
         kept = await self._vault.keep(binding.account_of(person), tokens)
@@ -114,7 +108,7 @@ class Accounts:
 
     async def close(self) -> None:
         """Wait for renewals and close every connection."""
-        await self._renewer.close()
+        await self._refresher.close()
         for client in self._clients.values():
             await client.close()
 
@@ -122,14 +116,14 @@ class Accounts:
         known = await self.bindings.of(service.provider, anew=anew)
         return [current for binding in known if (current := binding.under(service.plan)) is not None]
 
-    async def _held(self, service: Service, person: Principal) -> list[tuple[Binding, Account[TokenSet]]]:
+    async def _held(self, service: Service, person: Principal) -> list[tuple[Binding, Account]]:
         found = [
             (one, await self._vault.standing(one.account_of(person)))
             for one in await self._bindings(service, anew=True)
         ]
         return [(binding, account) for binding, account in found if account is not None]
 
-    async def _taken_out(self, key: TokenKey) -> Account[TokenSet] | None:
+    async def _taken_out(self, key: TokenKey) -> Account | None:
         """An account that is kept no longer, as it stood at the last: tokens that were renewed just now count."""
         while (account := await self._vault.standing(key)) is not None:
             if await self.rows.remove(key, version=account.version or None):  # one that does not open has no version
@@ -139,30 +133,26 @@ class Accounts:
     async def _revoke(self, service: Service, binding: Binding, tokens: TokenSet | None) -> bool:
         if tokens is None:
             return False
-        ending = refreshing.revoke(binding.server, binding.client, tokens, clock=self.clock)
+        ending = revoke(binding.server, binding.client, tokens, clock=self.clock)
         try:
             return await run_flow(ending, self.client_for(service))
         except ToolError:
             return False
 
-    async def _renew(self, service: Service, binding: Binding, account: Account[TokenSet]) -> Renewal[TokenSet]:
+    async def _renew(self, service: Service, binding: Binding, account: Account) -> RefreshOutcome:
         if account.tokens is None:
-            return Revoked("there are no tokens")
-        asking = refreshing.refresh(binding.server, binding.client, account.tokens, clock=self.clock)
+            return GrantRevoked("there are no tokens")
+        asking = refresh(binding.server, binding.client, account.tokens, clock=self.clock)
         try:
             renewal = await run_flow(asking, self.client_for(service))
         except ToolAuthError as refused:
             if binding.client.origin != "dynamic" or refused.error_code != CLIENT_REFUSED:
                 raise
             await self.bindings.forget_client(binding.client)
-            return Revoked("the issuer does not know this client any more")
-        match renewal:
-            case refreshing.Refreshed(tokens):
-                return Refreshed(tokens, partial(self._revoke, service, binding, tokens))
-            case refreshing.Revoked(reason):
-                return Revoked(reason)
-            case refreshing.Unknown(reason):
-                return Unknown(reason)
+            return GrantRevoked("the issuer does not know this client any more")
+        if isinstance(renewal, RefreshedTokens):
+            return renewal._replace(revoke=partial(self._revoke, service, binding, renewal.tokens))
+        return renewal
 
 
 def _unlearned(_: set[str]) -> None:

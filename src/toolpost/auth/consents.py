@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import asyncio
 import secrets
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from toolpost.auth.bindings import PROGRAM, Binding, program_key
-from toolpost.auth.oauth.authorization import (
-    TRANSACTION_TTL_S,
-    Caller,
-    Transaction,
-    begin_authorization,
-    read_callback,
-)
+from toolpost.auth.code_exchange import PendingSignIn, SealedSignIns, digest, find_sign_in, redeem
+from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, Caller, begin_authorization
 from toolpost.auth.oauth.challenge import Demand, demand_of
 from toolpost.auth.oauth.driver import run_flow
 from toolpost.auth.oauth.handshake import Consent, Granted, scopes_so_far, sign_in
-from toolpost.auth.oauth.records import packed, unpacked
-from toolpost.auth.redeeming import Redeemer
+from toolpost.auth.oauth.refusals import CLIENT_REFUSED
 from toolpost.auth.secret import revealed
 from toolpost.auth.services import plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError
@@ -41,7 +34,6 @@ if TYPE_CHECKING:
 TICKET_TTL_S = 7 * 86_400.0
 NO_DEMAND = Demand()
 _PURGE_S = 60.0
-_UNKNOWN_STATE = "Invalid or expired OAuth state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +95,8 @@ class Consents:
         self._ttl_s = ttl_s
         self._services: dict[str, Service] = {}
         self._purge_at = 0.0
-        self._redeemer = Redeemer(accounts)
+        self._sign_ins = SealedSignIns(accounts.rows, kind="transaction")
+        self._exchanges: dict[asyncio.Task[None], Principal] = {}
         self.refusal: Callable[[str], ToolError | None] = lambda _: None
 
     def offer(self, service: Service) -> None:
@@ -170,9 +163,10 @@ class Consents:
         transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
         await self._purge()
         await self._accounts.bindings.keep_client(step.client)
-        await self._rows.put(_transaction_key(transaction.state), _written(transaction, ticket))
+        await self._sign_ins.put(PendingSignIn(transaction=transaction, invitation=digest(ticket) if ticket else ""))
         self._accounts.learn(_secrets_of(step.client))
-        self._learn({transaction.state, transaction.verifier.reveal()}, until=transaction.expires)
+        passed = {transaction.state} | revealed([transaction.verifier] if transaction.verifier else [])
+        self._learn(passed, until=transaction.expires)
         return Begun(step.url, transaction.state, transaction.scopes)
 
     async def finish(
@@ -184,21 +178,47 @@ class Consents:
         else's sign-in is finished. Only a callback that is right in everything uses the sign-in up, so that nobody can
         spoil another's. It is then carried out whether or not the browser waits for it: a code serves once.
         """
-        key = _transaction_key(parameters.get("state", ""))
-        row = await self._rows.get(key)
-        if row is None or not row.body:
-            raise ToolAuthError(_UNKNOWN_STATE, code="oauth_state")
-        transaction = unpacked(Transaction, json.dumps(row.body["transaction"]).encode())
-        caller = transaction.caller
+        pending = await find_sign_in(self._sign_ins, parameters.get("state", ""))
+        caller = pending.transaction.caller
         owner = Principal(caller.tenant, caller.user)
         if person != owner:  # who follows somebody else's link would lend them their account
             raise ToolAuthError("The sign-in is for another user than the one who is logged in.", code="oauth_person")
         _refuse_mix_up(caller.provider, provider)
-        code = read_callback(transaction, parameters, browser=browser, clock=self._accounts.clock)
-        if not await self._rows.remove(key, version=row.version):
-            raise ToolAuthError(_UNKNOWN_STATE, code="oauth_state")  # somebody else was faster with the same one
-        await self._redeemer.redeem(self.service(caller.provider), transaction, code, row)
+        # A code serves once, so an exchange that started is completed whether or not the browser waits.
+        task = asyncio.ensure_future(self._exchange(pending, parameters, browser))
+        self._exchanges[task] = owner
+        task.add_done_callback(self._exchanged)
+        await asyncio.shield(task)
         return Connected(owner, caller.provider, caller.trace_id)
+
+    async def _exchange(self, pending: PendingSignIn, parameters: Mapping[str, str], browser: str) -> None:
+        """Exchange the code of a callback and store the tokens; the invitation that led there is used up."""
+        transaction, accounts = pending.transaction, self._accounts
+        caller = transaction.caller
+        service = self.service(caller.provider)
+        client = accounts.client_for(service)
+        try:
+            tokens = await redeem(
+                self._sign_ins, pending, parameters, client=client, clock=accounts.clock, browser=browser
+            )
+        except ToolAuthError as refused:
+            if refused.error_code == CLIENT_REFUSED:
+                await accounts.bindings.forget_client(transaction.client)
+            raise
+        binding = Binding(
+            provider=service.provider,
+            server=transaction.server,
+            client=transaction.client,
+            resource=transaction.resource or "",
+        )
+        await accounts.keep(service, Principal(caller.tenant, caller.user), binding=binding, tokens=tokens)
+        if pending.invitation:
+            await self._rows.remove(program_key("ticket", pending.invitation))
+
+    def _exchanged(self, task: asyncio.Task[None]) -> None:
+        del self._exchanges[task]
+        if not task.cancelled():
+            task.exception()  # The browser may be gone; then nobody else looks at it.
 
     async def invite(self, service: Service, wish: Wish) -> str:
         """A URL at which a browser can begin the sign-in, for as long as a question lasts."""
@@ -213,12 +233,12 @@ class Consents:
             "tool": wish.tool,
         }
         await self._purge()
-        await self._rows.put(program_key("ticket", _digest(secret)), body)
+        await self._rows.put(program_key("ticket", digest(secret)), body)
         return f"{self.start_url}?ticket={secret}"
 
     async def ticket(self, secret: str) -> Ticket:
         """What an invitation is for; ToolAuthError when it is none, or too old."""
-        row = await self._rows.get(program_key("ticket", _digest(secret)))
+        row = await self._rows.get(program_key("ticket", digest(secret)))
         if row is None or not row.body or float(row.body["expires"]) <= self._accounts.clock():
             message = "This link was used, or is too old. If the account is not connected, ask for the tool again."
             raise ToolAuthError(message, code="oauth_expired")
@@ -231,8 +251,10 @@ class Consents:
 
     async def forget(self, person: Principal) -> None:
         """Give up the sign-ins and invitations of a person; one whose code is being redeemed here is finished first."""
-        await self._drop(lambda body: _person_in(body) == person)
-        await self._redeemer.settled(person)
+        await self._sign_ins.forget(person)
+        await self._drop_invitations(lambda body: bool(body) and Principal(*body["person"]) == person)
+        if mine := [task for task, whose in self._exchanges.items() if whose == person]:
+            await asyncio.wait(mine)  # each has a deadline
 
     async def _step(self, service: Service, wish: Wish, caller: Caller) -> Granted | Consent:
         demand = self.settled(service, wish.demand)
@@ -263,13 +285,13 @@ class Consents:
         if self._purge_at - _PURGE_S <= now < self._purge_at:
             return
         self._purge_at = now + _PURGE_S
-        await self._drop(lambda body: _expiry(body) <= now)
+        await self._sign_ins.purge(now)
+        await self._drop_invitations(lambda body: not body or float(body["expires"]) <= now)
 
-    async def _drop(self, over: Callable[[Mapping[str, Any]], bool]) -> None:
-        for kind in ("transaction", "ticket"):
-            for row in await self._rows.list(tenant=PROGRAM, user=kind):
-                if over(row.body):
-                    await self._rows.remove(row.key, version=row.version)
+    async def _drop_invitations(self, over: Callable[[Mapping[str, Any]], bool]) -> None:
+        for row in await self._rows.list(tenant=PROGRAM, user="ticket"):
+            if over(row.body):
+                await self._rows.remove(row.key, version=row.version)
 
     def _learn(self, passed: set[str], *, until: float | None = None) -> None:
         """Let whoever redacts know what is a secret for a while."""
@@ -352,12 +374,6 @@ def _caller(service: Service, wish: Wish, redirect_uri: str, browser: str) -> Ca
     )
 
 
-def _written(transaction: Transaction, ticket: str) -> dict[str, Any]:
-    """A sign-in as it is kept, with the ticket that it uses up."""
-    used_up = _digest(ticket) if ticket else ""
-    return {"transaction": json.loads(packed(transaction)), "ticket": used_up}
-
-
 def _ticket(told: Mapping[str, Any], secret: str) -> Ticket:
     return Ticket(
         provider=told["provider"],
@@ -374,26 +390,3 @@ def _demand(told: Mapping[str, Any]) -> Demand:
     fields = dict(told)
     scopes = fields.pop("scopes")
     return Demand(scopes=None if scopes is None else tuple(scopes), **fields)
-
-
-def _transaction_key(state: str) -> Any:
-    return program_key("transaction", _digest(state))
-
-
-def _digest(secret: str) -> str:
-    """What a secret is looked up by: a stolen table does not hold it."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _expiry(body: Mapping[str, Any]) -> float:
-    inner = body.get("transaction", body)
-    return float(inner.get("expires", 0.0))
-
-
-def _person_in(body: Mapping[str, Any]) -> Principal | None:
-    if not body:  # it does not open any more
-        return None
-    if "person" in body:
-        return Principal(*body["person"])
-    caller = body["transaction"]["caller"]
-    return Principal(caller["tenant"], caller["user"])

@@ -8,9 +8,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from toolpost.auth.consents import NO_DEMAND, Connected, Wish, refusal_demand
-from toolpost.auth.leases import ConsentNeeded
 from toolpost.auth.oauth.handshake import scopes_so_far
 from toolpost.auth.oauth.tokens import request_headers
+from toolpost.auth.token_refresh import ConsentNeeded
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.questions import Question
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.challenge import Demand
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
-    from toolpost.auth.vault import Account
+    from toolpost.auth.token_refresh import Account
     from toolpost.contracts.calls import AuthorizedCall, PermittedCall, RequestedCall
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.principal import Principal
@@ -158,7 +158,7 @@ class AccountLender:
             status_code=HTTPStatus.FORBIDDEN,
         )
 
-    def _lent(self, account: Account[TokenSet]) -> Credential:
+    def _lent(self, account: Account) -> Credential:
         tokens = account.tokens
         if tokens is None:
             raise self._incomplete()

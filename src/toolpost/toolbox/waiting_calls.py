@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from toolpost.auth.account_counts import AccountCounts
     from toolpost.auth.accounts import Accounts
     from toolpost.auth.consents import Connected, Consents
-    from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.auth.vault import Account
+    from toolpost.auth.token_refresh import Account
     from toolpost.contracts.questions import PendingAction
     from toolpost.runtime.desk import PendingDesk
     from toolpost.runtime.router import ToolRouter
@@ -83,7 +82,7 @@ class WaitingCalls:
         self._counts.resumed(max(0.0, time.time() - action.created_at))
 
 
-def _helps(account: Account[TokenSet], action: PendingAction) -> bool:
+def _helps(account: Account, action: PendingAction) -> bool:
     """Whether an account is what a call waits for; one that needs more scopes is not helped by a grant without them."""
     more = action.question.key.removeprefix(f"consent:{_provider_of(action)}").removeprefix(":").split()
     tokens = account.tokens

@@ -38,6 +38,11 @@ def query_of(url: str) -> dict[str, str]:
     return dict(pairs)
 
 
+def verifier_of(transaction: Transaction) -> str:
+    assert transaction.verifier is not None
+    return transaction.verifier.reveal()
+
+
 def callback(transaction: Transaction, **changes: str) -> dict[str, str]:
     return {"code": "c0de", "state": transaction.state, "iss": ISSUER} | changes
 
@@ -46,7 +51,7 @@ def callback(transaction: Transaction, **changes: str) -> dict[str, str]:
 def test_the_url_asks_for_a_code_with_pkce_and_names_the_resource() -> None:
     request = begun()
     transaction = request.transaction
-    digest = hashlib.sha256(transaction.verifier.reveal().encode()).digest()
+    digest = hashlib.sha256(verifier_of(transaction).encode()).digest()
     assert request.url.startswith(f"{ISSUER}/authorize?")
     assert query_of(request.url) == {
         "response_type": "code",
@@ -60,7 +65,7 @@ def test_the_url_asks_for_a_code_with_pkce_and_names_the_resource() -> None:
         "code_challenge_method": "S256",
     }
     assert (transaction.created, transaction.expires) == (NOW, NOW + 600)
-    assert 43 <= len(transaction.verifier.reveal()) <= 128
+    assert 43 <= len(verifier_of(transaction)) <= 128
 
 
 def test_every_sign_in_has_a_state_and_a_verifier_of_its_own() -> None:
@@ -113,7 +118,7 @@ def test_neither_repr_tells_a_secret() -> None:
     request = begun(caller=replace(CALLER, browser="b1nding"))
     told_of_it = repr(request)
     kept = request.transaction
-    for secret in (kept.state, kept.verifier.reveal(), "b1nding"):
+    for secret in (kept.state, verifier_of(kept), "b1nding"):
         assert secret not in told_of_it
 
 
@@ -128,7 +133,7 @@ def test_the_code_that_came_back_is_redeemed_with_the_verifier_and_the_resource(
         "grant_type": "authorization_code",
         "code": "c0de",
         "redirect_uri": REDIRECT,
-        "code_verifier": transaction.verifier.reveal(),
+        "code_verifier": verifier_of(transaction),
         "resource": MCP,
         "client_id": "app",
     }

@@ -27,7 +27,7 @@ from toolpost.auth.oauth.driver import await_device, run_flow
 from toolpost.auth.oauth.grants import client_credentials
 from toolpost.auth.oauth.handshake import SignIn, authorize, sign_in
 from toolpost.auth.oauth.metadata import ServerMetadata, discover_server
-from toolpost.auth.oauth.refresh import Refreshed, Revoked, refresh, revoke
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, refresh, revoke
 from toolpost.auth.oauth.registration import ClientProfile, register
 from toolpost.auth.oauth.tokens import TokenSet, request_headers
 from toolpost.auth.oauth.trust import Trust
@@ -126,18 +126,18 @@ async def test_a_refresh_token_is_rotated_and_using_the_old_one_ends_the_grant(
 ) -> None:
     first = await signed_in(known, cli(known), wire)
     second = await run_flow(refresh(known, cli(known), first), wire)
-    assert isinstance(second, Refreshed)
+    assert isinstance(second, RefreshedTokens)
     assert second.tokens.refresh_token != first.refresh_token
     assert second.tokens.access_token != first.access_token
     assert claims_of(second.tokens.access_token.reveal())[1]["aud"] == RESOURCE
-    assert isinstance(await run_flow(refresh(known, cli(known), first), wire), Revoked)
-    assert isinstance(await run_flow(refresh(known, cli(known), second.tokens), wire), Revoked)
+    assert isinstance(await run_flow(refresh(known, cli(known), first), wire), GrantRevoked)
+    assert isinstance(await run_flow(refresh(known, cli(known), second.tokens), wire), GrantRevoked)
 
 
 async def test_a_revoked_grant_is_over(known: ServerMetadata, wire: HttpClient) -> None:
     held = await signed_in(known, cli(known), wire)
     assert await run_flow(revoke(known, cli(known), held), wire) is True
-    assert isinstance(await run_flow(refresh(known, cli(known), held), wire), Revoked)
+    assert isinstance(await run_flow(refresh(known, cli(known), held), wire), GrantRevoked)
 
 
 async def test_a_person_who_says_no_is_heard(known: ServerMetadata) -> None:
@@ -202,7 +202,7 @@ async def test_tokens_are_bound_to_a_key_with_a_nonce_and_stay_bound(known: Serv
     assert held.token_type == "DPoP"
     assert claims_of(held.access_token.reveal())[1]["cnf"] == {"jkt": key.thumbprint}
     renewed = await run_flow(refresh(known, cli(known), held), wire)
-    assert isinstance(renewed, Refreshed)
+    assert isinstance(renewed, RefreshedTokens)
     assert claims_of(renewed.tokens.access_token.reveal())[1]["cnf"] == {"jkt": key.thumbprint}
 
 

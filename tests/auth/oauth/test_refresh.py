@@ -8,7 +8,7 @@ import pytest
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, Script, at, public_client, server, tokens, told
 from toolpost.auth.oauth.dpop import DpopKey
 from toolpost.auth.oauth.flow import Reply
-from toolpost.auth.oauth.refresh import Refreshed, RefreshOutcome, Revoked, Unknown, refresh, revoke
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown, refresh, revoke
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import (
     ToolAuthError,
@@ -31,7 +31,7 @@ def refreshed(answer: Reply | ToolError, **changes: Any) -> RefreshOutcome:
 def test_a_refresh_shows_the_old_token_and_brings_new_ones() -> None:
     script = Script(told({**NEW, "refresh_token": "refresh-2", "scope": "read"}))
     found = script.play(refresh(server(), public_client(), tokens(), clock=at(NOW + 3600)))
-    assert isinstance(found, Refreshed)
+    assert isinstance(found, RefreshedTokens)
     assert found.tokens.access_token == Secret("access-2")
     assert found.tokens.refresh_token == Secret("refresh-2")
     assert (found.tokens.expires_at, found.tokens.received_at) == (NOW + 3660, NOW + 3600)
@@ -45,7 +45,7 @@ def test_a_refresh_shows_the_old_token_and_brings_new_ones() -> None:
 
 def test_what_a_server_leaves_out_has_not_changed() -> None:
     found = refreshed(told(NEW), id_token=Secret("who"), asked=("read", "write"))
-    assert isinstance(found, Refreshed)
+    assert isinstance(found, RefreshedTokens)
     kept = found.tokens
     assert (kept.refresh_token, kept.id_token) == (Secret("refresh-1"), Secret("who"))
     assert (kept.scopes, kept.asked, kept.resource) == (("read",), ("read", "write"), MCP)
@@ -55,12 +55,12 @@ def test_what_a_server_leaves_out_has_not_changed() -> None:
 @pytest.mark.parametrize("status", [200, 400, 401])
 def test_a_dead_grant_is_an_outcome(code: str, status: int) -> None:
     answer = told({"error": code, "error_description": "refresh-1 was used"}, status)
-    assert refreshed(answer) == Revoked("… was used")
+    assert refreshed(answer) == GrantRevoked("… was used")
 
 
 def test_a_client_that_is_blamed_for_a_dead_token_is_not_what_is_wrong() -> None:
     blamed = {"error": "unauthorized_client", "error_description": "refresh_token is invalid"}
-    assert refreshed(told(blamed, 403)) == Revoked("refresh_token is invalid")
+    assert refreshed(told(blamed, 403)) == GrantRevoked("refresh_token is invalid")
     with pytest.raises(ToolAuthError, match=r"connecting the account again may help.*not allowed here"):
         refreshed(told({**blamed, "error_description": "not allowed here"}, 403))
 
@@ -78,7 +78,7 @@ def test_a_client_that_is_blamed_for_a_dead_token_is_not_what_is_wrong() -> None
     ],
 )
 def test_a_lost_answer_is_told_as_doubt(lost: Reply | ToolError) -> None:
-    assert isinstance(refreshed(lost), Unknown)
+    assert isinstance(refreshed(lost), RefreshUnknown)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_had_no_effect_is_raised(answer: Reply | ToolError, kind: type[Tool
 
 def test_without_a_refresh_token_nothing_is_asked() -> None:
     flow = refresh(server(), public_client(), tokens(refresh_token=None))
-    assert Script().play(flow) == Revoked("there is no refresh token")
+    assert Script().play(flow) == GrantRevoked("there is no refresh token")
 
 
 @pytest.mark.parametrize("changes", [{"issuer": "https://old.example.org"}])
@@ -119,7 +119,7 @@ def test_a_bound_refresh_proves_its_key_and_takes_a_nonce() -> None:
     bound = tokens(token_type="DPoP", dpop_key=key.private)
     script = Script(told({"error": "use_dpop_nonce"}, 400, DPoP_Nonce="n0nce"), told({**NEW, "token_type": "DPoP"}))
     found = script.play(refresh(server(), public_client(), bound, clock=at(NOW)))
-    assert isinstance(found, Refreshed)
+    assert isinstance(found, RefreshedTokens)
     assert found.tokens.dpop_key == key.private
     assert len({dict(ask.headers)["DPoP"] for ask in script.asks}) == 2
 

@@ -15,7 +15,7 @@ from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.dpop import DpopKey
 from toolpost.auth.oauth.endpoint import ask_tokens
 from toolpost.auth.oauth.metadata import ServerMetadata
-from toolpost.auth.oauth.refusals import presentable
+from toolpost.auth.oauth.refusals import OAuthProblem, OAuthRefusalError, presentable
 from toolpost.auth.oauth.trust import is_loopback
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow
     from toolpost.auth.oauth.metadata import ResourceMetadata
     from toolpost.auth.oauth.tokens import TokenSet
+    from toolpost.wire.headers import Pairs
 
 TRANSACTION_TTL_S = 600.0
 OFFLINE = "offline_access"
@@ -52,7 +53,7 @@ class Transaction:
     """One sign-in under way: all that is needed to finish it, in any process, once."""
 
     state: str = field(repr=False)
-    verifier: Secret
+    verifier: Secret | None
     server: ServerMetadata
     client: Client
     caller: Caller
@@ -84,6 +85,7 @@ def begin_authorization(
     resource: str | None = None,
     scopes: tuple[str, ...] = (),
     dpop_key: DpopKey | None = None,
+    pkce: bool = True,
     ttl_s: float = TRANSACTION_TTL_S,
     clock: Clock = time.time,
 ) -> AuthorizationRequest:
@@ -95,7 +97,7 @@ def begin_authorization(
     now = clock()
     transaction = Transaction(
         state=secrets.token_urlsafe(32),
-        verifier=Secret(secrets.token_urlsafe(48)),
+        verifier=Secret(secrets.token_urlsafe(48)) if pkce else None,
         server=server,
         client=client,
         caller=caller,
@@ -117,7 +119,7 @@ def read_callback(
     """
     if not hmac.compare_digest(transaction.state.encode(), parameters.get("state", "").encode()):
         raise ToolAuthError("Invalid or expired OAuth state", code="oauth_state")
-    if clock() >= transaction.expires:
+    if clock() > transaction.expires:
         raise ToolAuthError("OAuth request expired. Start the sign-in again.", code="oauth_expired")
     bound = transaction.caller.browser
     if bound and not hmac.compare_digest(bound.encode(), browser.encode()):
@@ -134,12 +136,13 @@ def read_callback(
 
 def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.time) -> Flow[TokenSet]:
     """Redeem a code; a code serves once, so nothing is repeated."""
-    form = (
+    form: Pairs = (
         ("grant_type", "authorization_code"),
         ("code", code),
         ("redirect_uri", transaction.caller.redirect_uri),
-        ("code_verifier", transaction.verifier.reveal()),
     )
+    if transaction.verifier is not None:
+        form = (*form, ("code_verifier", transaction.verifier.reveal()))
     return ask_tokens(
         transaction.server,
         transaction.client,
@@ -219,15 +222,16 @@ def _check_redirect(uri: str) -> None:
 
 
 def _parameters(transaction: Transaction) -> dict[str, str]:
-    digest = hashlib.sha256(transaction.verifier.reveal().encode()).digest()
     found = {
         "response_type": "code",
         "client_id": transaction.client.id,
         "redirect_uri": transaction.caller.redirect_uri,
         "state": transaction.state,
-        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
-        "code_challenge_method": "S256",
     }
+    if transaction.verifier is not None:
+        digest = hashlib.sha256(transaction.verifier.reveal().encode()).digest()
+        found["code_challenge"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        found["code_challenge_method"] = "S256"
     if transaction.scopes:
         found["scope"] = " ".join(transaction.scopes)
     if transaction.resource:
@@ -259,9 +263,9 @@ def _check_issuer(server: ServerMetadata, told: str | None) -> None:
         )
 
 
-def _denial(parameters: Mapping[str, str]) -> ToolAuthError:
-    error = presentable(parameters["error"])
-    told = presentable(parameters.get("error_description", "")) or error
-    if error == "access_denied":
-        return ToolAuthError(f"The sign-in was declined: {told}. Nothing was connected.", code="oauth_denied")
-    return ToolAuthError(f"OAuth error: {told}", code="oauth_refused")
+def _denial(parameters: Mapping[str, str]) -> OAuthRefusalError:
+    problem = OAuthProblem(presentable(parameters["error"]), presentable(parameters.get("error_description", "")))
+    if problem.code == "access_denied":
+        message = f"The sign-in was declined: {problem.told}. Nothing was connected."
+        return OAuthRefusalError(message, problem=problem, code="oauth_denied")
+    return OAuthRefusalError(f"OAuth error: {problem.told}", problem=problem)

@@ -14,6 +14,8 @@ from toolpost.auth.oauth.tokens import TokenSet, TokenWish, read_tokens
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from toolpost.auth.oauth.client import Client
     from toolpost.auth.oauth.flow import Clock, Flow, Reply
     from toolpost.auth.oauth.metadata import ServerMetadata
@@ -34,28 +36,29 @@ _DEAD = frozenset(
 _ITS_NAME = re.compile(r"refresh[ _]token", re.IGNORECASE)
 
 
-class Refreshed(NamedTuple):
-    """New tokens; the old refresh token may be dead, so these must be kept before they are used."""
+class RefreshedTokens(NamedTuple):
+    """New tokens; the old refresh token may be dead, so these must be stored before they are used.
 
-    tokens: TokenSet
-
-
-class Revoked(NamedTuple):
-    """The grant is over. Only the person can give a new one."""
-
-    reason: str
-
-
-class Unknown(NamedTuple):
-    """The request may have been served, but its answer was lost, and with it perhaps the next refresh token.
-
-    The old one may be tried once more: if it was used up, the next outcome is Revoked.
+    `revoke` revokes the new tokens, should their account be gone by then.
     """
 
-    reason: str
+    tokens: TokenSet
+    revoke: Callable[[], Awaitable[object]] | None = None
 
 
-RefreshOutcome = Refreshed | Revoked | Unknown
+class GrantRevoked(NamedTuple):
+    """The grant is over. Only the person can give a new one."""
+
+    reason: str = ""
+
+
+class RefreshUnknown(NamedTuple):
+    """The request may have been served, but its answer was lost, and with it perhaps the next refresh token."""
+
+    reason: str = ""
+
+
+RefreshOutcome = RefreshedTokens | GrantRevoked | RefreshUnknown
 
 
 def refresh(
@@ -66,7 +69,7 @@ def refresh(
     What is raised had no effect: nothing was sent, or the server refused for a reason that is not the grant's.
     """
     if tokens.refresh_token is None:
-        return Revoked("there is no refresh token")
+        return GrantRevoked("there is no refresh token")
     if tokens.issuer != server.issuer or client.issuer not in {None, server.issuer}:
         raise ToolAuthError(
             f"The tokens belong to {tokens.issuer!r}, not to {server.issuer!r}.", code="oauth_issuer_changed"
@@ -82,7 +85,7 @@ def refresh(
     except (ToolConnectionError, ToolTimeoutError, ToolClientError) as lost:
         if isinstance(lost, ToolConnectionError) and not lost.sent:
             raise
-        return Unknown(str(lost))
+        return RefreshUnknown(str(lost))
     return _outcome(reply, wish, tokens)
 
 
@@ -127,8 +130,10 @@ def _is_dead(problem: OAuthProblem) -> bool:
 def _outcome(reply: Reply, wish: TokenWish, old: TokenSet) -> RefreshOutcome:
     problem = problem_of(reply, secrets=wish.secrets)
     if _is_dead(problem):
-        return Revoked(problem.told)
-    if reply.status >= 500:  # mostly the old token is as good as before; if it was used up, the next outcome is Revoked
+        return GrantRevoked(problem.told)
+    if (
+        reply.status >= 500
+    ):  # mostly the old token is as good as before; if it was used up, the next outcome is GrantRevoked
         raise ToolConnectionError(f"{wish.subject} fails now ({reply.status}). Try again later.", sent=False)
     if reply.status == 429:
         raise refusal_of(wish.subject, reply, secrets=wish.secrets)
@@ -138,11 +143,11 @@ def _outcome(reply: Reply, wish: TokenWish, old: TokenSet) -> RefreshOutcome:
     try:
         new = read_tokens(reply, wish)
     except ToolError as unreadable:
-        return Unknown(str(unreadable))
+        return RefreshUnknown(str(unreadable))
     kept = replace(
         new,
         refresh_token=new.refresh_token or old.refresh_token,
         id_token=new.id_token or old.id_token,
         asked=old.asked,
     )
-    return Refreshed(kept)
+    return RefreshedTokens(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from toolpost.auth.oauth.flow import json_object
@@ -47,6 +47,18 @@ class OAuthProblem(NamedTuple):
         return self.description or self.code
 
 
+class OAuthRefusalError(ToolAuthError):
+    """An authorization server answered with an OAuth error; `problem` holds its code and description."""
+
+    def __init__(self, message: str, *, problem: OAuthProblem, code: str = "oauth_refused") -> None:
+        super().__init__(message, code=code)
+        self.problem = problem
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the failure as plain data, under the name of the public class."""
+        return {**super().to_dict(), "type": ToolAuthError.__name__}
+
+
 def problem_of(reply: Reply, *, secrets: Iterable[str] = ()) -> OAuthProblem:
     """What is wrong, in an answer of any status: some servers say 200 and mean no."""
     told = json_object(reply) or {}
@@ -66,7 +78,8 @@ def refusal_of(subject: str, reply: Reply, *, secrets: Iterable[str] = ()) -> To
         return from_status(reply.status, f"{subject} answered {reply.status}{told}. Try again later.")
     if problem.code:
         code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
-        return ToolAuthError(f"OAuth error: {problem.told} ({subject}, {problem.code})", code=code)
+        message = f"OAuth error: {problem.told} ({subject}, {problem.code})"
+        return OAuthRefusalError(message, problem=problem, code=code)
     return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
 
 

@@ -1,0 +1,406 @@
+"""OAuthManager: user sign-ins for applications that handle callbacks and resume paused calls themselves.
+
+A façade over the authorization requests, pending sign-ins, code exchange and token vault of the accounts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from toolpost.auth.account_counts import AccountCounts
+from toolpost.auth.code_exchange import MemorySignIns, PendingSignIn, find_sign_in, is_code_spent, redeem
+from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, Caller, begin_authorization
+from toolpost.auth.oauth.client import AUTH_METHODS, Client
+from toolpost.auth.oauth.metadata import configured_server
+from toolpost.auth.oauth.refusals import OAuthRefusalError
+from toolpost.auth.oauth.tokens import TokenSet
+from toolpost.auth.oauth.trust import is_loopback
+from toolpost.auth.providers import KNOWN_PROVIDERS
+from toolpost.auth.secret import Secret, secret_from
+from toolpost.auth.token_refresh import Vault
+from toolpost.contracts.errors import (
+    ConfigError,
+    StoreError,
+    ToolAuthError,
+    ToolConnectionError,
+    ToolError,
+    ToolPermissionError,
+    ToolRateLimitError,
+    ToolServerError,
+    ToolTimeoutError,
+)
+from toolpost.contracts.passing import passing
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.tokens import TokenKey
+from toolpost.wire.client import HttpClient
+from toolpost.wire.guard import parse_target
+from toolpost.wire.network import NetworkPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from toolpost.auth.code_exchange import PendingSignIns
+    from toolpost.auth.oauth.client import AuthMethod
+    from toolpost.auth.oauth.metadata import ServerMetadata
+    from toolpost.auth.token_refresh import Learn
+    from toolpost.contracts.storage import TokenStore
+    from toolpost.contracts.tokens import TokenRows
+
+CallbackCause = Literal["state_invalid", "expired", "other_user", "other_issuer", "denied", "provider", "unreachable"]
+
+_UNANSWERED = (ToolConnectionError, ToolTimeoutError, ToolServerError, ToolRateLimitError, ToolPermissionError)
+_log = logging.getLogger("toolpost.auth")
+
+
+class OAuthCallbackError(ValueError):
+    """A callback that connected no account; `again` says whether the same callback may be tried once more."""
+
+    def __init__(self, message: str, *, cause: CallbackCause, again: bool = False) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.again = again
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthProviderConfig:
+    """The OAuth client that an operator registered at a provider.
+
+    `client_secret` may be a reference (`env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`); without one the client is
+    public. `pkce` is ignored by servers that do not know it. With an `issuer`, callbacks that name another are refused.
+    """
+
+    name: str
+    display_name: str
+    auth_url: str
+    token_url: str
+    client_id: str
+    client_secret: str | Secret = field(repr=False)
+    redirect_uri: str
+    scopes: list[str] = field(default_factory=list[str])
+    pkce: bool = field(default=True, kw_only=True)
+    client_auth: AuthMethod = field(default="client_secret_post", kw_only=True)
+    issuer: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for place in ("auth_url", "token_url", "redirect_uri"):
+            try:
+                parse_target(getattr(self, place))
+            except ToolPermissionError as refused:
+                said = str(refused).partition(" is refused: ")[2]
+                raise ConfigError(f"{place} of OAuth provider {self.name!r} cannot be used: {said}") from None
+        if not self.redirect_uri.lower().startswith("https:") and not is_loopback(self.redirect_uri):
+            raise ConfigError(f"redirect_uri of OAuth provider {self.name!r} must be https, or on this machine")
+        if self.client_auth not in AUTH_METHODS:
+            raise ConfigError(f"client_auth of OAuth provider {self.name!r} is one of: {', '.join(AUTH_METHODS)}")
+
+    @classmethod
+    def known(
+        cls,
+        provider: str,
+        *,
+        client_id: str,
+        client_secret: str | Secret,
+        redirect_uri: str,
+        scopes: Sequence[str] = (),
+    ) -> Self:
+        """Build the configuration of a service whose endpoints ship with the library, such as `github`."""
+        found = KNOWN_PROVIDERS.get(provider)
+        if found is None:
+            names = ", ".join(KNOWN_PROVIDERS)
+            raise ConfigError(f"no endpoints are known for OAuth provider {provider!r}; there are: {names}")
+        return cls(
+            name=provider,
+            display_name=found.display_name,
+            auth_url=found.auth_url,
+            token_url=found.token_url,
+            client_id=client_id,
+            client_secret=client_secret,
+            redirect_uri=redirect_uri,
+            scopes=list(scopes),
+            client_auth=found.client_auth or "client_secret_post",
+            issuer=found.issuer or None,
+        )
+
+    def server(self) -> ServerMetadata:
+        """Return the metadata of the authorization server."""
+        return configured_server(
+            authorization_endpoint=self.auth_url, token_endpoint=self.token_url, issuer=self.issuer
+        )
+
+    def client(self) -> Client:
+        """Return the client with its secret read; ConfigError when the secret is missing."""
+        given = self.client_secret
+        secret = given if isinstance(given, Secret) else secret_from(given, allow_plain=True) if given else None
+        return Client(id=self.client_id, secret=secret, auth_method=self.client_auth if secret else "none")
+
+
+class OAuthManager:
+    """Sign-ins of users at OAuth providers, for applications that resume paused calls themselves.
+
+    1. A tool asks `get_token`: None when its user has not signed in.
+    2. It asks `get_auth_request` for the URL that the person must open.
+    3. It pauses with that.
+    4. The person consents in a browser, which comes back to `redirect_uri` with a code.
+    5. The application hands code and state to `handle_callback`, which keeps the token; with several providers also
+       the one whose `redirect_uri` it was.
+    6. The application resumes what was paused.
+    7. The tool runs again, and finds the token.
+
+    With `pending` in a shared store and such a `token_store`, the callback may reach another process. Only access
+    tokens and their expiry are kept; the accounts of a Toolbox also refresh and revoke tokens. `learn` is given every
+    token, so that redaction knows it.
+    """
+
+    def __init__(
+        self,
+        providers: Mapping[str, OAuthProviderConfig],
+        token_store: TokenStore | None = None,
+        *,
+        pending: PendingSignIns | None = None,
+        ttl_s: float = TRANSACTION_TTL_S,
+        network: NetworkPolicy | None = None,
+        learn: Callable[[set[str]], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not ttl_s > 0:
+            raise ValueError(f"ttl_s must be more than 0 seconds, not {ttl_s!r}")
+        _refuse_shared_redirects(providers)
+        self.providers = providers
+        self.token_store: TokenStore = InMemoryTokenStore(clock=clock) if token_store is None else token_store
+        self.counts = AccountCounts()
+        self._pending: PendingSignIns = MemorySignIns() if pending is None else pending
+        self._ttl_s = ttl_s
+        self._network = network or NetworkPolicy()
+        self._learn = learn
+        self._clock = clock
+        self._purge_at = 0.0
+
+    def __repr__(self) -> str:
+        return f"OAuthManager(providers={sorted(self.providers)}, token_store={type(self.token_store).__name__})"
+
+    async def get_token(self, user_id: str, provider: str) -> str | None:
+        """Return a valid token of a user, or None."""
+        token = await self.token_store.get(user_id, provider)
+        if token is None:
+            self.counts.missed(provider)
+        else:
+            self.counts.hit(provider)
+        return token
+
+    async def get_auth_request(self, provider: str, user_id: str, trace_id: str = "") -> dict[str, Any]:
+        """Start a sign-in and return what a pause shows: `display_name`, `auth_url`, `scopes` and `state`.
+
+        The URL and the state are secrets of that person: not for a model, a log or an event.
+        """
+        config = self._provider(provider)
+        if not user_id:
+            raise ValueError("user_id required to begin a sign-in")
+        request = begin_authorization(
+            config.server(),
+            replace(config.client(), secret=None),  # read again when the code is exchanged, and not stored
+            Caller(redirect_uri=config.redirect_uri, user=user_id, provider=provider, trace_id=trace_id),
+            scopes=tuple(config.scopes),
+            pkce=config.pkce,
+            ttl_s=self._ttl_s,
+            clock=self._clock,
+        )
+        await self._purge()
+        await self._pending.put(PendingSignIn(transaction=request.transaction))
+        self.counts.paused(provider)
+        return {
+            "display_name": config.display_name,
+            "auth_url": request.url,
+            "scopes": list(config.scopes),
+            "state": request.transaction.state,
+        }
+
+    async def handle_callback(
+        self,
+        code: str,
+        state: str,
+        *,
+        provider: str | None = None,
+        user_id: str | None = None,
+        iss: str | None = None,
+        error: str = "",
+        error_description: str = "",
+    ) -> tuple[str, str]:
+        """Exchange the code of a callback, store the token and return (user_id, trace_id) to resume with.
+
+        OAuthCallbackError, a ValueError, says what is wrong. Give `user_id`, who is signed in to the application in
+        that browser, so that nobody's account is connected by a link that somebody else made; and `iss`, `error` and
+        `error_description` where the callback has them. Where there are several providers, `provider` is the one to
+        whose `redirect_uri` the browser came back: one that sends the person on to another's sign-in would otherwise
+        be handed the code that comes of it.
+        """
+        given = {"state": state, "code": code, "iss": iss, "error": error, "error_description": error_description}
+        parameters = {name: value for name, value in given.items() if value}
+        if iss is not None:
+            parameters["iss"] = iss
+        try:
+            signed_in = await self._finish(parameters, provider=provider, user_id=user_id)
+        except BaseException as failed:
+            self.counts.callback(getattr(failed, "cause", "interrupted"))
+            raise
+        self.counts.callback()
+        return signed_in
+
+    async def _finish(
+        self, parameters: Mapping[str, str], *, provider: str | None, user_id: str | None
+    ) -> tuple[str, str]:
+        try:
+            pending = await find_sign_in(self._pending, parameters.get("state", ""))
+        except ToolAuthError as failed:
+            raise _callback_error(failed, again=False) from None
+        caller = pending.transaction.caller
+        config = self._provider(caller.provider)
+        self._check(pending, config, parameters, provider=provider, user_id=user_id)
+        registered, network = config.client(), self._network.for_source(config.token_url)
+        try:
+            async with HttpClient(network) as client:
+                tokens = await redeem(
+                    self._pending, pending, parameters, client=client, clock=self._clock, registered=registered
+                )
+        except ConfigError:
+            raise
+        except ToolError as failed:
+            again = failed.error_code == "oauth_issuer_mismatch" or not is_code_spent(failed, pending.transaction)
+            if not again:
+                await self._pending.claim(pending)
+            raise _callback_error(failed, again=again) from failed
+        token = tokens.access_token.reveal()
+        if self._learn:
+            self._learn(passing({token}, until=tokens.expires_at, now=self._clock()))
+        await self.token_store.store(caller.user, caller.provider, token, tokens.expires_at)
+        return caller.user, caller.trace_id
+
+    def _check(
+        self,
+        pending: PendingSignIn,
+        config: OAuthProviderConfig,
+        parameters: Mapping[str, str],
+        *,
+        provider: str | None,
+        user_id: str | None,
+    ) -> None:
+        """Refuse a callback of another person or another provider; the right one may still come."""
+        caller = pending.transaction.caller
+        if user_id is not None and user_id != caller.user:
+            said = "The sign-in was begun by another user. Ask for the tool again, and open your own link."
+            raise OAuthCallbackError(said, cause="other_user", again=True)
+        names_issuer = config.issuer is not None and "iss" in parameters  # RFC 9207 section 2.4
+        if provider is None and len(self.providers) > 1 and not names_issuer:
+            said = (
+                "There are several OAuth providers: "
+                "say which one's redirect_uri the browser came back to (provider=...)."
+            )
+            raise OAuthCallbackError(said, cause="other_issuer", again=True)
+        if provider not in {None, caller.provider}:
+            where = config.issuer or caller.provider
+            said = f"The answer does not come from {where!r}, where the sign-in was begun. It is not used."
+            raise OAuthCallbackError(said, cause="other_issuer", again=True)
+        if not {"code", "error"} & parameters.keys():
+            raise OAuthCallbackError("The browser came back without a code", cause="provider", again=True)
+
+    def _provider(self, provider: str) -> OAuthProviderConfig:
+        config = self.providers.get(provider)
+        if config is None:
+            raise ValueError(f"Unknown OAuth provider: {provider}")
+        return config
+
+    async def _purge(self) -> None:
+        """Drop sign-ins a while after they expired, so that a late callback is told that it is late."""
+        now = self._clock()
+        if now < self._purge_at:
+            return
+        self._purge_at = now + self._ttl_s / 10
+        try:
+            await self._pending.purge(now - self._ttl_s)
+        except StoreError as failed:
+            _log.warning("sign-ins that expired could not be removed: %s", failed)
+
+
+def _refuse_shared_redirects(providers: Mapping[str, OAuthProviderConfig]) -> None:
+    """RFC 9700 section 4.4.2.2: by its address it is known from whom an answer comes."""
+    known: dict[str, str] = {}
+    for name, config in sorted(providers.items()):
+        other = known.setdefault(config.redirect_uri, name)
+        if other != name:
+            raise ConfigError(
+                f"OAuth providers {other!r} and {name!r} have the same redirect_uri; give each one of its own"
+            )
+
+
+def _callback_error(failed: ToolError, *, again: bool) -> OAuthCallbackError:
+    """Return the public error of a failed callback."""
+    if isinstance(failed, OAuthRefusalError):
+        cause: CallbackCause = "denied" if failed.error_code == "oauth_denied" else "provider"
+        return OAuthCallbackError(f"OAuth error: {failed.problem.told}", cause=cause, again=again)
+    match failed.error_code:
+        case "oauth_state":
+            return OAuthCallbackError(str(failed), cause="state_invalid")
+        case "oauth_expired":
+            return OAuthCallbackError("OAuth request expired", cause="expired")
+        case "oauth_issuer_mismatch":
+            return OAuthCallbackError(str(failed), cause="other_issuer", again=again)
+        case _:
+            cause = "unreachable" if isinstance(failed, _UNANSWERED) else "provider"
+            return OAuthCallbackError(str(failed), cause=cause, again=again)
+
+
+class InMemoryTokenStore:
+    """Fulfils `TokenStore` for as long as the process lives."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._tokens: dict[tuple[str, str], tuple[str, float | None]] = {}
+
+    async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
+        """Store a token."""
+        self._tokens[user_id, provider] = (token, expires_at)
+
+    async def get(self, user_id: str, provider: str) -> str | None:
+        """Return a valid token; an expired one is deleted."""
+        token, expires_at = self._tokens.get((user_id, provider), (None, None))
+        if expires_at is not None and expires_at <= self._clock():
+            await self.delete(user_id, provider)
+            return None
+        return token
+
+    async def delete(self, user_id: str, provider: str) -> None:
+        """Delete a token."""
+        self._tokens.pop((user_id, provider), None)
+
+
+class VaultTokenStore:
+    """Fulfils `TokenStore` with the sealed rows of a store; a user is written `tenant:user`."""
+
+    def __init__(self, rows: TokenRows, *, learn: Learn | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._vault = Vault(rows, learn=learn, clock=clock)
+
+    async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
+        """Store a token."""
+        tokens = TokenSet(access_token=Secret(token), expires_at=expires_at)
+        await self._vault.keep(_provider_key(user_id, provider), tokens)
+
+    async def get(self, user_id: str, provider: str) -> str | None:
+        """Return a valid token; an expired one is deleted."""
+        account = await self._vault.find(_provider_key(user_id, provider))
+        if account is None or account.tokens is None:
+            return None
+        expires_at = account.tokens.expires_at
+        if expires_at is not None and expires_at <= self._vault.clock():
+            await self._vault.remove(account)
+            return None
+        return account.tokens.access_token.reveal()
+
+    async def delete(self, user_id: str, provider: str) -> None:
+        """Delete a token."""
+        await self._vault.rows.remove(_provider_key(user_id, provider))
+
+
+def _provider_key(user_id: str, provider: str) -> TokenKey:
+    return TokenKey(*Principal.parse(user_id), f"provider:{provider}", "", "")
