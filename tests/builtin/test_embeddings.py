@@ -9,9 +9,8 @@ import pytest
 
 from tests.builtin.pages import as_html, as_json, provider, site, web_to
 from tests.wire.site import Site, reply
-from toolpost.builtin.providers.embeddings import EmbeddingApi
-from toolpost.builtin.providers.making import retrieve_chain
-from toolpost.builtin.providers.pgvector import PgVectorProvider
+from toolpost.builtin.providers.document_stores import EmbeddingApi, PgVectorProvider
+from toolpost.builtin.providers.factory import build_retrieve_chain
 from toolpost.builtin.providers.protocols import Filters
 from toolpost.contracts.errors import (
     ToolAuthError,
@@ -131,7 +130,7 @@ async def test_a_store_asks_its_model_with_the_key_that_configuration_names() ->
     async with site({"/v1/embeddings": as_json(answer(VECTOR))}) as there:
         named = {"url": f"{there.url}/v1/embeddings", "model": "small", "api_key": KEY}
         link = provider("pgvector", url="postgresql://127.0.0.1:1/db", index="chunks", embeddings=named)
-        chain = retrieve_chain([link], NetworkPolicy())
+        chain = build_retrieve_chain([link], NetworkPolicy())
         with pytest.raises(ToolConnectionError, match="pgvector could not be reached"):
             await chain.providers[0].retrieve("tea", Filters())
         await chain.close()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builtin.pages import provider
 from tests.builtin.rates import searched_at_their_rate
-from toolpost.builtin.providers.making import scrape_chain, search_chain
+from toolpost.builtin.providers.factory import build_scrape_chain, build_search_chain
 from toolpost.contracts.errors import ToolRateLimitError
 from toolpost.wire.network import NetworkPolicy
 
@@ -27,7 +27,7 @@ def key_of(name: str) -> str:
 @pytest.mark.parametrize("name", ["brave", "tavily", "google", "jina"])
 async def test_an_engine_answers_as_its_documentation_says(name: str) -> None:
     key, engine = key_of(name), os.environ.get("TOOLPOST_GOOGLE_ENGINE", "")
-    chain = search_chain([provider(name, api_key=key, engine=engine)], NetworkPolicy())
+    chain = build_search_chain([provider(name, api_key=key, engine=engine)], NetworkPolicy())
     found = await chain.providers[0].search("python programming language", 5)
     await chain.close()
 
@@ -36,7 +36,7 @@ async def test_an_engine_answers_as_its_documentation_says(name: str) -> None:
 
 @live
 async def test_brave_is_searched_at_its_rate() -> None:
-    chain = search_chain([provider("brave", api_key=key_of("brave"))], NetworkPolicy())
+    chain = build_search_chain([provider("brave", api_key=key_of("brave"))], NetworkPolicy())
     queries = [f"tea {number}" for number in range(5)]
     found = await searched_at_their_rate(chain.providers[0], queries, wait=asyncio.sleep)
     await chain.close()
@@ -47,7 +47,7 @@ async def test_brave_is_searched_at_its_rate() -> None:
 
 @live
 async def test_brave_says_how_long_to_wait_when_it_is_asked_too_fast() -> None:
-    chain = search_chain([provider("brave", api_key=key_of("brave"))], NetworkPolicy())
+    chain = build_search_chain([provider("brave", api_key=key_of("brave"))], NetworkPolicy())
     asked = (chain.providers[0].search(f"tea {number}", 1) for number in range(10))
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     await chain.close()
@@ -61,7 +61,7 @@ async def test_brave_says_how_long_to_wait_when_it_is_asked_too_fast() -> None:
 @pytest.mark.parametrize(("url", "said"), PAGES)
 @pytest.mark.parametrize("name", ["direct", "jina"])
 async def test_known_pages_are_read(name: str, url: str, said: str) -> None:
-    chain = scrape_chain([provider(name, api_key=os.environ.get("TOOLPOST_JINA_KEY"))], NetworkPolicy())
+    chain = build_scrape_chain([provider(name, api_key=os.environ.get("TOOLPOST_JINA_KEY"))], NetworkPolicy())
     page = await chain.providers[0].scrape(url)
     await chain.close()
 

@@ -12,7 +12,7 @@ import yaml
 from tests.builtin.pages import allowed, provider
 from tests.builtin.rates import Clock, OneASecond, searched_at_their_rate
 from tests.builtin.recorded import KEY
-from toolpost.builtin.providers.making import search_chain
+from toolpost.builtin.providers.factory import build_search_chain
 
 ROOT = Path(__file__).parent.parent.parent
 LIVE = "tests/builtin/test_live_providers.py"
@@ -78,7 +78,7 @@ async def test_searching_at_the_rate_of_brave_is_refused_once_and_waits_as_long_
     clock = Clock()
     queries = [f"tea {number}" for number in range(5)]
     async with OneASecond(clock) as there:
-        chain = search_chain([provider("brave", api_key=KEY, url=there.url)], allowed())
+        chain = build_search_chain([provider("brave", api_key=KEY, url=there.url)], allowed())
         found = await searched_at_their_rate(chain.providers[0], queries, wait=clock.wait)
         await chain.close()
 

@@ -13,8 +13,8 @@ from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_ssrf_corpus import Group, groups_to, rows
 from toolpost import Failed, Settings, Toolbox
 from toolpost.builtin.network import http_tools
-from toolpost.builtin.providers.chain import Chain
-from toolpost.builtin.providers.pages import DirectPages
+from toolpost.builtin.providers.page_readers import DirectPages
+from toolpost.builtin.providers.protocols import Chain
 from toolpost.builtin.web_access import Web
 from toolpost.builtin.web_pages import page_tools
 from toolpost.contracts.errors import ToolValidationError

@@ -10,7 +10,12 @@ from tests.builtin.pages import allowed, as_json, provider, site
 from tests.wire.site import Received, Site, reply
 from toolpost import Toolbox, tool
 from toolpost.builtin.providers.config import ProviderSettings
-from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain, within_total
+from toolpost.builtin.providers.factory import (
+    build_retrieve_chain,
+    build_scrape_chain,
+    build_search_chain,
+    share_timeout,
+)
 from toolpost.builtin.web_pages import page_tools
 from toolpost.builtin.web_searching import search_tools
 from toolpost.configuration.settings import Settings
@@ -32,7 +37,7 @@ def box(*tools: Any) -> Toolbox:
 @pytest.mark.req("NPRV-01", "NPRV-03")
 async def test_the_next_provider_is_asked_when_one_fails_and_that_is_an_event() -> None:
     async with site({"/search": RESULTS}) as fine, site({"/web/search": reply(503, b"down")}) as broken:
-        chain = search_chain([link(broken, "brave"), link(fine)], allowed())
+        chain = build_search_chain([link(broken, "brave"), link(fine)], allowed())
         async with box(*search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
@@ -49,14 +54,14 @@ async def test_the_next_provider_is_asked_when_one_fails_and_that_is_an_event() 
 async def test_those_who_read_pages_share_the_time_that_a_call_may_take() -> None:
     given = [provider("direct"), provider("jina", timeout_s=4)]
 
-    assert [one.timeout_s for one in within_total(given)] == [6, 4]
-    assert [one.timeout_s for one in within_total([provider("direct"), provider("jina")])] == [5, 5]
-    assert [one.timeout_s for one in within_total([provider("direct"), provider("jina", timeout_s=30)])] == [5, 30]
+    assert [one.timeout_s for one in share_timeout(given)] == [6, 4]
+    assert [one.timeout_s for one in share_timeout([provider("direct"), provider("jina")])] == [5, 5]
+    assert [one.timeout_s for one in share_timeout([provider("direct"), provider("jina", timeout_s=30)])] == [5, 30]
 
 
 async def test_when_all_fail_every_failure_is_told() -> None:
     async with site({"/search": reply(429, retry_after="9")}) as one, site({"/web/search": reply(503)}) as other:
-        chain = search_chain([link(one), link(other, "brave")], allowed())
+        chain = build_search_chain([link(one), link(other, "brave")], allowed())
         async with box(*search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, timeout_s=5)
         await chain.close()
@@ -70,7 +75,7 @@ async def test_when_all_fail_every_failure_is_told() -> None:
 async def test_a_provider_that_leads_inside_is_passed_over() -> None:
     async with site({"/search": RESULTS}) as fine, site() as inside, site() as lost:
         lost.answer = reply(302, location=f"{inside.url}/secrets")
-        chain = search_chain([link(lost, "brave"), link(fine)], allowed())
+        chain = build_search_chain([link(lost, "brave"), link(fine)], allowed())
         async with box(*search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
@@ -88,7 +93,7 @@ async def test_a_provider_that_says_nothing_leaves_time_for_the_next() -> None:
 
     async with site({"/search": RESULTS}) as fine, Site(answer=silent) as mute:
         slow = provider("brave", api_key="k3y", url=mute.url, timeout_s=0.3)
-        chain = search_chain([slow, link(fine)], allowed())
+        chain = build_search_chain([slow, link(fine)], allowed())
         async with box(*search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
@@ -102,7 +107,7 @@ async def test_a_provider_that_says_nothing_leaves_time_for_the_next() -> None:
 async def test_nobody_who_listens_at_all_was_certainly_not_asked() -> None:
     async with site() as gone, site() as there:
         links = [link(gone), link(there, "brave")]
-    chain = search_chain(links, allowed())
+    chain = build_search_chain(links, allowed())
     async with box(*search_tools(chain)) as opened:
         outcome = await opened.call("web_search", {"query": "tea"}, timeout_s=5)
     await chain.close()
@@ -114,7 +119,7 @@ async def test_nobody_who_listens_at_all_was_certainly_not_asked() -> None:
 
 async def test_what_one_provider_must_not_reach_another_is_not_asked_for() -> None:
     async with site({"/": as_json({"data": {"content": "leaked"}})}) as jina:
-        chain = scrape_chain([provider("direct"), link(jina, "jina")], allowed())
+        chain = build_scrape_chain([provider("direct"), link(jina, "jina")], allowed())
         error = await Caller(page_tools(chain)).refused("web_fetch", url="http://169.254.169.254/latest/")
         await chain.close()
 
@@ -138,7 +143,7 @@ async def test_a_tool_takes_the_place_of_a_provider_by_configuration_alone(answe
         """Find."""
         return answer if query == "tea" else None
 
-    chain = search_chain([provider("mcp", tool="find")], allowed())
+    chain = build_search_chain([provider("mcp", tool="find")], allowed())
     async with box(find, *search_tools(chain)) as opened:
         outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
         events = await opened.events(run_id="r1")
@@ -160,7 +165,7 @@ async def test_a_tool_that_fails_or_needs_a_person_is_passed_over() -> None:
     settings = Settings(data_dir=None, builtins="none")
     async with site({"/search": RESULTS}) as fine:
         links = [provider("mcp", tool="missing"), provider("mcp", tool="find")]
-        chain = search_chain([*links, link(fine)], allowed())
+        chain = build_search_chain([*links, link(fine)], allowed())
         async with Toolbox(tools=[find, *search_tools(chain)], settings=settings) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
@@ -177,7 +182,7 @@ async def test_a_tool_reads_pages_too() -> None:
         """Read."""
         return f"# {url}"
 
-    chain = scrape_chain([provider("mcp", tool="read")], allowed())
+    chain = build_scrape_chain([provider("mcp", tool="read")], allowed())
     async with box(read, *page_tools(chain)) as opened:
         outcome = await opened.call("web_fetch", {"url": "https://93.184.215.14/"})
 
@@ -187,7 +192,7 @@ async def test_a_tool_reads_pages_too() -> None:
 
 @pytest.mark.parametrize(
     ("make", "name"),
-    [(search_chain, "direct"), (scrape_chain, "duckduckgo"), (retrieve_chain, "duckduckgo")],
+    [(build_search_chain, "direct"), (build_scrape_chain, "duckduckgo"), (build_retrieve_chain, "duckduckgo")],
 )
 def test_a_provider_of_another_kind_is_a_mistake_that_names_the_right_ones(make: Any, name: str) -> None:
     with pytest.raises(ConfigError, match="those that can: "):

@@ -10,7 +10,7 @@ from tests.builtin.pages import as_json, provider
 from tests.builtin.recorded import KEY
 from tests.wire.site import Site, reply
 from toolpost import Toolbox
-from toolpost.builtin.providers.making import retrieve_chain, scrape_chain, search_chain
+from toolpost.builtin.providers.factory import build_retrieve_chain, build_scrape_chain, build_search_chain
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ToolServerError
 from toolpost.contracts.outcomes import Failed, Outcome, outcome_to_dict
@@ -107,7 +107,7 @@ async def test_a_redirect_to_an_address_that_may_be_asked_goes_without_the_key(n
         there.answer = reply(302, location=f"{stranger.url}/elsewhere")
         facts = {"provider": name, "api_key": KEY, "url": there.url, "engine": "e1"}
         network = NetworkPolicy(allow_hosts=frozenset({f"127.0.0.1:{stranger.port}"}))
-        chain = search_chain([provider(facts.pop("provider"), **facts)], network)
+        chain = build_search_chain([provider(facts.pop("provider"), **facts)], network)
         with pytest.raises(ToolServerError, match="no list of results"):
             await chain.providers[0].search("tea", 1)
         await chain.close()
@@ -120,8 +120,8 @@ async def test_a_redirect_to_an_address_that_may_be_asked_goes_without_the_key(n
 def test_no_provider_shows_its_key_or_its_address(name: str) -> None:
     own = {"opensearch": {"index": "docs"}, "google": {"engine": "e1"}}.get(name, {})
     link = provider(name, api_key=KEY, url=f"https://a.example/?key={URL_KEY}", **own)
-    make = retrieve_chain if name == "opensearch" else search_chain
-    readers = [scrape_chain([link], NetworkPolicy())] if name == "jina" else []
+    make = build_retrieve_chain if name == "opensearch" else build_search_chain
+    readers = [build_scrape_chain([link], NetworkPolicy())] if name == "jina" else []
 
     shown = [repr(one) for chain in (make([link], NetworkPolicy()), *readers) for one in chain.providers]
 

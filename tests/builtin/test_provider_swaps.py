@@ -10,7 +10,7 @@ import pytest
 from tests.builtin.recorded import KEY, recorded
 from tests.wire.site import Site, reply
 from toolpost import Toolbox
-from toolpost.builtin.providers.embedded import Document, EmbeddedRetriever
+from toolpost.builtin.providers.document_stores import EmbeddedRetriever, StoredDocument
 from toolpost.configuration.loading import load_settings
 from toolpost.contracts.outcomes import Completed
 
@@ -95,7 +95,7 @@ async def test_who_reads_pages_is_a_matter_of_configuration(name: str, tmp_path:
 @pytest.mark.parametrize("name", ["opensearch", "embedded"])
 async def test_who_retrieves_is_a_matter_of_configuration(name: str, tmp_path: Path) -> None:
     store = EmbeddedRetriever(tmp_path / "docs.db")
-    await store.add([Document("7", "Steep green tea at 80 °C.", "https://tea.example/green", {"lang": "en"})])
+    await store.add([StoredDocument("7", "Steep green tea at 80 °C.", "https://tea.example/green", {"lang": "en"})])
     await store.close()
     links = {
         "opensearch": "{provider: opensearch, index: docs, apiKey: '${PROVIDER_KEY}', url: '{URL}'}",

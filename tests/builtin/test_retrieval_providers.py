@@ -11,17 +11,16 @@ from tests.builtin.caller import Caller
 from tests.builtin.pages import allowed, provider, site
 from tests.builtin.recorded import KEY, ODD, recorded
 from tests.wire.site import Site
-from toolpost.builtin.providers.chain import Chain
-from toolpost.builtin.providers.embedded import Document, EmbeddedRetriever
-from toolpost.builtin.providers.making import retrieve_chain
-from toolpost.builtin.providers.protocols import Filters
+from toolpost.builtin.providers.document_stores import EmbeddedRetriever, StoredDocument
+from toolpost.builtin.providers.factory import build_retrieve_chain
+from toolpost.builtin.providers.protocols import Chain, Filters
 from toolpost.builtin.web_searching import retrieve_tools
 from toolpost.contracts.errors import StoreError
 
 DOCUMENTS = [
-    Document("green", "Steep green tea at 80 °C for two minutes.", "tea.md", {"lang": "en"}),
-    Document("black", "Black tea wants boiling water.", "tea.md", {"lang": "en"}),
-    Document("grün", "Grüner Tee zieht zwei Minuten.", "tee.md", {"lang": "de"}),
+    StoredDocument("green", "Steep green tea at 80 °C for two minutes.", "tea.md", {"lang": "en"}),
+    StoredDocument("black", "Black tea wants boiling water.", "tea.md", {"lang": "en"}),
+    StoredDocument("grün", "Grüner Tee zieht zwei Minuten.", "tee.md", {"lang": "de"}),
 ]
 
 
@@ -29,7 +28,7 @@ DOCUMENTS = [
 async def test_opensearch_is_asked_with_filters_and_a_login() -> None:
     async with site({"/docs/_search": recorded("opensearch/found")}) as there:
         link = provider("opensearch", url=there.url, index="docs", user="ann", api_key="pw")
-        chain = retrieve_chain([link], allowed())
+        chain = build_retrieve_chain([link], allowed())
         found = await Caller(retrieve_tools(chain)).do("retrieve", query="green tea", filters={"lang": "en"}, limit=3)
         await chain.close()
 
@@ -57,7 +56,7 @@ async def test_opensearch_is_asked_with_filters_and_a_login() -> None:
 )
 async def test_what_opensearch_refuses_is_told(case: str, code: str, said: str) -> None:
     async with Site(answer=recorded(f"opensearch/{case}")) as there:
-        chain = retrieve_chain([provider("opensearch", url=there.url, index="docs", api_key=KEY)], allowed())
+        chain = build_retrieve_chain([provider("opensearch", url=there.url, index="docs", api_key=KEY)], allowed())
         error = await Caller(retrieve_tools(chain)).refused("retrieve", query="tea")
         await chain.close()
 
@@ -68,7 +67,7 @@ async def test_what_opensearch_refuses_is_told(case: str, code: str, said: str) 
 @pytest.mark.parametrize("odd", sorted(ODD))
 async def test_what_is_no_answer_of_opensearch_is_an_error(odd: str) -> None:
     async with Site(answer=ODD[odd]) as there:
-        chain = retrieve_chain([provider("opensearch", url=there.url, index="docs")], allowed())
+        chain = build_retrieve_chain([provider("opensearch", url=there.url, index="docs")], allowed())
         error = await Caller(retrieve_tools(chain)).refused("retrieve", query="tea")
         await chain.close()
 
@@ -77,7 +76,7 @@ async def test_what_is_no_answer_of_opensearch_is_an_error(odd: str) -> None:
 
 async def test_opensearch_finds_nothing_and_one_of_several_values() -> None:
     async with Site(answer=recorded("opensearch/nothing")) as there:
-        chain = retrieve_chain([provider("opensearch", url=there.url, index="docs/x")], allowed())
+        chain = build_retrieve_chain([provider("opensearch", url=there.url, index="docs/x")], allowed())
         found = await Caller(retrieve_tools(chain)).do("retrieve", query="tea", filters={"lang": ["en", "de"]})
         await chain.close()
 
@@ -117,7 +116,7 @@ async def test_the_embedded_store_is_there_after_a_restart_and_replaces_by_id(tm
     await first.add(DOCUMENTS)
     await first.close()
     second = EmbeddedRetriever(tmp_path / "docs.db")
-    await second.add([Document("black", "Black tea wants milk.")])
+    await second.add([StoredDocument("black", "Black tea wants milk.")])
 
     found = await second.retrieve("milk boiling", Filters())
     gone = await second.remove(["black"])
@@ -144,7 +143,7 @@ async def test_no_question_is_a_wrong_one_for_the_embedded_store(query: str) -> 
 async def test_many_write_to_the_embedded_store_at_once(tmp_path: Path) -> None:
     stores = [EmbeddedRetriever(tmp_path / "docs.db") for _ in range(3)]
     await asyncio.gather(
-        *(store.add([Document(f"{n}-{m}", "tea")]) for n, store in enumerate(stores) for m in range(5))
+        *(store.add([StoredDocument(f"{n}-{m}", "tea")]) for n, store in enumerate(stores) for m in range(5))
     )
 
     found = await stores[0].retrieve("tea", Filters(limit=100))
@@ -185,7 +184,7 @@ async def test_a_table_of_somebody_else_is_told(tmp_path: Path) -> None:
 
 async def test_half_a_character_is_kept_as_none(tmp_path: Path) -> None:
     store = EmbeddedRetriever()
-    await store.add([Document("a\ud83d", "tea \ud83d", "\ud83d")])
+    await store.add([StoredDocument("a\ud83d", "tea \ud83d", "\ud83d")])
 
     found = await store.retrieve("tea \ud83d", Filters())
     gone = await store.remove(["a\ud83d"])

@@ -13,7 +13,7 @@ from tests.builtin.caller import Caller
 from tests.builtin.pages import allowed, as_html, as_json, provider
 from tests.builtin.recorded import KEY, ODD, TOO_LARGE, kept, recorded
 from tests.wire.site import Site, reply
-from toolpost.builtin.providers.making import search_chain
+from toolpost.builtin.providers.factory import build_search_chain
 from toolpost.builtin.web_searching import search_tools
 
 
@@ -49,7 +49,7 @@ async def asked(engine: Engine, answer: bytes, *, query: str = "") -> AsyncGener
     """Whoever asks an engine that always answers so."""
     async with Site(answer=answer) as there:
         url = there.url + ("/" if engine.name in ("google", "duckduckgo") else "") + query
-        chain = search_chain([provider(engine.name, api_key=KEY, url=url, **engine.options)], allowed())
+        chain = build_search_chain([provider(engine.name, api_key=KEY, url=url, **engine.options)], allowed())
         try:
             yield Caller(search_tools(chain)), there
         finally:
@@ -166,7 +166,7 @@ async def test_an_engine_that_fails_may_be_asked_again(engine: Engine, status: i
 @pytest.mark.parametrize("name", ["brave", "tavily", "google", "bing", "jina"])
 async def test_an_engine_without_its_key_is_not_asked(name: str) -> None:
     engine = {"engine": "e1"} if name == "google" else {}
-    chain = search_chain([provider(name, **engine)], allowed())
+    chain = build_search_chain([provider(name, **engine)], allowed())
 
     error = await Caller(search_tools(chain)).refused("web_search", query="tea")
 
@@ -186,7 +186,7 @@ async def test_a_question_is_cut_to_what_the_engine_takes(name: str, words: int)
 
 async def test_half_a_character_in_a_question_stops_no_search() -> None:
     async with Site(answer=recorded("brave/found")) as there:
-        chain = search_chain([provider("brave", api_key=KEY, url=there.url)], allowed())
+        chain = build_search_chain([provider("brave", api_key=KEY, url=there.url)], allowed())
         found = await chain.providers[0].search("tea \ud83d", 2)
         await chain.close()
 
@@ -221,7 +221,7 @@ async def test_a_page_of_duckduckgo_without_results_is_no_empty_list() -> None:
 
 async def test_a_key_with_a_line_end_is_sent_without_it() -> None:
     async with Site(answer=recorded("brave/found")) as there:
-        chain = search_chain([provider("brave", api_key=f"{KEY}\n", url=there.url)], allowed())
+        chain = build_search_chain([provider("brave", api_key=f"{KEY}\n", url=there.url)], allowed())
         await Caller(search_tools(chain)).do("web_search", query="tea")
         await chain.close()
 
@@ -242,7 +242,7 @@ async def test_results_are_numbered_sources_without_anything_hidden() -> None:
 
 @pytest.mark.req("PNET-05")
 def test_ten_results_are_asked_for_unless_the_configuration_says_otherwise() -> None:
-    chain = search_chain([provider("duckduckgo")], allowed())
+    chain = build_search_chain([provider("duckduckgo")], allowed())
 
     defaults = [
         Caller(tools).registry.find("web_search").shown_schema["properties"]["limit"]["default"]

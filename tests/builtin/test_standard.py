@@ -10,9 +10,8 @@ from hatchling.build import build_wheel
 
 from tests.builtin.caller import Caller
 from toolpost.builtin.assembly import BuiltinParts, Builtins
-from toolpost.builtin.providers.chain import Chain
 from toolpost.builtin.providers.config import ProviderSettings
-from toolpost.builtin.providers.protocols import SearchResult, SearchResults
+from toolpost.builtin.providers.protocols import Chain, SearchResult, SearchResults
 from toolpost.builtin.specs import SPECS_FILE, dump_specs, read_specs, schema_document
 from toolpost.builtin.standard_check import STANDARD, check_builtin_folders, check_folder, front_matter
 from toolpost.builtin.web_searching import search_tools

@@ -6,9 +6,8 @@ from tests.builtin.caller import Caller
 from tests.builtin.pages import as_html, as_json, site, web_to
 from tests.builtin.recorded import KEY, ODD, recorded
 from tests.wire.site import Site, reply
-from toolpost.builtin.providers.chain import Chain
-from toolpost.builtin.providers.pages import DirectPages, JinaReaderProvider
-from toolpost.builtin.providers.protocols import ScrapeProvider
+from toolpost.builtin.providers.page_readers import DirectPages, JinaReaderProvider
+from toolpost.builtin.providers.protocols import Chain, ScrapeProvider
 from toolpost.builtin.web_access import Web
 from toolpost.builtin.web_pages import page_tools
 

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from tests.builtin.pages import as_json, site
 from tests.postgres.server import PASSWORD, PostgreSQL
 from toolpost import Completed, Toolbox
-from toolpost.builtin.providers.pgvector import PgVectorProvider
+from toolpost.builtin.providers.document_stores import PgVectorProvider
 from toolpost.builtin.providers.protocols import Filters, RetrievedChunks
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import (

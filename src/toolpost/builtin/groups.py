@@ -86,29 +86,29 @@ def _http(shared: Shared) -> Made:
 
 
 def _search(shared: Shared) -> Made:
-    from toolpost.builtin.providers.making import search_chain  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.providers.factory import build_search_chain  # noqa: PLC0415 - when it is first needed
     from toolpost.builtin.web_searching import search_tools  # noqa: PLC0415 - the same
 
-    chain = search_chain(shared.parts.search or _usual("duckduckgo"), shared.parts.network)
+    chain = build_search_chain(shared.parts.search or _usual("duckduckgo"), shared.parts.network)
     shared.closing.append(chain.close)
     return search_tools(chain, max_results=shared.parts.max_results)
 
 
 def _pages(shared: Shared) -> Made:
-    from toolpost.builtin.providers.making import scrape_chain, within_total  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.providers.factory import build_scrape_chain, share_timeout  # noqa: PLC0415 - when it is first needed
     from toolpost.builtin.web_pages import page_tools  # noqa: PLC0415 - the same
 
-    links = within_total(shared.parts.scrape or _usual("direct"))
-    chain = scrape_chain(links, shared.parts.network)
+    links = share_timeout(shared.parts.scrape or _usual("direct"))
+    chain = build_scrape_chain(links, shared.parts.network)
     shared.closing.append(chain.close)
     return page_tools(chain, timeout_s=sum(link.timeout_s for link in links))
 
 
 def _retrieve(shared: Shared) -> Made:
-    from toolpost.builtin.providers.making import retrieve_chain  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.providers.factory import build_retrieve_chain  # noqa: PLC0415 - when it is first needed
     from toolpost.builtin.web_searching import retrieve_tools  # noqa: PLC0415 - the same
 
-    chain = retrieve_chain(shared.parts.retrieve, shared.parts.network)
+    chain = build_retrieve_chain(shared.parts.retrieve, shared.parts.network)
     shared.closing.append(chain.close)
     return retrieve_tools(chain)
 

@@ -18,8 +18,7 @@ from toolpost.schema.hidden_text import visible
 from toolpost.web.untrusted import citations, from_outside, one_line
 
 if TYPE_CHECKING:
-    from toolpost.builtin.providers.chain import Chain
-    from toolpost.builtin.providers.protocols import ScrapedPage, ScrapeProvider
+    from toolpost.builtin.providers.protocols import Chain, ScrapedPage, ScrapeProvider
 
 CHARS = 20_000
 _MOST_CHARS = 100_000

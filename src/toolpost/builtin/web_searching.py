@@ -22,8 +22,7 @@ from toolpost.web.untrusted import citations, from_outside, one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolpost.builtin.providers.chain import Chain
-    from toolpost.builtin.providers.protocols import RetrieveProvider, SearchProvider, SearchResults
+    from toolpost.builtin.providers.protocols import Chain, RetrieveProvider, SearchProvider, SearchResults
 
 _TIMEOUT_S = 30.0
 _LONGEST_CONTENT = 1000

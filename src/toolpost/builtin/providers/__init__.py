@@ -1,1 +1,1 @@
-"""Who searches, reads pages and retrieves: providers that take each other's place by configuration."""
+"""Providers that search the web, read pages and retrieve documents, exchangeable by configuration."""

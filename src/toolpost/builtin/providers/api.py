@@ -9,12 +9,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from toolpost.builtin.providers.complaints import complaint
-from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolPermissionError, ToolServerError
+from toolpost.contracts.errors import (
+    ErrorCategory,
+    ToolAuthError,
+    ToolClientError,
+    ToolPermissionError,
+    ToolRateLimitError,
+    ToolServerError,
+)
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.web.contents import parsed_json
-from toolpost.web.failures import presentable, reason_of
+from toolpost.web.failures import failure_of, presentable, reason_of
 from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 
     from toolpost.builtin.web_access import Answer, Web
     from toolpost.contracts.errors import ToolError
+    from toolpost.wire.headers import Headers
+
 
 _FINE = range(200, 300)
 _ADDRESS = re.compile(r"""https?://[^\s<>"]{1,2000}""", re.IGNORECASE)
@@ -30,7 +38,7 @@ _SHORTEST_KEY = 12  # what is shorter in a query is a setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """An API below one URL; `secrets`, and what the URL has in its query, never show in what it says."""
+    """Client of an API below one URL; `secrets` and keys in the query of the URL are redacted from all it returns."""
 
     name: str
     web: Web
@@ -39,18 +47,21 @@ class Api:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     async def get(self, path: str = "", *, query: Mapping[str, str | int] | None = None) -> Any:
-        """What a GET gives."""
+        """Send a GET and return the JSON of its response."""
         return self.read(await self.ask("GET", path, query=query))
 
     async def post(self, path: str, payload: Any) -> Any:
-        """What a POST of JSON gives."""
+        """Post JSON and return the JSON of its response."""
         body = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
         return self.read(await self.ask("POST", path, body=body))
 
     async def ask(
         self, method: str, path: str = "", *, query: Mapping[str, str | int] | None = None, body: bytes | None = None
     ) -> Answer:
-        """The answer as it is. An address that may not be asked is this provider's failure, not that of all."""
+        """Send a request and return its response, whatever the status.
+
+        An address that the guard refuses is a failure of this provider alone, so that the next one is tried.
+        """
         headers = {"Accept": "application/json", **self.headers}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -61,7 +72,7 @@ class Api:
             raise ToolClientError(f"{self.name} cannot be asked: {reason}", code="provider_refused") from None
 
     def read(self, answer: Answer) -> Any:
-        """The JSON of an answer; a ToolError for one that is no success, or something else."""
+        """Parse a response as JSON; raise a ToolError for one that is no success, or no JSON."""
         if answer.status not in _FINE:
             raise self.failure(answer)
         try:
@@ -71,42 +82,42 @@ class Api:
             said = f"{kind} that is not JSON ({wrong})" if answer.body.strip() else "nothing"
             raise self.unreadable(said) from None
         if is_object(found) and (error := found.get("error") or found.get("errors")):
-            raise self._failure_within(answer, error)
-        return self._concealed(found, answer.body)
+            raise self._error_in_body(answer, error)
+        return self._redacted(found, answer.body)
 
     def failure(self, answer: Answer) -> ToolError:
-        """The error that an answer stands for."""
-        return complaint(self.name, answer, secrets=self._hushed())
+        """Build the error for a response that is no success."""
+        return error_from_response(self.name, answer, secrets=self._secrets())
 
     def unreadable(self, said: str) -> ToolServerError:
-        """The error for an answer that is none of this API's."""
+        """Build the error for a response that this API cannot have sent."""
         message = f"{self.name} answered {said}; is {shown_address(self.url)} the address of its API?"
         return ToolServerError(message, code="answer_unreadable")
 
-    def _failure_within(self, answer: Answer, error: Any) -> ToolError:
-        """The error that came as a success: by the status that it names, else that of a server that failed."""
+    def _error_in_body(self, answer: Answer, error: Any) -> ToolError:
+        """Build the error for a 2xx response with an error in its body, by the status that the body names."""
         parts = [error] if is_object(error) else objects(error)
         statuses = [part.get(key) for part in parts for key in ("status", "code", "statusCode")]
         named = next((one for one in statuses if isinstance(one, int) and 400 <= one <= 599), None)
         if named is not None:
             return self.failure(answer._replace(status=named))
-        said = presentable(reason_of(answer.headers, answer.body), self._hushed())
+        said = presentable(reason_of(answer.headers, answer.body), self._secrets())
         return ToolServerError(f"{self.name} answered with an error: {said}")
 
     def _address(self, path: str, query: Mapping[str, str | int]) -> str:
-        """The URL to ask; one that was written with a query of its own keeps it."""
+        """Join the URL with path and query; a query that the operator wrote into the URL stays."""
         base, _, own = self.url.partition("?")
         written = "&".join(part for part in (own, urlencode(query, errors="replace")) if part)
         return f"{base}{path}?{written}" if written else f"{base}{path}"
 
-    def _hushed(self) -> tuple[str, ...]:
-        """What must not be told: the key, also one that an operator wrote into the URL."""
+    def _secrets(self) -> tuple[str, ...]:
+        """The secrets to redact: the key, also one that the operator wrote into the URL."""
         own = parse_qsl(self.url.partition("?")[2])
         return (*self.secrets, *(value for _, value in own if len(value) >= _SHORTEST_KEY))
 
-    def _concealed(self, found: Any, body: bytes) -> Any:
-        """The document without the key, should the other side repeat it."""
-        redactor, written = Redactor(self._hushed()), body.decode("utf-8", "replace")
+    def _redacted(self, found: Any, body: bytes) -> Any:
+        """Redact the key from a document, should the other side repeat it."""
+        redactor, written = Redactor(self._secrets()), body.decode("utf-8", "replace")
         if redactor.text(written) == written:
             return found
         try:
@@ -115,8 +126,8 @@ class Api:
             raise self.unreadable("JSON that is nested too deeply") from None
 
 
-def keyed(key: str, name: str) -> str:
-    """The key of a provider that cannot be asked without one."""
+def require_key(key: str, name: str) -> str:
+    """Return the key of a provider that needs one; raise a ToolAuthError where it is missing."""
     if not key:
         message = f"{name} needs a key; write it as apiKey beside its name in the configuration"
         raise ToolAuthError(message, code="key_missing")
@@ -124,30 +135,30 @@ def keyed(key: str, name: str) -> str:
 
 
 def shown_address(url: str) -> str:
-    """A URL as an error may show it: a query may hold a key."""
+    """Return a URL without its user and its query, which may hold a key."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def objects(value: Any, *path: str) -> list[dict[str, Any]]:
-    """The objects of a list inside a document; none where the document has no such list."""
+    """Return the objects of the list at a path in a document; none where there is no such list."""
     for key in path:
         value = value.get(key) if is_object(value) else None
     return [item for item in value if is_object(item)] if is_array(value) else []
 
 
-def text(item: Mapping[str, Any], *keys: str) -> str:
-    """The first of these members that is a text and not empty."""
+def first_text(item: Mapping[str, Any], *keys: str) -> str:
+    """Return the first of these members that is a text and not empty."""
     return next((value for key in keys if isinstance(value := item.get(key), str) and value), "")
 
 
 def page_address(said: str, asked: str) -> str:
-    """Where a page says it is, if that is an address; else where it was asked for."""
+    """Return the address that a page gives itself, if it is one; else the address that was requested."""
     return said if _ADDRESS.fullmatch(said) else asked
 
 
-def number(item: Mapping[str, Any], key: str) -> float | None:
-    """A member that is a number, and one that JSON can tell."""
+def finite_number(item: Mapping[str, Any], key: str) -> float | None:
+    """Return a member that is a finite number, as JSON has them; else None."""
     value = item.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -164,3 +175,43 @@ def _each_text(value: Any, redactor: Redactor) -> Any:
     if is_object(value):
         return {redactor.text(name): _each_text(item, redactor) for name, item in value.items()}
     return [_each_text(item, redactor) for item in value] if is_array(value) else value
+
+
+# Brave refuses a wrong key with 422, Google with 400; a request that is wrong otherwise has the same status.
+_WRONG_KEY = re.compile(rb"SUBSCRIPTION_TOKEN_INVALID|x-subscription-token|API_KEY_INVALID|keyInvalid", re.IGNORECASE)
+# Google and Bing say 403 both to who may not ask and to who has asked too much.
+_TOO_MUCH = re.compile(
+    rb"rateLimitExceeded|quotaExceeded|dailyLimitExceeded|RESOURCE_EXHAUSTED|out of call volume quota", re.IGNORECASE
+)
+_LOOKED_AT = 20_000
+_WHOLE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+
+
+def error_from_response(name: str, answer: Answer, *, secrets: tuple[str, ...] = ()) -> ToolError:
+    """Map a response of a provider to an error, with secrets redacted."""
+    remedy = f"Check the key of {name} in the configuration."
+    status, said = answer.status, answer.body[:_LOOKED_AT]
+    error = failure_of(name, status, answer.headers, answer.body, remedy=remedy, secrets=secrets)
+    if status in (400, 422) and _WRONG_KEY.search(said):
+        wrong_key = f"{error.message.rstrip('.')}. {remedy}"
+        return ToolAuthError(wrong_key, status_code=status, category=ErrorCategory.AUTH_REQUIRED)
+    if status == 403 and _TOO_MUCH.search(said):
+        wait = error.retry_after_s
+        too_much = ErrorCategory.RETRYABLE_RATE_LIMIT
+        error = ToolRateLimitError(error.message, status_code=status, category=too_much, retry_after_s=wait)
+    if isinstance(error, ToolRateLimitError) and error.retry_after_s is None:
+        error.retry_after_s = _until_reset(answer.headers)
+    return error
+
+
+def _until_reset(headers: Headers) -> float | None:
+    """Seconds until the rate limit resets. Brave counts in several windows, each with its own reset."""
+    left = _numbers(headers.get("x-ratelimit-remaining"))
+    resets = _numbers(headers.get("x-ratelimit-reset"))
+    used_up = [reset for reset, rest in zip(resets, left, strict=False) if rest <= 0]
+    return max(used_up, default=min(resets, default=None))
+
+
+def _numbers(field: str | None) -> list[float]:
+    parts = [part.strip() for part in (field or "").split(",")]
+    return [float(part) for part in parts if _WHOLE.fullmatch(part)]

@@ -1,4 +1,4 @@
-"""A provider as configuration names it."""
+"""Settings of providers, as the configuration file has them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import Field, SecretStr, model_validator
 from toolpost.contracts.options import ConfigModel
 
 SearchName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
-Asked = Literal["query", "count", "url", "filters"]
+ArgumentName = Literal["query", "count", "url", "filters"]
 ProviderName = Literal[SearchName, "direct", "opensearch", "pgvector", "embedded", "mcp"]
 
 
 class EmbeddingSettings(ConfigModel):
-    """Who turns texts into vectors: an endpoint of the shape that OpenAI's `/v1/embeddings` has."""
+    """Settings of an endpoint like OpenAI's `/v1/embeddings`, which turns texts into vectors."""
 
     url: str = Field(pattern=r"^https?://\S+$")
     model: str
@@ -23,7 +23,7 @@ class EmbeddingSettings(ConfigModel):
 
 
 class ProviderSettings(ConfigModel):
-    """One link of a chain; what a provider does not need is left out."""
+    """Settings of one provider in a chain; those that a provider does not need are left out."""
 
     provider: ProviderName
     api_key: SecretStr | None = Field(default=None, description="Its key; for pgvector the password")
@@ -35,8 +35,8 @@ class ProviderSettings(ConfigModel):
     index: str | None = Field(default=None, description="The index of opensearch, the table of pgvector")
     path: Path | None = Field(default=None, description="The file of the embedded store")
     tool: str | None = Field(default=None, description="The tool that an mcp provider calls, such as web.search")
-    arguments: dict[Asked, str] = Field(
-        default_factory=dict[Asked, str], description="What that tool calls query, count, url and filters"
+    arguments: dict[ArgumentName, str] = Field(
+        default_factory=dict[ArgumentName, str], description="What that tool calls query, count, url and filters"
     )
     embeddings: EmbeddingSettings | None = Field(default=None, description="Needed by pgvector")
     timeout_s: float = Field(default=10.0, gt=0, le=300, description="How long it may take before the next is asked")
@@ -50,7 +50,7 @@ class ProviderSettings(ConfigModel):
 
     @property
     def key(self) -> str:
-        """The key itself, without the line end that a file of secrets leaves; empty when there is none."""
+        """The key without the line end that a file of secrets leaves; empty when there is none."""
         return self.api_key.get_secret_value().strip() if self.api_key else ""
 
 

@@ -1,16 +1,25 @@
-"""What a provider is: something that searches the web, reads a page, or retrieves from a store of documents."""
+"""Protocols and result types of providers, and the chain that falls back from one provider to the next."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
+from toolpost.contracts.errors import (
+    ErrorCategory,
+    ToolConnectionError,
+    ToolError,
+    ToolPermissionError,
+    ToolServerError,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Self
 
+    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.sources import Caller
 
 
@@ -25,7 +34,7 @@ class SearchResult(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResults:
-    """What a search found, the best first, and who found it."""
+    """Results of a search, the best first, and the provider they are from."""
 
     query: str
     provider: str
@@ -34,7 +43,7 @@ class SearchResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapedPage:
-    """A page as Markdown; `url` is where it was in the end."""
+    """A page as Markdown; `url` is its address after redirects."""
 
     url: str
     provider: str
@@ -56,7 +65,7 @@ class RetrievedChunk(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievedChunks:
-    """What a store has to say to a question, the best first."""
+    """Chunks that a store returned for a query, the best first."""
 
     query: str
     provider: str
@@ -65,22 +74,22 @@ class RetrievedChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """How to narrow what is retrieved: how many pieces, and which values their metadata must have."""
+    """How many chunks to retrieve at most, and the values that their metadata must have."""
 
     limit: int = 10
     equal: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Provider(Protocol):
-    """What all providers have: a name for events and errors, and an end."""
+    """What all providers have in common."""
 
     @property
     def name(self) -> str:
-        """Who it is."""
+        """Name in the configuration, in events and in errors."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds; safe to call twice."""
+        """Release connections and files; safe to call twice."""
         ...
 
 
@@ -88,7 +97,7 @@ class SearchProvider(Provider, Protocol):
     """Searches the web."""
 
     async def search(self, query: str, count: int) -> SearchResults:
-        """At most `count` results; a ToolError says why there are none to be had."""
+        """Return at most `count` results; raise a ToolError on failure."""
         ...
 
 
@@ -96,21 +105,84 @@ class ScrapeProvider(Provider, Protocol):
     """Reads pages."""
 
     async def scrape(self, url: str) -> ScrapedPage:
-        """The page at a URL."""
+        """Return the page at a URL."""
         ...
 
 
 class RetrieveProvider(Provider, Protocol):
-    """Finds pieces of documents."""
+    """Retrieves chunks of documents."""
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
-        """The pieces that answer a question best."""
+        """Return the chunks that match a query best."""
         ...
 
 
 class CallingProvider(Protocol):
-    """A provider that calls tools, and so needs whoever may call them for this person."""
+    """A provider that calls tools, and needs a caller that acts for the user."""
 
     def within(self, caller: Caller) -> Self:
-        """The same provider for calls of this caller."""
+        """Bind the provider to a caller."""
         ...
+
+
+P = TypeVar("P", bound=Provider)
+P_co = TypeVar("P_co", bound=Provider, covariant=True)
+T = TypeVar("T")
+
+
+class Chain(Generic[P_co]):
+    """Providers of one kind, tried in the order of the configuration."""
+
+    def __init__(self, providers: Sequence[P_co]) -> None:
+        if not providers:
+            raise ValueError("a chain needs at least one provider")
+        self.providers = tuple(providers)
+
+    async def first(self, ask: Callable[[P_co], Awaitable[T]], ctx: ToolContext) -> T:
+        """Return the result of the first provider that does not fail; raise all failures as one error.
+
+        Each fallback is an event. A refusal of the guard ends the chain: it holds for every provider.
+        """
+        failures: list[tuple[P_co, ToolError]] = []
+        for provider in self.providers:
+            if failures:
+                _tell(ctx, failures[-1], provider)
+            try:
+                return await ask(_within(provider, ctx))
+            except ToolPermissionError:
+                raise
+            except ToolError as failed:
+                failures.append((provider, failed))
+        raise _all_failed(failures)
+
+    async def close(self) -> None:
+        """Close every provider."""
+        for provider in self.providers:
+            await provider.close()
+
+
+def _within(provider: P, ctx: ToolContext) -> P:
+    within: Callable[[ToolContext], P] | None = getattr(provider, "within", None)
+    return provider if within is None else within(ctx)
+
+
+def _tell(ctx: ToolContext, failure: tuple[P, ToolError], following: P) -> None:
+    provider, error = failure
+    ctx.fell_back(provider.name, to=following.name, error=error)
+
+
+def _all_failed(failures: Sequence[tuple[P, ToolError]]) -> ToolError:
+    if len(failures) == 1:
+        return failures[0][1]
+    told = "; ".join(f"{provider.name}: {error}" for provider, error in failures)
+    errors = [error for _, error in failures]
+    waits = [error.retry_after_s for error in errors if error.retry_after_s is not None]
+    retryable = any(error.is_retryable for error in errors)
+    if all(isinstance(error, ToolConnectionError) and not error.sent for error in errors):
+        return ToolConnectionError(f"all providers failed: {told}", sent=False, code="all_providers_failed")
+    return ToolServerError(
+        f"all providers failed: {told}",
+        category=ErrorCategory.RETRYABLE_SERVER if retryable else ErrorCategory.NON_RETRYABLE_CLIENT,
+        code="all_providers_failed",
+        retry_after_s=min(waits, default=None),
+    )

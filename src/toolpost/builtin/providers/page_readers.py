@@ -1,4 +1,4 @@
-"""Who reads pages: we ourselves, or Jina's reader."""
+"""Providers that read web pages: directly through the guard, or by Jina's reader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from toolpost.builtin.html_markdown import page_markdown
-from toolpost.builtin.providers.api import Api, page_address, text
+from toolpost.builtin.providers.api import Api, first_text, page_address
 from toolpost.builtin.providers.protocols import ScrapedPage
 from toolpost.builtin.workers import in_worker
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
@@ -20,6 +20,7 @@ from toolpost.wire.network import NetworkPolicy
 if TYPE_CHECKING:
     from toolpost.builtin.web_access import Answer, Web
 
+
 JINA_READER_URL = "https://r.jina.ai"
 _ACCEPT = "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/json;q=0.8, */*;q=0.1"
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
@@ -31,17 +32,17 @@ _FAILED_THERE = re.compile(r"Target URL returned error (\d{3})")
 
 @dataclass(frozen=True, slots=True)
 class DirectPages:
-    """Fetches a page itself, through the guard, and writes it as Markdown."""
+    """Fetches a page through the guard and converts it to Markdown."""
 
     web: Web
 
     @property
     def name(self) -> str:
-        """Who it is."""
+        """Name in the configuration, in events and in errors."""
         return "direct"
 
     async def scrape(self, url: str) -> ScrapedPage:
-        """Read a page; a status that is no success is told, not raised."""
+        """Read a page; a status that is no success is part of the result, no error."""
         answer = await self.web.ask("GET", url, headers={"Accept": _ACCEPT})
         kind = media_type(answer.content_type)
         told = kind.essence or "text/html"
@@ -65,7 +66,7 @@ class DirectPages:
 
 @dataclass(frozen=True, slots=True)
 class JinaReaderProvider:
-    """Has Jina read pages. It is told their URLs, so only those of public addresses are handed on."""
+    """Reads pages by Jina's reader, which learns their URLs: only those of public addresses are sent."""
 
     web: Web
     key: str = field(default="", repr=False)
@@ -73,11 +74,11 @@ class JinaReaderProvider:
 
     @property
     def name(self) -> str:
-        """Who it is."""
+        """Name in the configuration, in events and in errors."""
         return "jina"
 
     async def scrape(self, url: str) -> ScrapedPage:
-        """Have a page read."""
+        """Read a page by the reader."""
         await _check_public(url, self.web.network)
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         api = Api(name=self.name, web=self.web, url=self.url, headers=headers, secrets=(self.key,) if self.key else ())
@@ -86,11 +87,11 @@ class JinaReaderProvider:
         if not is_object(data) or not isinstance(data.get("content"), str):
             raise api.unreadable("without the content of a page")
         # The reader succeeds also where the page did not.
-        failed = _FAILED_THERE.match(text(data, "warning"))
+        failed = _FAILED_THERE.match(first_text(data, "warning"))
         return ScrapedPage(
-            url=page_address(text(data, "url"), url),
+            url=page_address(first_text(data, "url"), url),
             provider=self.name,
-            title=text(data, "title"),
+            title=first_text(data, "title"),
             content=data["content"],
             status=int(failed[1]) if failed else 200,
             media_type="text/markdown",
@@ -102,7 +103,7 @@ class JinaReaderProvider:
 
 
 async def _check_public(url: str, allowed: NetworkPolicy) -> None:
-    """Nobody outside learns of an address inside, even one that an operator lets us reach ourselves."""
+    """Refuse a private address, even one that the operator allows for direct requests."""
     target = parse_target(url)
     await allowed.resolve(target)
     try:
@@ -113,7 +114,7 @@ async def _check_public(url: str, allowed: NetworkPolicy) -> None:
 
 
 def _decoded(answer: Answer) -> str:
-    """A page as text: by its header, else by what it says of itself."""
+    """Decode a page by the charset of its header, else by that of its meta element."""
     charset = media_type(answer.content_type).charset
     if charset is None and (written := _META_CHARSET.search(answer.body[:_HEAD])):
         charset = media_type(f"text/html; charset={written[1].decode('ascii')}").charset

@@ -1,0 +1,285 @@
+"""Search engines: Brave, Tavily, Google, Bing and Jina by their JSON APIs, DuckDuckGo by its page of HTML."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from toolpost.builtin.html_tree import Element, parse_html
+from toolpost.builtin.providers.api import Api, finite_number, first_text, objects, require_key
+from toolpost.builtin.providers.protocols import SearchResult, SearchResults
+from toolpost.builtin.workers import in_worker
+from toolpost.contracts.errors import ToolClientError, ToolRateLimitError
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.web.contents import decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from toolpost.builtin.web_access import Web
+
+
+BRAVE_URL = "https://api.search.brave.com/res/v1"
+TAVILY_URL = "https://api.tavily.com"
+GOOGLE_URL = "https://www.googleapis.com/customsearch/v1"
+BING_URL = "https://api.bing.microsoft.com/v7.0"
+JINA_SEARCH_URL = "https://s.jina.ai"
+_EMPHASIS = re.compile(r"</?(?:strong|b|em)>")
+_NOTHING_FOUND = "No search results available"
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonSearch:
+    """Common base of the engines: connections, key and address."""
+
+    web: Web
+    key: str = field(repr=False)
+    url: str = field(repr=False)  # an operator may have written a key into it
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.web.close()
+
+    def _api(self, name: str, header: str, prefix: str = "", **more: str) -> Api:
+        key = require_key(self.key, name)
+        headers = {header: f"{prefix}{key}", **more}
+        return Api(name=name, web=self.web, url=self.url, headers=headers, secrets=(key,))
+
+
+class BraveSearchProvider(_JsonSearch):
+    """Brave's web search; 20 results at most, and questions of 400 characters and 50 words."""
+
+    __slots__ = ()
+    name = "brave"
+
+    async def search(self, query: str, count: int) -> SearchResults:
+        """Search the web for at most `count` results."""
+        api = self._api(self.name, "X-Subscription-Token")
+        asked: dict[str, str | int] = {"q": _short(query, words=50), "text_decorations": "false"}
+        found = await api.get("/web/search", query={**asked, "count": min(count, 20)})
+        # Without results there is no `web`, but always the question.
+        pages = _listed(api, found, "web", "results", sign="query")
+        plain = [
+            {**page, **{name: _unmarked(first_text(page, name)) for name in ("title", "description")}} for page in pages
+        ]
+        return _results(self.name, query, plain, count, content="description")
+
+
+class TavilySearchProvider(_JsonSearch):
+    """Tavily's search for agents; 20 results at most, and questions of 400 characters."""
+
+    __slots__ = ()
+    name = "tavily"
+
+    async def search(self, query: str, count: int) -> SearchResults:
+        """Search the web for at most `count` results."""
+        api = self._api(self.name, "Authorization", "Bearer ")
+        found = await api.post("/search", {"query": _short(query), "max_results": min(count, 20)})
+        return _results(self.name, query, _listed(api, found, "results"), count, content="content")
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleSearchProvider(_JsonSearch):
+    """A programmable search engine of Google's; 10 results at most.
+
+    The key goes in the header that all of Google's APIs take, not in the URL, which others may log.
+    """
+
+    engine: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name in the configuration, in events and in errors."""
+        return "google"
+
+    async def search(self, query: str, count: int) -> SearchResults:
+        """Search the web for at most `count` results."""
+        api = self._api(self.name, "X-Goog-Api-Key")
+        found = await api.get("", query={"cx": self.engine, "q": query, "num": min(count, 10)})
+        items = _listed(api, found, "items", sign="searchInformation")
+        return _results(self.name, query, items, count, url="link", content="snippet")
+
+
+class BingSearchProvider(_JsonSearch):
+    """The search API of Bing, version 7; Microsoft has ended its own, `url` names one that goes on."""
+
+    __slots__ = ()
+    name = "bing"
+
+    async def search(self, query: str, count: int) -> SearchResults:
+        """Search the web for at most `count` results."""
+        api = self._api(self.name, "Ocp-Apim-Subscription-Key")
+        found = await api.get("/search", query={"q": query, "count": min(count, 50)})
+        pages = _listed(api, found, "webPages", "value", sign="_type")
+        return _results(self.name, query, pages, count, title="name", content="snippet")
+
+
+class JinaSearchProvider(_JsonSearch):
+    """Jina's search, without the contents of the pages."""
+
+    __slots__ = ()
+    name = "jina"
+
+    async def search(self, query: str, count: int) -> SearchResults:
+        """Search the web; Jina answers 422 where nothing is found, which is an empty result here."""
+        api = self._api(self.name, "Authorization", "Bearer ", **{"X-Respond-With": "no-content"})
+        try:
+            found = await api.post("/", {"q": query, "num": count})
+        except ToolClientError as refused:
+            if refused.status_code != 422 or _NOTHING_FOUND not in refused.message:
+                raise
+            return SearchResults(query=query, provider=self.name)
+        return _results(self.name, query, _listed(api, found, "data"), count, content="description")
+
+
+def _listed(api: Api, found: Any, *path: str, sign: str | None = None) -> list[dict[str, Any]]:
+    """Return the list at a path; a response without it must have the member `sign`, which every response has."""
+    if sign is not None and is_object(found) and sign in found and path[0] not in found:
+        return []
+    inside: Any = found
+    for key in path:
+        inside = inside.get(key) if is_object(inside) else None
+    if not is_array(inside):
+        raise api.unreadable("something that is no list of results")
+    return objects(found, *path)
+
+
+def _short(query: str, *, chars: int = 400, words: int | None = None) -> str:
+    """Cut a query to the length that an engine takes: a longer one is refused whole."""
+    parts = query.split()
+    if len(query) <= chars and (words is None or len(parts) <= words):
+        return query
+    short = " ".join(parts[:words])
+    return short if len(short) <= chars else short[:chars].rpartition(" ")[0] or short[:chars]
+
+
+def _unmarked(written: str) -> str:
+    """Turn HTML with emphasis and entities into plain text."""
+    return html.unescape(_EMPHASIS.sub("", written))
+
+
+def _results(
+    provider: str,
+    query: str,
+    items: Iterable[Mapping[str, Any]],
+    count: int,
+    *,
+    title: str = "title",
+    url: str = "url",
+    content: str = "content",
+) -> SearchResults:
+    """Build results from items; an item without a URL cannot be cited and is left out."""
+    found = [
+        SearchResult(
+            title=first_text(item, title),
+            url=first_text(item, url),
+            content=first_text(item, content),
+            score=finite_number(item, "score"),
+        )
+        for item in items
+    ]
+    return SearchResults(query=query, provider=provider, results=tuple(one for one in found if one["url"])[:count])
+
+
+DUCKDUCKGO_URL = "https://html.duckduckgo.com/html/"
+_OK = 200
+_ACCEPTED = 202
+
+
+class _ResultPage(NamedTuple):
+    """A parsed page: results, a challenge for people, or an empty list."""
+
+    results: tuple[SearchResult, ...]
+    is_challenge: bool
+    is_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDuckGoSearchProvider:
+    """Searches by the page for browsers without scripts, without a key. Frequent searches get a challenge instead."""
+
+    web: Web
+    url: str = field(default=DUCKDUCKGO_URL, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name in the configuration, in events and in errors."""
+        return "duckduckgo"
+
+    async def search(self, query: str, count: int) -> SearchResults:
+        """Search the web for at most `count` results."""
+        api = Api(name=self.name, web=self.web, url=self.url, headers={"Accept": "text/html"})
+        answer = await api.ask("GET", query={"q": query})
+        if answer.status not in (_OK, _ACCEPTED):
+            raise api.failure(answer)
+        page = await in_worker(lambda _: _read_page(decoded(answer.body)))
+        if answer.status == _ACCEPTED or page.is_challenge:
+            message = "duckduckgo wants a person to answer first; search later, or configure a provider with a key"
+            raise ToolRateLimitError(message, code="challenged")
+        if not page.results and not page.is_empty:
+            raise api.unreadable("a page that is not one of results")
+        return SearchResults(query=query, provider=self.name, results=page.results[:count])
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.web.close()
+
+
+def _read_page(source: str) -> _ResultPage:
+    """Parse a page by its elements, not its words: the words may be those of the query."""
+    page = parse_html(source)
+    marks = {word for element in _elements(page) for word in element.attributes.get("class", "").split()}
+    challenge = any(mark.partition("__")[0] == "anomaly-modal" for mark in marks)
+    return _ResultPage(tuple(_page_results(page)), challenge, not marks.isdisjoint({"no-results", "result--no-result"}))
+
+
+def _page_results(page: Element) -> Iterator[SearchResult]:
+    for block in _with_class(page, "result"):
+        link = next(_with_class(block, "result__a"), None)
+        url = _target(link.attributes.get("href", "")) if link else ""
+        if link is None or not url or "result--ad" in block.attributes.get("class", ""):
+            continue
+        snippet = next(_with_class(block, "result__snippet"), None)
+        content = _text(snippet) if snippet else ""
+        yield SearchResult(title=_text(link), url=url, content=content, score=None)
+
+
+def _target(href: str) -> str:
+    """Unwrap the target of a link from the redirect that counts clicks; empty for an advertisement."""
+    try:
+        parts = urlsplit(href)
+        wrapped = parse_qs(parts.query).get("uddg") if parts.path == "/l/" else None
+    except ValueError:
+        return ""
+    if parts.path == "/y.js" and (not parts.hostname or parts.hostname.endswith("duckduckgo.com")):
+        return ""
+    url = wrapped[0] if wrapped else href
+    return url if url.startswith(("http://", "https://")) else ""
+
+
+def _with_class(element: Element, name: str) -> Iterator[Element]:
+    return (found for found in _elements(element) if name in found.attributes.get("class", "").split())
+
+
+def _elements(element: Element) -> Iterator[Element]:
+    waiting = [element]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += [child for child in reversed(found.children) if isinstance(child, Element)]
+
+
+def _text(element: Element) -> str:
+    parts: list[str] = []
+    waiting: list[Element | str] = [element]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            parts.append(found)
+        else:
+            waiting += reversed(found.children)
+    return " ".join("".join(parts).split())

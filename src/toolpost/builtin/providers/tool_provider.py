@@ -1,0 +1,280 @@
+"""Providers that are tools: a tool of an MCP server, or of any other source, searches, reads pages or retrieves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from toolpost.builtin.providers.api import finite_number, first_text, objects, page_address
+from toolpost.builtin.providers.protocols import (
+    RetrievedChunk,
+    RetrievedChunks,
+    ScrapedPage,
+    SearchResult,
+    SearchResults,
+)
+from toolpost.builtin.web_access import TIMEOUT_S
+from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError, ToolTimeoutError
+from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.wire.guard import parse_target
+from toolpost.wire.network import NetworkPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.builtin.providers.protocols import Filters
+    from toolpost.contracts.sources import Caller
+
+
+_READ = "artifact_read"
+_PART = 20_000
+_MOST_BYTES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpProvider:
+    """Calls a tool as a provider, in the run that needs it and under the same policy.
+
+    `query`, `count`, `url` and `filters` name the arguments of the tool; None where the tool has no such argument.
+    """
+
+    tool: str
+    query: str = "query"
+    count: str | None = None
+    url: str = "url"
+    filters: str | None = None
+    timeout_s: float = TIMEOUT_S
+    network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    caller: Caller | None = None
+
+    @property
+    def name(self) -> str:
+        """Name in the configuration, in events and in errors."""
+        return self.tool
+
+    def within(self, caller: Caller) -> McpProvider:
+        """Bind the provider to the calls of one run."""
+        return replace(self, caller=caller)
+
+    async def search(self, query: str, count: int) -> SearchResults:
+        """Search by a call of the tool."""
+        limit = {self.count: count} if self.count else {}
+        results = [
+            SearchResult(
+                title=first_text(item, "title", "name"),
+                url=source_of(item),
+                content=text_of(item),
+                score=finite_number(item, "score"),
+            )
+            for item in await self._found({self.query: query, **limit})
+        ]
+        return SearchResults(query=query, provider=self.name, results=tuple(results[:count]))
+
+    async def scrape(self, url: str) -> ScrapedPage:
+        """Read a page by a call of the tool; a URL that the guard refuses is not sent to the tool."""
+        await self.network.resolve(parse_target(url))
+        answer = await self._call({self.url: url})
+        page = find_page(answer)
+        content = text_of(page)
+        if not content.strip():
+            raise self._unreadable(answer, "the content of a page")
+        return ScrapedPage(
+            url=page_address(first_text(page, "url"), url),
+            provider=self.name,
+            title=first_text(page, "title"),
+            content=content,
+            media_type="text/markdown",
+        )
+
+    async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
+        """Retrieve by a call of the tool."""
+        limit = {self.count: filters.limit} if self.count else {}
+        narrowed = {self.filters: dict(filters.equal)} if self.filters else {}
+        chunks = [
+            RetrievedChunk(
+                id=first_text(item, "id", "_id", "name") or str(order),
+                text=text_of(item),
+                source=source_of(item),
+                score=finite_number(item, "score"),
+                metadata=item["metadata"] if is_object(item.get("metadata")) else {},
+            )
+            for order, item in enumerate(await self._found({self.query: query, **limit, **narrowed}))
+        ]
+        return RetrievedChunks(query=query, provider=self.name, chunks=tuple(chunks[: filters.limit]))
+
+    async def close(self) -> None:
+        """Close nothing: the tool belongs to its source."""
+
+    async def _found(self, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+        answer = await self._call(arguments)
+        found = find_items(answer)
+        if found is None:
+            raise self._unreadable(answer, "a list of results")
+        return found
+
+    def _unreadable(self, answer: Any, wanted: str) -> ToolServerError:
+        said = find_error(answer)
+        message = f"{self.tool!r} answered without {wanted}{f': {said}' if said else ''}; is it the right tool?"
+        return ToolServerError(message, code="answer_unreadable")
+
+    async def _call(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the tool, within a timeout that leaves time for the next provider."""
+        if self.caller is None:
+            raise ToolClientError(f"{self.tool!r} can only be asked in a running call", code="no_caller")
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self._whole(await self._completed(self.caller, self.tool, arguments), self.caller)
+        except TimeoutError:
+            message = f"{self.tool!r}: no answer within {self.timeout_s:g} s"
+            raise ToolTimeoutError(message, timeout_ms=self.timeout_s * 1000) from None
+
+    async def _completed(self, caller: Caller, tool: str, arguments: Mapping[str, Any]) -> Completed:
+        outcome = await caller.call(tool, arguments)
+        match outcome:
+            case Completed():
+                return outcome
+            case Failed(error=ToolPermissionError() as refused):
+                # This tool may not be called; that says nothing against the next provider.
+                raise ToolClientError(f"{tool!r} is refused: {refused}", code="provider_refused")
+            case Failed(error=error):
+                raise error
+            case _:
+                remedy = "allow it by a rule, or give its source trust: true if the server says that it only reads"
+                message = f"{tool!r} waits for a person's answer, which no provider may need; {remedy}"
+                raise ToolClientError(message, code="provider_paused")
+
+    async def _whole(self, outcome: Completed, caller: Caller) -> Any:
+        """Return the whole content; one that was stored as an artifact is read from there."""
+        content = outcome.content
+        if not is_object(content) or "preview" not in content or content.get("artifact_id") not in outcome.artifacts:
+            return content
+        parts: list[str] = []
+        offset: int | None = 0
+        while offset is not None and offset < _MOST_BYTES:
+            asked = {"artifact_id": content["artifact_id"], "offset": offset, "limit": _PART}
+            part = (await self._completed(caller, _READ, asked)).content
+            parts.append(part["content"])
+            offset = part["next_offset"]
+        return "".join(parts)
+
+
+_LISTS = (
+    *("results", "items", "data", "chunks", "documents", "web", "hits", "webPages"),
+    *("organic", "organic_results", "entities", "content"),
+)
+_PATHS = tuple((key, *inner) for inner in ((), ("results",), ("hits",), ("value",)) for key in _LISTS)
+_WORDS = ("content", "text", "snippet", "description", "body", "markdown", "summary", "observations")
+_PLACES = ("url", "link", "href", "source", "uri")
+_LABELS = {
+    **dict.fromkeys(("title", "name"), "title"),
+    **dict.fromkeys(("url", "link"), "url"),
+    **dict.fromkeys(("description", "content", "snippet", "summary", "text"), "content"),
+}
+_LABEL = re.compile(rf"[\s#*-]*(?:\d+[.)]\s+)?\**({'|'.join(_LABELS)})\**:\**[ \t]*(.*)", re.IGNORECASE)
+_decoder = json.JSONDecoder()
+
+
+def find_items(content: Any) -> list[dict[str, Any]] | None:
+    """Find the list of items in a result, wherever it is; a text alone is one item. None when there is no list."""
+    answer = _plain(content)
+    if isinstance(answer, str):
+        return (_labelled(answer) or [{"content": answer}]) if answer.strip() else None
+    if is_array(answer):
+        return [item if is_object(item) else {"content": item} for item in answer if is_object(item) or _is_text(item)]
+    found = next((items for path in _PATHS if (items := objects(answer, *path))), None)
+    if found is not None:
+        return found
+    return [] if is_object(answer) and any(is_array(answer.get(key)) for key in _LISTS) else None
+
+
+def find_page(content: Any) -> Mapping[str, Any]:
+    """Find the members of a page in a result; a text alone is its content."""
+    answer = _plain(content)
+    if is_object(answer):
+        inner = answer.get("data")
+        return inner if is_object(inner) else answer
+    parts = answer if is_array(answer) else [answer]
+    return {"content": "\n\n".join(part if isinstance(part, str) else text_of(part) for part in parts)}
+
+
+def text_of(item: Any) -> str:
+    """Return the text of an item: the first of its members that is a text, or a list of texts."""
+    for key in _WORDS if is_object(item) else ():
+        said = item.get(key)
+        if is_array(said):
+            said = "\n".join(part if isinstance(part, str) else text_of(part) for part in said)
+        if _is_text(said):
+            return str(said)
+    return ""
+
+
+def source_of(item: Mapping[str, Any]) -> str:
+    """Return the URL or name of the source of an item."""
+    return first_text(item, *_PLACES)
+
+
+def find_error(content: Any) -> str:
+    """Find the error message in a result; empty when there is none."""
+    answer = _plain(content)
+    if not is_object(answer):
+        return ""
+    error = answer.get("error") or answer.get("errors")
+    said = first_text(error, "message", "detail") if is_object(error) else error
+    return said if isinstance(said, str) else ""
+
+
+def _plain(content: Any) -> Any:
+    """Unwrap a result: FastMCP wraps whatever is no object, and many servers write JSON as text."""
+    if is_object(content) and len(content) == 1 and "result" in content:
+        return _read(content["result"])
+    answer = _read(content)
+    return _plain(answer) if answer is not content and is_object(answer) else answer
+
+
+def _read(content: Any) -> Any:
+    """Parse a text that is JSON, or several JSON documents one after another."""
+    if not isinstance(content, str) or content.lstrip()[:1] not in ("{", "["):
+        return content
+    try:
+        documents = _documents(content)
+    except (ValueError, RecursionError):
+        return content
+    return documents[0] if len(documents) == 1 else documents
+
+
+def _documents(written: str) -> list[Any]:
+    found: list[Any] = []
+    at = len(written) - len(written.lstrip())
+    while at < len(written):
+        document, end = _decoder.raw_decode(written, at)
+        found.append(document)
+        at = len(written) - len(written[end:].lstrip())
+    return found
+
+
+def _labelled(written: str) -> list[dict[str, Any]]:
+    """Parse items written as lines with labels such as `Title:` and `URL:`; none unless all have a URL."""
+    found: list[dict[str, Any]] = []
+    last = ""
+    for line in written.splitlines():
+        label = _LABEL.fullmatch(line)
+        if label is not None:
+            last = _LABELS[label[1].lower()]
+            if not found or last in found[-1]:
+                found.append({})
+            found[-1][last] = label[2].strip()
+        elif last == "content":
+            found[-1]["content"] = f"{found[-1]['content']}\n{line.strip()}".rstrip()
+    return found if all(_of_the_web(one) for one in found) else []
+
+
+def _of_the_web(item: Mapping[str, Any]) -> bool:
+    return str(item.get("url", "")).startswith(("http://", "https://"))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
