@@ -26,7 +26,7 @@ from toolpost.sources.openapi.loader import LoadedDocuments, build_api, load_doc
 from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
 from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.stores.cache_folder import CacheFolder
+from toolpost.stores.sealing import CacheFolder
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from toolpost import (
 from toolpost.auth.managed import ManagedCredentials
 from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
 from toolpost.stores.memory import MemoryStore
-from toolpost.stores.state_adapter import PlannerPauses
+from toolpost.stores.state import PlannerPauses
 
 CONFIG = ExternalToolConfig(
     name="demo", transport=TransportType.MCP, connection="memory:hub", auth_type=AuthType.OAUTH2_USER

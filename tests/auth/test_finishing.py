@@ -17,7 +17,7 @@ from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.auth.oauth.registration import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.tokens import TokenRow
-from toolpost.stores.memory_tokens import MemoryTokenRows
+from toolpost.stores.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
 
 PERSON = Principal.parse(ANN)

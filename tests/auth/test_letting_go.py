@@ -14,7 +14,7 @@ from toolpost.auth.consents import Begun, Consents, Wish
 from toolpost.auth.oauth.registration import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.tokens import TokenKey, TokenRow
-from toolpost.stores.memory_tokens import MemoryTokenRows
+from toolpost.stores.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
 
 PERSON = Principal.parse(ANN)

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from tests.toolbox.signing_in import logged_in, served, toolbox
 from toolpost import PendingAction, Toolbox
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.transactions import Item, Job, Transactor
+from toolpost.stores.writer import Item, Job, Transactor
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.wire.client import HttpClient
 from toolpost.wire.requests import Request

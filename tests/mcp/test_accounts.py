@@ -31,7 +31,7 @@ from toolpost import (
 from toolpost.auth.seal import FileSealer
 from toolpost.configuration.settings import AccountSettings, NetworkSettings
 from toolpost.contracts.principal import Principal
-from toolpost.stores.cache_folder import CacheFolder
+from toolpost.stores.sealing import CacheFolder
 
 USER = "local:ann"
 REDIRECT = "http://127.0.0.1:7777/callback"

@@ -8,7 +8,7 @@ from typing import Any
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, whole_run
 from toolpost.contracts.events import EventCode, EventFilter, JsonText
-from toolpost.stores.appender import MAX_HEADS
+from toolpost.stores.event_appender import MAX_HEADS
 from toolpost.stores.sqlite import SQLiteStore
 
 

@@ -12,7 +12,7 @@ from tests.stores.test_state import EVENT
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.tokens import TokenKey
-from toolpost.stores.state_adapter import PlannerPauses
+from toolpost.stores.state import PlannerPauses
 
 KINDS = ("tokens", "pending", "journal", "keys", "state", "artifacts", "files", "events", "runs", "under_way")
 NOTHING = dict.fromkeys(KINDS, 0)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stores.samples import call_ref, event
-from toolpost.stores import payloads
-from toolpost.stores.payloads import payload_text
+from toolpost.stores import chain
+from toolpost.stores.chain import payload_text
 
 
 def text_of(value: Any) -> str:
@@ -52,7 +52,7 @@ def test_an_event_that_cannot_be_told_is_kept_with_the_reason() -> None:
 
 
 def test_an_event_too_large_for_the_database_is_kept_without_its_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payloads, "MAX_BYTES", 100)
+    monkeypatch.setattr(chain, "MAX_BYTES", 100)
 
     assert text_of("é" * 100) == '{"unrenderable":"OverflowError"}'
     assert text_of("e" * 100) == '{"unrenderable":"OverflowError"}'

@@ -11,9 +11,9 @@ from tests.stores.samples import ANN, EVE, REQUESTED, artifact, call_ref, event,
 from tests.stores.test_state import EVENT
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
-from toolpost.stores import contents
+from toolpost.stores import artifacts
 from toolpost.stores.sqlite import SQLiteStore
-from toolpost.stores.state_adapter import PlannerPauses
+from toolpost.stores.state import PlannerPauses
 
 YES = Answer(decision="approve")
 OLD, NEW, NOW = 1000.0, 9000.0, 10_000.0
@@ -206,7 +206,7 @@ async def test_files_that_nobody_names_go(sqlite: SQLiteStore, tmp_path: Path) -
     fresh.touch()
     stale.touch()
     os.utime(fresh, (NOW, NOW))
-    os.utime(stale, (NOW - contents.STALE_S - 1,) * 2)
+    os.utime(stale, (NOW - artifacts.STALE_S - 1,) * 2)
 
     removed = await sqlite.prune(Retention(), now=NOW)
 

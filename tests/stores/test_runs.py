@@ -4,8 +4,7 @@ import pytest
 
 from tests.stores.samples import COMPLETED, FAILED, PAUSED, REQUESTED, RESUMED, STARTED, call_ref, event
 from toolpost.contracts.events import EventCode
-from toolpost.stores.chain import LogKey
-from toolpost.stores.runs import RunHead
+from toolpost.stores.chain import LogKey, RunHead
 
 Told = list[tuple[str, EventCode]]
 

@@ -16,7 +16,7 @@ from toolpost import Completed, Settings, Toolbox, tool
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.storage import PlannerStateStore, StateStore
 from toolpost.stores.chain import PlainRow, find_plain_breaks
-from toolpost.stores.state_adapter import PlannerPauses, StateEvents, StoreState
+from toolpost.stores.state import PlannerPauses, StateEvents, StoreState
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from pathlib import Path
 from tests.stores.conftest import open_store
 from tests.stores.samples import ANN, EVE, whole_run
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.chain import join_ids, plain_link
+from toolpost.stores.chain import join_ids, payload_text, plain_link
 from toolpost.stores.database import MIGRATIONS, migrate
-from toolpost.stores.payloads import payload_text
 
 BROKEN = "the run's record (whose it is, which tool, how it stands) was changed"
 

@@ -16,17 +16,13 @@ from tests.stores.samples import ANN, artifact, call_ref, event, intent
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
 from toolpost.contracts.storage import EventLog
-from toolpost.stores.appender import EventAppender
-from toolpost.stores.database import open_writable
-from toolpost.stores.events import SQLiteEventLog
-from toolpost.stores.ledger import make_ledger
+from toolpost.stores.database import Reader, open_writable
+from toolpost.stores.event_appender import EventAppender, make_ledger
+from toolpost.stores.event_log import SQLiteEventLog
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.memory import NoSealer
-from toolpost.stores.reader import Reader
-from toolpost.stores.replies import Reply, send
 from toolpost.stores.sealing import RowSealer
-from toolpost.stores.transactions import Transactor
-from toolpost.stores.writer import Writer
+from toolpost.stores.writer import Reply, Transactor, Writer, send
 
 ADD = "INSERT INTO cancels (target_id, tenant, requested_by, at) VALUES (?, 'acme', 'acme:ann', 0)"
 

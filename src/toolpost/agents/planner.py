@@ -24,7 +24,7 @@ from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.contexts import plain
 from toolpost.runtime.ids import writable
 from toolpost.runtime.revive import revive
-from toolpost.stores.state_adapter import PlannerPauses
+from toolpost.stores.state import PlannerPauses
 from toolpost.toolbox.login import People
 
 if TYPE_CHECKING:

@@ -1,19 +1,180 @@
-"""Artifacts: metadata in SQLite, bytes in sealed files named by their hash."""
+"""Artifacts: metadata in SQLite, contents in sealed files named by their hash.
+
+A file begins with a header: a mark, and the length of a full sealed chunk. The content follows in chunks, each sealed
+to the hash, the size and its number, so that a part is read without the rest, and no chunk passes for another. Files
+of older versions hold the content unsealed; their size tells them apart.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, fields, replace
 from hashlib import sha256
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
 
-from toolpost.contracts.storage import ArtifactRef
-from toolpost.stores.contents import ContentFiles
-from toolpost.stores.reader import Reader
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import ArtifactRef, Sealer
+from toolpost.stores.database import Reader
 from toolpost.stores.writer import Writer
+
+# A half-written file of this age belongs to nobody any more.
+STALE_S = 3600.0
+_TEMPORARY = ".part"
+_MARK = b"TPAF\x01"
+_HEADER_BYTES = len(_MARK) + 4
+_CHUNK = 1 << 16
+
+
+class ContentFiles:
+    """Bytes under `<folder>/<first two digits>/<sha256>`; knows nothing of who they belong to."""
+
+    def __init__(self, folder: Path, sealer: Sealer) -> None:
+        self._folder = folder
+        self._sealer = sealer
+
+    def path(self, sha256: str) -> Path:
+        """Where content lies, or would."""
+        return self._folder / sha256[:2] / sha256
+
+    def holds(self, sha256: str, size: int) -> bool:
+        """Whether this content is here, whole."""
+        try:
+            with self.path(sha256).open("rb") as file:
+                length = os.fstat(file.fileno()).st_size
+                return length == size or length == _sealed_size(file, size)
+        except OSError:
+            return False
+
+    def write(self, sha256: str, data: bytes) -> None:
+        """Have the content on disk, synced before it gets its name; what an older version left unsealed is sealed."""
+        if not self.holds(sha256, len(data)) or self.path(sha256).stat().st_size == len(data):
+            self._replace(sha256, data)
+
+    def _replace(self, sha256: str, data: bytes) -> None:
+        path = self.path(sha256)
+        temporary = path.with_name(f"{os.urandom(8).hex()}{_TEMPORARY}")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_synced(temporary, self._sealed(sha256, data))
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise StoreError(
+                f"artifact file {str(path)!r} cannot be written: {exc.strerror}; make room or check permissions",
+                cause=exc,
+            ) from exc
+
+    def read(self, sha256: str, *, size: int, offset: int, limit: int | None) -> bytes:
+        """Part of the content, without loading the rest."""
+        start = min(max(0, offset), size)
+        end = size if limit is None else min(size, start + max(0, limit))
+        try:
+            with self.path(sha256).open("rb") as file:
+                if os.fstat(file.fileno()).st_size == size:
+                    file.seek(start)
+                    return file.read(end - start)
+                return self._opened(file, sha256, size, start, end)
+        except OSError as exc:
+            raise StoreError(
+                f"artifact file {str(self.path(sha256))!r} cannot be read: {exc.strerror}; restore it from a backup",
+                cause=exc,
+            ) from exc
+
+    def reseal(self, sha256: str, size: int) -> bool:
+        """Seal content with the newest key; whether it was not. StoreError when it does not open."""
+        with contextlib.suppress(FileNotFoundError):
+            mark = self._sealer.mark()
+            with self.path(sha256).open("rb") as file:
+                head = file.read(_HEADER_BYTES + len(mark))
+            if not size or head[_HEADER_BYTES:] == mark:
+                return False
+            data = self.read(sha256, size=size, offset=0, limit=None)
+            self._replace(sha256, data)
+            return True
+        return False
+
+    def names(self) -> Iterator[str]:
+        """The hashes of all contents."""
+        return (path.name for path in self._folder.glob("??/*") if path.suffix != _TEMPORARY)
+
+    def delete(self, sha256: str) -> bool:
+        """Remove content; whether it was there."""
+        try:
+            self.path(sha256).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def sweep(self, now: float) -> None:
+        """Remove what writers that died left half-written."""
+        for path in self._folder.glob(f"??/*{_TEMPORARY}"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < now - STALE_S:
+                    path.unlink()
+
+    def _sealed(self, sha256: str, data: bytes) -> Iterator[bytes]:
+        """What a file holds, piece by piece."""
+        overhead = len(self._sealer.seal(b"", row="artifact"))
+        yield _MARK + (_CHUNK + overhead).to_bytes(4, "big")
+        for number, start in enumerate(range(0, len(data), _CHUNK)):
+            yield self._sealer.seal(data[start : start + _CHUNK], row=_row(sha256, len(data), number))
+
+    def _opened(self, file: BinaryIO, sha256: str, size: int, start: int, end: int) -> bytes:
+        if os.fstat(file.fileno()).st_size != _sealed_size(file, size):
+            raise StoreError(f"artifact file {file.name!r} is damaged: its size is wrong; restore it from a backup")
+        length = _chunk_length(file)
+        first = start // _CHUNK
+        file.seek(_HEADER_BYTES + first * length)
+        numbers = range(first, -(-end // _CHUNK))
+        parts = [self._sealer.open(file.read(length), row=_row(sha256, size, number)) for number in numbers]
+        return b"".join(parts)[start - first * _CHUNK : end - first * _CHUNK]
+
+
+def _row(sha256: str, size: int, number: int) -> str:
+    return f"artifact|{sha256}|{size}|{number}"
+
+
+def _chunk_length(file: BinaryIO) -> int:
+    """How long a full chunk of a sealed file is; 0 for a file that is none."""
+    file.seek(0)
+    header = file.read(_HEADER_BYTES)
+    return int.from_bytes(header[len(_MARK) :], "big") if header.startswith(_MARK) else 0
+
+
+def _sealed_size(file: BinaryIO, size: int) -> int | None:
+    """How long a sealed file of this much content is; None for a file that is not sealed."""
+    length = _chunk_length(file)
+    if length <= _CHUNK:
+        return None
+    full, rest = divmod(size, _CHUNK)
+    return _HEADER_BYTES + full * length + (rest + length - _CHUNK if rest else 0)
+
+
+def _write_synced(path: Path, parts: Iterator[bytes]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """A new name is durable once its folder is; Windows cannot and need not."""
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
 
 Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
 

@@ -1,11 +1,13 @@
-"""The database file: opened, brought to the newest schema, and its errors told in words."""
+"""The SQLite database file: connections for writing and reading, schema migrations, and errors with advice."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -159,3 +161,28 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+class Reader:
+    """Runs queries one at a time; each sees what was durable when it began."""
+
+    def __init__(self, path: Path, *, busy_s: float) -> None:
+        self._path = path
+        self._closed = False
+        self._db = open_readable(path, busy_s=busy_s)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolpost-reader")
+
+    async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of `work`."""
+        if self._closed:
+            raise StoreError(f"the store at {str(self._path)!r} is closed; open it again to go on")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._db)
+        except FAULTS as exc:
+            raise store_error(exc, self._path) from exc
+
+    async def close(self) -> None:
+        """Finish what runs and let go."""
+        self._closed = True
+        await asyncio.to_thread(self._thread.shutdown)
+        self._db.close()

@@ -1,17 +1,18 @@
-"""The journal in SQLite: an intent before an effect, its result after, and the orphans of dead processes."""
+"""The journal, idempotency keys and cancel requests in SQLite."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import JournalEntry
-from toolpost.stores.damage import readable
+from toolpost.contracts.storage import CancelWish, JournalEntry, KeyRecord
+from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.reader import Reader
-from toolpost.stores.sealing import RowSealer
+from toolpost.stores.sealing import RowSealer, readable
 from toolpost.stores.writer import Writer
 
 _COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
@@ -89,3 +90,88 @@ class SQLiteJournal:
             done=result is not None,
             result=None if result is None else self._sealer.open(result, *name, "result"),
         )
+
+
+_RESERVE = """
+INSERT INTO keys (tenant, user, key, call_id, tool_name, arguments_hash, at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+_HOLDER = """
+SELECT call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND key = ?
+"""
+_SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
+_RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
+
+
+class SQLiteKeyStore:
+    """The keys of every user, apart from each other."""
+
+    def __init__(self, writer: Writer, *, sealer: RowSealer, liveness: Liveness, clock: Callable[[], float]) -> None:
+        self._writer = writer
+        self._sealer = sealer
+        self._liveness = liveness
+        self._clock = clock
+
+    async def reserve(self, principal: Principal, key: str, record: KeyRecord) -> KeyRecord | None:
+        row = (*principal, key, record.call_id, record.tool_name, record.arguments_hash)
+
+        def work(db: sqlite3.Connection) -> tuple[Any, ...] | None:
+            if db.execute(_RESERVE, (*row, self._clock(), self._liveness.owner_id)).rowcount == 1:
+                return None
+            holder: tuple[Any, ...] = db.execute(_HOLDER, (*principal, key)).fetchone()
+            return holder
+
+        holder = await self._writer.submit(work)
+        return None if holder is None else self._record(principal, key, holder)
+
+    async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
+        sealed = self._sealer.seal(dict(outcome), "keys", *principal, key, "outcome")
+        values = (sealed, self._clock(), *principal, key)
+        await self._writer.submit(lambda db: db.execute(_SETTLE, values).close())
+
+    async def release(self, principal: Principal, key: str, *, call_id: str = "") -> None:
+        values = (*principal, key, call_id)
+        await self._writer.submit(lambda db: db.execute(_RELEASE, values).close())
+
+    def _record(self, principal: Principal, key: str, row: tuple[Any, ...]) -> KeyRecord:
+        call_id, tool_name, arguments_hash, outcome, owner = row
+        return KeyRecord(
+            call_id=call_id,
+            tool_name=tool_name,
+            arguments_hash=arguments_hash,
+            outcome=None if outcome is None else self._sealer.open(outcome, "keys", *principal, key, "outcome"),
+            owner_alive=self._liveness.alive(owner),
+        )
+
+
+_OWNERS = """
+SELECT tenant FROM events WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
+UNION SELECT tenant FROM pending WHERE call_id = :id
+"""
+_REQUEST = "INSERT OR REPLACE INTO cancels (target_id, tenant, requested_by, at) VALUES (?, ?, ?, ?)"
+_REQUESTED = "SELECT target_id, at, tenant FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
+
+
+class SQLiteCancelStore:
+    """A wish for what is known to belong to other tenants alone is not kept."""
+
+    def __init__(self, writer: Writer, reader: Reader, *, clock: Callable[[], float]) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+
+    async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            owners = {owner for (owner,) in db.execute(_OWNERS, {"id": target_id})}
+            if tenant is None or not owners or tenant in owners:
+                db.execute(_REQUEST, (target_id, tenant or "", by, self._clock()))
+
+        await self._writer.submit(work)
+
+    async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelWish]]:
+        wanted = json.dumps(list(target_ids))
+        found = await self._reader.query(lambda db: db.execute(_REQUESTED, (wanted,)).fetchall())
+        wishes: dict[str, list[CancelWish]] = {}
+        for target_id, at, tenant in found:
+            wishes.setdefault(target_id, []).append(CancelWish(at, tenant or None))
+        return wishes

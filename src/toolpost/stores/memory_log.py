@@ -12,11 +12,20 @@ from typing import TypeAlias
 
 from toolpost.contracts.events import EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
-from toolpost.stores.chain import KEY_BYTES, EventRow, LogKey, stored_event
-from toolpost.stores.forgetting import FORGOTTEN_USER, names
-from toolpost.stores.payloads import payload_text
-from toolpost.stores.runs import FINISHED, RunHead, find_open_calls, storable, storable_call
-from toolpost.stores.verification import answered_twice
+from toolpost.stores.chain import (
+    FINISHED,
+    KEY_BYTES,
+    EventRow,
+    LogKey,
+    RunHead,
+    find_open_calls,
+    payload_text,
+    storable,
+    storable_call,
+    stored_event,
+)
+from toolpost.stores.event_log import answered_twice
+from toolpost.stores.retention import FORGOTTEN_USER, names
 
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
 

@@ -1,24 +1,73 @@
-"""Questions in SQLite: kept sealed, claimed by one statement, never answered twice."""
+"""Pending actions in SQLite: stored sealed, claimed by one atomic statement, never answered twice."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import StoreError
-from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.stores.chain import LogKey
-from toolpost.stores.damage import UNREADABLE, readable
+from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.reader import Reader
-from toolpost.stores.records import action_from_data, action_to_data, answer_to_data
-from toolpost.stores.sealing import RowSealer
-from toolpost.stores.verification import STANDING_COLUMNS, standing_seal
+from toolpost.stores.sealing import UNREADABLE, RowSealer, detached, readable
 from toolpost.stores.writer import Writer
+
+# What changes in the life of a question stands beside the record, not in it.
+_CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome"})
+_KEPT = tuple(field.name for field in fields(PendingAction) if field.name not in _CHANGING)
+_QUESTION = tuple(field.name for field in fields(Question))
+_ANSWER = tuple(field.name for field in fields(Answer))
+
+
+def action_to_data(action: PendingAction) -> dict[str, Any]:
+    """The part of a pending action that never changes."""
+    return {
+        **{name: getattr(action, name) for name in _KEPT},
+        "question": {name: getattr(action.question, name) for name in _QUESTION},
+        "answers": {key: answer_to_data(answer) for key, answer in action.answers.items()},
+    }
+
+
+def action_from_data(data: dict[str, Any]) -> PendingAction:
+    """A pending action as it was added."""
+    question: dict[str, Any] = {**data["question"], "answerers": _names(data["question"].get("answerers"))}
+    values: dict[str, Any] = {
+        **data,
+        "question": Question(**question),
+        "asked_by": Principal(*data["asked_by"]),
+        "answers": {key: Answer(**answer) for key, answer in data["answers"].items()},
+        "answerers": _names(data["answerers"]),
+    }
+    return PendingAction(**values)
+
+
+def _names(kept: list[str] | None) -> tuple[str, ...] | None:
+    return None if kept is None else tuple(kept)
+
+
+def answer_to_data(answer: Answer) -> dict[str, Any]:
+    """An answer as plain data."""
+    return {name: getattr(answer, name) for name in _ANSWER}
+
+
+def detached_action(action: PendingAction) -> PendingAction:
+    """A copy of a pending action, as reading it back from a disk would give."""
+    answer, outcome = action.answer, action.outcome
+    return replace(
+        action_from_data(detached(action_to_data(action), "pending")),
+        status=action.status,
+        answer=None if answer is None else Answer(**detached(answer_to_data(answer), "pending")),
+        answered_by=action.answered_by,
+        answered_at=action.answered_at,
+        outcome=None if outcome is None else detached(dict(outcome), "pending"),
+    )
+
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = list[Row]
@@ -32,6 +81,7 @@ class _Change(NamedTuple):
     condition: str
 
 
+STANDING_COLUMNS = "id, call_id, run_id, tenant, user, status, created_at, expires_at, answered_by, answered_at"
 _COLUMNS = "id, tenant, user, status, action, answer, answered_by, answered_at, outcome"
 _ADD = """
 INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action, seal)
@@ -190,3 +240,8 @@ class SQLitePendingStore:
             answered_at=answered_at,
             outcome=None if outcome is None else self._sealer.open(outcome, *name, "outcome"),
         )
+
+
+def standing_seal(key: LogKey, standing: tuple[Any, ...]) -> bytes:
+    """The seal of how a question stands, of its `STANDING_COLUMNS`."""
+    return key.seal("pending", *standing)

@@ -1,10 +1,27 @@
-"""What retention counts, and which artifacts must go so that the rest fits."""
+"""Removal from SQLite: pruning by age and quota, and forgetting a person."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
+import sqlite3
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
+
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.storage import Retention
+from toolpost.stores.artifacts import ContentFiles
+from toolpost.stores.chain import EventRow
+from toolpost.stores.database import Reader
+from toolpost.stores.event_appender import EventAppender
+from toolpost.stores.event_log import ROW_COLUMNS
+from toolpost.stores.liveness import Liveness
+from toolpost.stores.pending import STANDING_COLUMNS, standing_seal
+from toolpost.stores.writer import Writer
 
 # What pruning removes, and reports by these names.
 PRUNED: tuple[str, ...] = ("runs", "events", "journal", "pending", "keys", "cancels", "state", "artifacts", "files")
@@ -34,3 +51,239 @@ def over_quota(oldest_first: Iterable[Weighed], *, spared: frozenset[str] | set[
         if not holders[artifact.sha256]:
             total -= artifact.size
     return gone
+
+
+# Few enough that other writes do not wait long behind one step.
+RUNS_A_STEP = 200
+FILES_A_STEP = 500
+
+_UNSETTLED = "SELECT run_id, tenant FROM pending WHERE status IN ('open', 'claimed')"
+_OLD_RUNS = f"""
+SELECT nr, run_id, tenant, seal FROM runs
+WHERE status IN ('completed', 'failed') AND updated_at < ? AND (run_id, tenant) NOT IN ({_UNSETTLED})
+AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
+"""  # noqa: S608 - constants, here and below
+_THESE = "(SELECT run_id, tenant FROM runs WHERE nr IN (SELECT value FROM json_each(:runs)))"
+_IN_THESE = f"(run_id, tenant) IN {_THESE}"
+# A planner's memory knows no tenants: it stays while anybody has a run of that name.
+_ALONE = f"SELECT run_id FROM runs GROUP BY run_id HAVING min({_IN_THESE})"  # noqa: S608
+_OF_RUNS = {
+    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM events WHERE {_IN_THESE})",  # noqa: S608
+    "events": f"DELETE FROM events WHERE {_IN_THESE}",  # noqa: S608
+    "journal": f"DELETE FROM journal WHERE {_IN_THESE}",  # noqa: S608
+    "pending": f"DELETE FROM pending WHERE {_IN_THESE}",  # noqa: S608
+    "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN ({_ALONE})",  # noqa: S608
+    "runs": "DELETE FROM runs WHERE nr IN (SELECT value FROM json_each(:runs))",
+}
+_BY_AGE = {
+    "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
+    "journal": """
+        DELETE FROM journal WHERE (result IS NOT NULL OR step <> '') AND at < :cutoff
+        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
+    """,
+    "pending": """
+        DELETE FROM pending WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff
+        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
+    """,
+    "cancels": "DELETE FROM cancels WHERE at < :cutoff",
+    "state": "DELETE FROM state WHERE until < :cutoff",
+    "artifacts": f"DELETE FROM artifacts WHERE created_at < :cutoff AND (run_id, tenant) NOT IN ({_UNSETTLED})",  # noqa: S608
+}
+_WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"
+_SPARED = f"SELECT id FROM artifacts WHERE (run_id, tenant) IN ({_UNSETTLED})"  # noqa: S608
+
+
+class Pruner:
+    """Removes in small steps, each a transaction of the writer."""
+
+    def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, files: ContentFiles) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._appender = appender
+        self._files = files
+
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        """How many rows and files of each kind were removed."""
+        removed = Counter(dict.fromkeys(PRUNED, 0))
+        if retention.max_age_s is not None:
+            cutoff = now - retention.max_age_s
+            while step := await self._writer.submit(partial(self._prune_runs, cutoff=cutoff)):
+                removed.update(step)
+            removed.update(await self._writer.submit(partial(_prune_by_age, cutoff=cutoff)))
+        if retention.max_artifact_bytes is not None:
+            over = partial(_prune_over_quota, max_bytes=retention.max_artifact_bytes)
+            removed["artifacts"] += await self._writer.submit(over)
+        removed["files"] = await self._prune_files(now)
+        return dict(removed)
+
+    def _prune_runs(self, db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
+        self._appender.save_heads(db)  # A run that goes on in this very transaction is not old.
+        runs = db.execute(_OLD_RUNS, (cutoff,)).fetchall()
+        if not runs:
+            return {}
+        values = {"runs": json.dumps([nr for nr, *_ in runs])}
+        removed = {table: db.execute(sql, values).rowcount for table, sql in _OF_RUNS.items()}
+        self._appender.remove_runs(((tenant, run_id), seal) for _, run_id, tenant, seal in runs)
+        return removed
+
+    async def _prune_files(self, now: float) -> int:
+        """Remove files without a row: after the rows are gone for good, and while nobody can add one."""
+        await asyncio.to_thread(self._files.sweep, now)
+        names = await asyncio.to_thread(lambda: set(self._files.names()))
+        known = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
+        stray = sorted(names - known)
+        steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
+        return sum([await self._writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
+
+    def delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
+        """Remove those of these files that no row names; how many there were."""
+        named = "SELECT 1 FROM artifacts WHERE sha256 = ?"
+        return sum(self._files.delete(name) for name in names if not db.execute(named, (name,)).fetchone())
+
+
+def _prune_by_age(db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
+    return {table: db.execute(sql, {"cutoff": cutoff}).rowcount for table, sql in _BY_AGE.items()}
+
+
+def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
+    spared = {row[0] for row in db.execute(_SPARED)}
+    gone = over_quota((Weighed(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
+    return db.execute(
+        "DELETE FROM artifacts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(gone),)
+    ).rowcount
+
+
+FORGOTTEN_USER = ""
+# Few enough that other writes do not wait long behind one step.
+EVENTS_A_STEP = 500
+
+_PERSON = "tenant = :tenant AND user = :user"
+_RUNS = f"SELECT run_id FROM runs WHERE {_PERSON}"  # noqa: S608 - constants, here and below
+_CALLS = f"SELECT call_id FROM events WHERE {_PERSON}"  # noqa: S608
+_ARTIFACTS = f"tenant = :tenant AND (run_id IN ({_RUNS}) OR call_id IN ({_CALLS}))"
+_OWNERS = f"""
+SELECT owner FROM journal WHERE {_PERSON} AND result IS NULL
+UNION SELECT owner FROM pending WHERE {_PERSON} AND owner IS NOT NULL
+"""  # noqa: S608
+_RUNNING = "(result IS NULL AND owner IN (SELECT value FROM json_each(:living)))"
+_ANSWERED = "(ifnull(owner, '') IN (SELECT value FROM json_each(:living)))"
+_UNDER_WAY = f"""
+SELECT (SELECT count(*) FROM journal WHERE {_PERSON} AND {_RUNNING})
+     + (SELECT count(*) FROM pending WHERE {_PERSON} AND {_ANSWERED})
+"""  # noqa: S608
+_CONTENTS = f"SELECT DISTINCT sha256 FROM artifacts WHERE {_ARTIFACTS}"  # noqa: S608
+_DELETE = {
+    "tokens": f"DELETE FROM tokens WHERE {_PERSON}",  # noqa: S608
+    "pending": f"DELETE FROM pending WHERE {_PERSON} AND NOT {_ANSWERED}",  # noqa: S608
+    "journal": f"DELETE FROM journal WHERE {_PERSON} AND NOT {_RUNNING}",  # noqa: S608
+    "keys": f"DELETE FROM keys WHERE {_PERSON} AND outcome IS NOT NULL",  # noqa: S608
+    "state": f"DELETE FROM state WHERE owner = :owner OR (kind IN ('event', 'binding') AND key IN ({_RUNS}))",  # noqa: S608
+    "artifacts": f"DELETE FROM artifacts WHERE {_ARTIFACTS}",  # noqa: S608
+}
+_ANSWERS = f"SELECT {STANDING_COLUMNS}, seal FROM pending WHERE answered_by = :owner"  # noqa: S608
+_TELLING = f"""
+SELECT {ROW_COLUMNS} FROM events WHERE id > :after AND (
+    ({_PERSON}) OR (forgotten IS NULL AND (instr(payload, :owner) OR instr(payload, :escaped)))
+) ORDER BY id LIMIT {EVENTS_A_STEP}
+"""  # noqa: S608
+_FORGET_EVENT = "UPDATE events SET user = ?, payload = ?, forgotten = ? WHERE id = ?"
+
+
+class Forgetter:
+    """Removes what is kept of a person; what a living process is doing for them is counted and left to end."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        appender: EventAppender,
+        pruner: Pruner,
+        liveness: Liveness,
+        empty_wal: Callable[[], None],
+    ) -> None:
+        self._writer = writer
+        self._empty_wal = empty_wal
+        self._appender = appender
+        self._pruner = pruner
+        self._liveness = liveness
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        """How many of each kind were removed, and how much is under way."""
+        counts, contents = await self._writer.submit(partial(self._forget, principal=principal))
+        # Only once the rows are gone for good; should this process die before, pruning removes the files.
+        files = await self._writer.submit(partial(self._pruner.delete_unnamed, names=contents))
+        events, after = 0, 0
+        while step := await self._writer.submit(partial(self._forget_events, principal=principal, after=after)):
+            events, after = events + step[0], step[1]
+        runs = await self._writer.submit(partial(self._forget_names, principal=principal))
+        await asyncio.to_thread(self._empty_wal)  # other processes may keep it for as long as they live
+        return {**counts, "files": files, "events": events, "runs": runs}
+
+    def _forget(self, db: sqlite3.Connection, *, principal: Principal) -> tuple[dict[str, int], list[str]]:
+        self._appender.save_heads(db)  # A run that began in this very transaction may have artifacts too.
+        person = _person(principal)
+        owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
+        values = {**person, "living": json.dumps([owner for owner in owners if self._liveness.alive(owner)])}
+        under_way = db.execute(_UNDER_WAY, values).fetchone()[0]
+        contents = [sha256 for (sha256,) in db.execute(_CONTENTS, values)]
+        with _overwriting(db):
+            removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE.items()}
+        return {**removed, "under_way": under_way}, contents
+
+    def _forget_events(self, db: sqlite3.Connection, *, principal: Principal, after: int) -> tuple[int, int] | None:
+        """Remove what some more events say; how many, and the last that was looked at."""
+        key = self._appender.ledger.key
+        rows = [EventRow(*row) for row in db.execute(_TELLING, {**_person(principal), "after": after})]
+        if not rows:
+            return None
+        forgotten = 0
+        with _overwriting(db):
+            for row in rows:
+                mine = (row.tenant, row.user) == principal
+                if mine or names(row.payload, principal):
+                    bare = key.forget(row, user=FORGOTTEN_USER if mine else row.user)
+                    db.execute(_FORGET_EVENT, (bare.user, bare.payload, bare.forgotten, bare.id))
+                    forgotten += 1
+        return forgotten, rows[-1].id
+
+    def _forget_names(self, db: sqlite3.Connection, *, principal: Principal) -> int:
+        """Take their name off runs, answers and wishes."""
+        person = _person(principal)
+        with _overwriting(db):
+            for *standing, seal in db.execute(_ANSWERS, person).fetchall():
+                self._forget_answer(db, standing, seal)
+            db.execute("UPDATE cancels SET requested_by = '' WHERE requested_by = :owner", person)
+            self._appender.save_heads(db)
+            runs = [(principal.tenant, run_id) for (run_id,) in db.execute(_RUNS, person)]
+            self._appender.rename_user(db, runs, FORGOTTEN_USER)
+            self._appender.save_heads(db)
+        return len(runs)
+
+    def _forget_answer(self, db: sqlite3.Connection, standing: list[object], seal: bytes) -> None:
+        key = self._appender.ledger.key
+        is_sound = seal == standing_seal(key, tuple(standing))
+        standing[-2] = FORGOTTEN_USER
+        renewed = standing_seal(key, tuple(standing)) if is_sound else seal
+        db.execute("UPDATE pending SET answered_by = ?, seal = ? WHERE id = ?", (FORGOTTEN_USER, renewed, standing[0]))
+
+
+def names(payload: str, principal: Principal) -> bool:
+    """Whether a payload names a person, and not somebody whose name only begins like theirs."""
+    written = {str(principal), json.dumps(str(principal))[1:-1]}
+    return any(re.search(rf"(?<![\w.@:-]){re.escape(name)}(?![\w.@:-]*[\w@])", payload) for name in written)
+
+
+def _person(principal: Principal) -> dict[str, str]:
+    owner = str(principal)
+    escaped = json.dumps(owner)[1:-1]
+    return {"tenant": principal.tenant, "user": principal.user, "owner": owner, "escaped": escaped}
+
+
+@contextmanager
+def _overwriting(db: sqlite3.Connection) -> Generator[None]:
+    """Have deleted rows overwritten with zeros instead of left in free pages."""
+    db.execute("PRAGMA secure_delete = ON").fetchall()
+    try:
+        yield
+    finally:
+        db.execute("PRAGMA secure_delete = OFF").fetchall()

@@ -23,29 +23,20 @@ from toolpost.contracts.storage import (
     Sealer,
 )
 from toolpost.contracts.tokens import TokenRows
-from toolpost.stores.appender import EventAppender
-from toolpost.stores.artifacts import SQLiteArtifactStore
-from toolpost.stores.cancels import SQLiteCancelStore
+from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.chain import LogKey
-from toolpost.stores.contents import ContentFiles
-from toolpost.stores.database import empty_wal, in_transaction, open_writable, store_error
-from toolpost.stores.events import SQLiteEventLog
-from toolpost.stores.forgetting import Forgetter
-from toolpost.stores.journal import SQLiteJournal
-from toolpost.stores.key_check import check_key
-from toolpost.stores.keys import SQLiteKeyStore
-from toolpost.stores.ledger import Ledger, load_ledger, make_ledger
+from toolpost.stores.database import Reader, empty_wal, in_transaction, open_writable, store_error
+from toolpost.stores.event_appender import EventAppender, Ledger, load_ledger, make_ledger
+from toolpost.stores.event_log import SQLiteEventLog, adopt_unkeyed_log
+from toolpost.stores.journal import SQLiteCancelStore, SQLiteJournal, SQLiteKeyStore
+from toolpost.stores.key_rotation import Resealer, check_key
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import SQLitePendingStore
-from toolpost.stores.pruning import Pruner
-from toolpost.stores.reader import Reader
-from toolpost.stores.resealing import Resealer
+from toolpost.stores.retention import Forgetter, Pruner
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.state import SealedStateStore, SQLiteShelf
 from toolpost.stores.tokens import SQLiteTokenRows
-from toolpost.stores.transactions import Transactor
-from toolpost.stores.unkeyed_log import adopt_unkeyed_log
-from toolpost.stores.writer import Writer
+from toolpost.stores.writer import Transactor, Writer
 
 DATABASE = "toolpost.db"
 OWNERS = "owners"

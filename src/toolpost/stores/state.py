@@ -1,16 +1,26 @@
-"""A planner's memory: its events, its remote halves and its pauses, sealed on a shelf."""
+"""Planner state: events, remote bindings and pauses, in our own store or in a `StateStore` of others."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Collection, Sequence
+import logging
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from toolpost.contracts.events import EventCode, RemoteBinding, StoredEvent
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, StoredEvent
 from toolpost.contracts.principal import Principal
-from toolpost.stores.reader import Reader
+from toolpost.contracts.storage import EventLog, PlannerStateStore, StateStore
+from toolpost.schema.secrets import harmless
+from toolpost.stores.chain import join_ids, plain_link
+from toolpost.stores.database import Reader
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
 
@@ -160,3 +170,293 @@ def _owner(user: object) -> str:
 
 def _fingerprint(token: str) -> str:
     return sha256(token.encode()).hexdigest()
+
+
+_PAGE = 1000
+_MOST_TRIES = 100
+_UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
+_RESUMED = "this pause was resumed before"
+_log = logging.getLogger("toolpost.stores")
+
+
+class StatefulStore(Protocol):
+    """The part of a store that a planner's memory is made of."""
+
+    @property
+    def events(self) -> EventLog:
+        """What is told of runs."""
+        ...
+
+    @property
+    def state(self) -> SealedStateStore:
+        """What a planner keeps."""
+        ...
+
+
+class StoreState:
+    """Fulfils `StateStore` and `PlannerStateStore` with a Toolbox's own store: durable, and sealed.
+
+    The history of a run is what the Toolbox told of it, and what was saved beside that.
+    """
+
+    def __init__(self, store: StatefulStore) -> None:
+        self._store = store
+
+    async def save_event(self, event: StoredEvent) -> None:
+        """Keep one event."""
+        await self._store.state.save_event(event)
+
+    async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
+        """A run's events in order."""
+        saved = {event.seq: event for event in await self._store.state.load_history(trace_id)}
+        told = {event.seq: event for event in await self._told(trace_id)}
+        return [event for _, event in sorted({**saved, **told}.items())]
+
+    async def save_remote_binding(self, binding: RemoteBinding) -> None:
+        """Keep where a remote agent holds its side of the run."""
+        await self._store.state.save_remote_binding(binding)
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        """Keep a pause under its token."""
+        await self._store.state.save_planner_state(token, payload)
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        """A pause by its token; {} when there is none."""
+        return await self._store.state.load_planner_state(token)
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        return await self._store.state.claim_planner_state(token, payload)
+
+    async def _told(self, run_id: str) -> list[StoredEvent]:
+        found: list[StoredEvent] = []
+        while page := await self._store.events.read(run_id=run_id, after=found[-1].id if found else 0, limit=_PAGE):
+            found += page
+        return found
+
+
+class _Head(NamedTuple):
+    """How far a run's chain has come."""
+
+    seq: int = 0
+    hash: bytes = b""
+
+
+class StateEvents:
+    """Fulfils `EventSink` with a state store: each event is saved there, in order, numbered and chained by run.
+
+    Nobody waits for it but `flush` and `close`. What cannot be saved, or finds no room, counts as `lost`. Several
+    processes may tell of one run, as far as the store raises for a second event of the same number.
+    """
+
+    def __init__(self, store: StateStore, *, most_waiting: int = 10_000, most_runs: int = 1000) -> None:
+        self.lost = 0
+        self._store = store
+        self._most_waiting = most_waiting
+        self._most_runs = most_runs
+        self._waiting: deque[RunEvent] = deque()
+        self._heads: OrderedDict[str, _Head] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+
+    def emit(self, event: RunEvent) -> None:
+        """Take one event."""
+        if len(self._waiting) >= self._most_waiting:
+            self.lost += 1
+            return
+        self._waiting.append(event)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._save_all())
+
+    async def flush(self) -> None:
+        """Wait until everything emitted so far is saved, or lost."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """Save what waits."""
+        await self.flush()
+
+    async def _save_all(self) -> None:
+        while self._waiting:
+            event = self._waiting.popleft()
+            try:
+                await self._save(event)
+            except Exception:  # noqa: BLE001 - foreign code; the other events may still be saved
+                self.lost += 1
+                _log.exception("the state store could not save %s", event.code.name)
+
+    async def _save(self, event: RunEvent) -> None:
+        run_id = event.call.run_id
+        head = self._heads.pop(run_id, None) or await self._head(run_id)
+        stored = _chained(event, head)
+        for _ in range(_MOST_TRIES):
+            if await self._is_saved(stored):
+                break
+            stored = _chained(event, await self._head(run_id))
+        else:
+            raise TimeoutError(f"others tell of run {run_id!r} faster than this process can")
+        self._heads[run_id] = _Head(stored.seq, bytes.fromhex(stored.hash))
+        if len(self._heads) > self._most_runs:
+            self._heads.popitem(last=False)
+
+    async def _is_saved(self, stored: StoredEvent) -> bool:
+        """Whether it has its number now; False when another process, which tells of this run too, has taken that."""
+        try:
+            await self._store.save_event(stored)
+        except Exception:
+            history = await self._store.load_history(stored.run_id)
+            standing = next((event for event in history if event.seq == stored.seq), None)
+            if standing is None:
+                raise
+            return standing.hash == stored.hash  # it was saved, and only the answer was lost
+        return True
+
+    async def _head(self, run_id: str) -> _Head:
+        """Where a run was left, maybe by another process."""
+        history = await self._store.load_history(run_id)
+        return _Head(history[-1].seq, bytes.fromhex(history[-1].hash)) if history else _Head()
+
+
+def _chained(event: RunEvent, head: _Head) -> StoredEvent:
+    """The event as the next of its run."""
+    call, payload, seq = event.call, event.payload, head.seq + 1
+    digest = plain_link(
+        head.hash,
+        join_ids(call.run_id, call.call_id, call.tenant),
+        seq=seq,
+        code=int(event.code),
+        at=event.at,
+        payload=json.dumps(payload),
+    )
+    return StoredEvent(
+        id=seq,
+        run_id=call.run_id,
+        seq=seq,
+        code=event.code,
+        at=event.at,
+        call_id=call.call_id,
+        tenant=call.tenant,
+        payload=payload,
+        hash=digest.hex(),
+    )
+
+
+@runtime_checkable
+class _KeepsPauses(PlannerStateStore, Protocol):
+    """A state store that has the optional part."""
+
+
+@runtime_checkable
+class _KeepsClaims(Protocol):
+    """A state store that can tell who came first, as our own can."""
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        ...
+
+
+class PlannerPauses:
+    """Pauses in a state store of any make, each resumed once by the token that it was kept under.
+
+    A store without the optional methods cannot keep them, so they are gone with the process: `durable` says so. The
+    Protocol has no way to take a pause out: that one was resumed is kept beside it. A store with
+    `claim_planner_state` lets exactly one do that, and what was resumed is then emptied; another does as surely as it
+    tells two writers of a token apart.
+    """
+
+    def __init__(
+        self, store: object = None, *, ttl_s: float | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.durable = isinstance(store, _KeepsPauses)
+        self._store: PlannerStateStore = store if isinstance(store, _KeepsPauses) else _MemoryPauses()
+        self._ttl_s = ttl_s
+        self._clock = clock
+
+    async def keep(self, payload: Mapping[str, Any]) -> str:
+        """Keep a pause; the token returned resumes it and is a secret. Secrets in its `tool_context` are left out."""
+        token = secrets.token_urlsafe(32)
+        await self._save(token, payload)
+        return token
+
+    async def keep_again(self, token: str, payload: Mapping[str, Any]) -> None:
+        """Keep a pause whose resumption came to nothing as it stands now: its token, used before, resumes it again."""
+        name = token
+        while resumed := await self._store.load_planner_state(_ticket(name)):
+            if isinstance(self._store, _KeepsClaims):  # the way to the pause must last as long as the pause
+                await self._store.save_planner_state(_ticket(name), {**resumed, **self._lasting(payload)})
+            name = _again(name)
+        await self._save(name, payload)
+
+    async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
+        """The pause of a token, for exactly one who resumes it; KeyError when there is none, or not any more.
+
+        With `user`, one whose payload names another `user` is not taken, and its token not used up.
+        """
+        name = await self._latest(token)
+        kept = await self._store.load_planner_state(name) if token else {}
+        expires_at = kept.get("expires_at")
+        if "payload" not in kept or (expires_at is not None and expires_at <= self._clock()):
+            raise KeyError(_RESUMED if name != token or "resumed" in kept else _UNKNOWN)
+        payload: dict[str, Any] = kept["payload"]
+        if user is not None and payload.get("user") != user:
+            raise KeyError("no pause of this user has this token")
+        lasting = {key: kept.get(key) for key in ("user", "expires_at")}
+        if not await self._is_first(_ticket(name), lasting):
+            raise KeyError(_RESUMED)
+        if isinstance(self._store, _KeepsClaims):  # only of these is it known that they replace what stands there
+            with suppress(StoreError):  # it is taken already
+                await self._store.save_planner_state(name, {"resumed": True, **lasting})
+        return payload
+
+    async def _save(self, name: str, payload: Mapping[str, Any]) -> None:
+        kept = {**payload, "tool_context": harmless(payload["tool_context"])} if "tool_context" in payload else payload
+        await self._store.save_planner_state(name, {"payload": dict(kept), **self._lasting(payload)})
+
+    def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Whose a pause is and until when it counts; a store may want to know, for what it removes."""
+        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
+        return {"user": payload.get("user"), "expires_at": expires_at}
+
+    async def _latest(self, token: str) -> str:
+        """Under what the pause of a token is kept, or would be kept next."""
+        while await self._store.load_planner_state(_ticket(token)):
+            token = _again(token)
+        return token
+
+    async def _is_first(self, ticket: str, lasting: Mapping[str, Any]) -> bool:
+        if await self._store.load_planner_state(ticket):
+            return False
+        mine = secrets.token_hex(8)
+        if isinstance(self._store, _KeepsClaims):
+            return await self._store.claim_planner_state(ticket, {"by": mine, **lasting})
+        try:
+            await self._store.save_planner_state(ticket, {"by": mine, **lasting})
+        except Exception:
+            # Somebody else wrote it first, and the store minds; or it was written, and only the answer was lost.
+            if not await self._store.load_planner_state(ticket):
+                raise
+        return (await self._store.load_planner_state(ticket)).get("by") == mine
+
+
+class _MemoryPauses:
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[str, Any]] = {}
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        self._kept[token] = payload
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        return self._kept.get(token, {})
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        return self._kept.setdefault(token, payload) is payload
+
+
+def _ticket(token: str) -> str:
+    """Under what it is kept that a pause was resumed; it resumes nothing."""
+    return f"resumed-{sha256(token.encode()).hexdigest()}"
+
+
+def _again(token: str) -> str:
+    """Under what a pause is kept whose resumption came to nothing."""
+    return f"again-{sha256(token.encode()).hexdigest()}"

@@ -1,17 +1,18 @@
-"""Tokens in SQLite: sealed to their key and version, leased and exchanged by one transaction each."""
+"""Token rows of connected accounts, in SQLite and in memory: versioned, sealed, leased for refresh."""
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from toolpost.contracts.tokens import TokenKey, TokenRow, TokenStatus
-from toolpost.stores.damage import FAULTS, pass_over
+from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.reader import Reader
-from toolpost.stores.sealing import RowSealer
+from toolpost.stores.sealing import FAULTS, RowSealer, detached, pass_over
 from toolpost.stores.writer import Writer
 
 Rows: TypeAlias = list[TokenRow]  # The store's own `list` hides the builtin one.
@@ -148,3 +149,80 @@ def row_name(key: TokenKey, version: int) -> tuple[str, ...]:
 def next_version(now: float, last: int) -> int:
     """Milliseconds, so that a row that was removed and made anew does not begin where the old one did."""
     return max(int(now * 1000), last + 1)
+
+
+class MemoryTokenRows:
+    """Rows by their key; the lock makes each change atomic between threads too."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.rows: dict[TokenKey, TokenRow] = {}
+
+    async def get(self, key: TokenKey) -> TokenRow | None:
+        row = self.rows.get(key)
+        return _detached(row) if row else None
+
+    async def list(self, *, tenant: str | None = None, user: str | None = None) -> Rows:
+        with self._lock:
+            rows = sorted(self.rows.items())
+        return [_detached(row) for key, row in rows if tenant in (None, key.tenant) and user in (None, key.user)]
+
+    async def put(self, key: TokenKey, body: Mapping[str, Any]) -> TokenRow:
+        with self._lock:
+            return self._write(key, body)
+
+    async def swap(self, key: TokenKey, version: int, body: Mapping[str, Any]) -> TokenRow | None:
+        with self._lock:
+            row = self.rows.get(key)
+            return self._write(key, body) if row and row.version == version else None
+
+    async def take(self, key: TokenKey, version: int, *, holder: str, lease_s: float) -> TokenRow | None:
+        with self._lock:
+            row, now = self.rows.get(key), self._clock()
+            if row is None:
+                return None
+            if (row.version, row.status) == (version, "live"):
+                if not row.holder:
+                    row = replace(row, holder=holder, until=now + lease_s)
+                elif row.until <= now:
+                    row = replace(row, status="doubtful")
+                self.rows[key] = row
+            return _detached(row)
+
+    async def settle(
+        self,
+        key: TokenKey,
+        version: int,
+        *,
+        holder: str,
+        body: Mapping[str, Any] | None = None,
+        status: TokenStatus = "live",
+    ) -> TokenRow | None:
+        with self._lock:
+            row = self.rows.get(key)
+            if row is None or (row.version, row.holder) != (version, holder):
+                return None
+            if body is not None or status == "revoked":
+                return self._write(key, body or {}, status)
+            self.rows[key] = replace(row, status=status, holder="", until=0.0)
+            return _detached(self.rows[key])
+
+    async def remove(self, key: TokenKey, *, version: int | None = None) -> bool:
+        with self._lock:
+            row = self.rows.get(key)
+            if row is None or version not in (None, row.version):
+                return False
+            del self.rows[key]
+            return True
+
+    def _write(self, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live") -> TokenRow:
+        now, last = self._clock(), self.rows.get(key)
+        version = next_version(now, last.version if last else 0)
+        kept = detached(dict(body), "tokens")
+        self.rows[key] = TokenRow(key=key, version=version, status=status, body=kept, changed_at=now)
+        return _detached(self.rows[key])
+
+
+def _detached(row: TokenRow) -> TokenRow:
+    return replace(row, body=detached(row.body, "tokens"))

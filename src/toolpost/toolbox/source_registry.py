@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ChatModel, ToolSource
     from toolpost.contracts.storage import ArtifactStore
-    from toolpost.stores.cache_folder import CacheFolder
+    from toolpost.stores.sealing import CacheFolder
 
     Factory = Callable[[ExternalToolConfig], ToolSource]
 

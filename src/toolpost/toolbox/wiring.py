@@ -23,8 +23,8 @@ from toolpost.runtime.attempt import ContextDefaults
 from toolpost.runtime.caretaker import Caretaker
 from toolpost.runtime.desk import PendingDesk
 from toolpost.runtime.router import ToolRouter
-from toolpost.stores.cache_folder import CacheFolder
 from toolpost.stores.memory import MemoryStore
+from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.protected_files import ProtectedFiles

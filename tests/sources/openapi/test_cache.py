@@ -11,7 +11,7 @@ from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.loader import Fetch, read_api
 from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.stores.cache_folder import CacheFolder
+from toolpost.stores.sealing import CacheFolder
 
 SITE = "https://split.example/"
 

@@ -24,7 +24,7 @@ from toolpost.sources.openapi.loader import read_api
 from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
 from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.stores.cache_folder import CacheFolder
+from toolpost.stores.sealing import CacheFolder
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 BASE_URL = "https://api.example"

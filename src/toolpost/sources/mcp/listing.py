@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError
     from toolpost.sources.mcp.session import McpSession
     from toolpost.sources.mcp.tools import ServerTool, ToolServer
-    from toolpost.stores.cache_folder import CacheFolder
+    from toolpost.stores.sealing import CacheFolder
 
 _MAX_PROBE_WAIT_S = 2.0  # after that, what the server declares besides tools is believed
 _MAX_TTL_MS = 24 * 3600 * 1000

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ChatModel, SourceListener
     from toolpost.sources.mcp.tools import ServerTool
-    from toolpost.stores.cache_folder import CacheFolder
+    from toolpost.stores.sealing import CacheFolder
 
 
 class McpSource:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.schema.jsontypes import AnySchema
-    from toolpost.stores.cache_folder import CacheFolder
+    from toolpost.stores.sealing import CacheFolder
 
 _HERE = Path(__file__).parent
 _KEY = re.compile(r"[0-9a-f]{40}")

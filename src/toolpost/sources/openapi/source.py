@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.sources.openapi.models import ApiDescription, ApiOperation, SecurityScheme
-    from toolpost.stores.cache_folder import CacheFolder
+    from toolpost.stores.sealing import CacheFolder
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
     from toolpost.web.sending import Send

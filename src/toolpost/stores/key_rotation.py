@@ -1,4 +1,4 @@
-"""Sealing anew in SQLite: what older keys sealed gets the newest, a few rows at a time."""
+"""Sealing keys: check that the key fits the data, and seal everything anew with the newest key."""
 
 from __future__ import annotations
 
@@ -6,13 +6,39 @@ import asyncio
 import sqlite3
 from collections import Counter
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.contracts.errors import StoreError
-from toolpost.stores.contents import ContentFiles
-from toolpost.stores.reader import Reader
+from toolpost.stores.artifacts import ContentFiles
+from toolpost.stores.database import Reader
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from toolpost.contracts.storage import Sealer
+
+_BEGINNING = 16  # so much of what is sealed tells its key
+_KEYED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
+
+
+def check_key(db: sqlite3.Connection, sealer: Sealer, path: Path) -> None:
+    """StoreError when all that was sealed lately was sealed with keys that are not here."""
+    knows: Callable[[bytes], bool] | None = getattr(sealer, "knows", None)
+    if knows is None:
+        return
+    beginnings = {bytes(found) for table, column in _KEYED for found in _lately(db, table, column)}
+    if beginnings and not any(map(knows, beginnings)):
+        msg = f"the data at {str(path)!r} does not open: another key sealed it"
+        raise StoreError(f"{msg}; put that key back, or begin with an empty folder")
+
+
+def _lately(db: sqlite3.Connection, table: str, column: str) -> list[bytes]:
+    sql = f"SELECT substr(CAST({column} AS BLOB), 1, {_BEGINNING}) FROM {table} ORDER BY rowid DESC LIMIT 50"  # noqa: S608 - constants
+    return [found for (found,) in db.execute(sql)]
+
 
 # Few enough that other writes do not wait long behind one step.
 ROWS_A_STEP = 200
