@@ -13,7 +13,6 @@ from toolpost.catalog.names import (
     canonical_name,
     check_canonical,
     model_name,
-    nearest,
 )
 from toolpost.contracts.errors import ToolCollisionError
 
@@ -140,15 +139,3 @@ def test_every_model_name_leads_back_to_its_one_tool(tools: list[tuple[str, str]
             added[names.add(canonical)] = canonical
 
     assert {alias: names.to_canonical(alias) for alias in added} == added
-
-
-@pytest.mark.parametrize(
-    ("asked", "meant"),
-    [("gh.isue", "gh.issue"), ("issue", "gh.issue"), ("gh__issue", "gh.issue"), ("Add", "add"), ("zebra", None)],
-)
-def test_a_misspelled_name_is_understood(asked: str, meant: str | None) -> None:
-    assert nearest(asked, ["gh.issue", "add", "file.read"]) == meant
-
-
-def test_an_absurdly_long_name_is_not_compared_with_anything() -> None:
-    assert nearest("a" * 1_000_000, ["a"]) is None

@@ -20,7 +20,6 @@ variable that a command reads its token from. Secrets are best written as `env:N
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +32,7 @@ from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.suggestions import did_you_mean
 from toolpost.schema.jsontypes import is_array, is_object
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
 
 def _refuse_unknown(name: str, given: dict[str, Any], known: frozenset[str] = _KNOWN, where: str = "") -> None:
     if strangers := sorted(given.keys() - known):
-        near = get_close_matches(strangers[0], sorted(known), n=1)
-        meant = f"did you mean {near[0]!r}? There are" if near else "there are"
+        near = did_you_mean(strangers[0], sorted(known))
+        meant = f"{near} There are" if near else "there are"
         raise ConfigError(
             f"auth_config{where} of source {name!r} has no key {strangers[0]!r}; {meant}: {', '.join(sorted(known))}"
         )

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from toolpost.contracts.errors import ToolCollisionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NamingPolicy = Literal["double_underscore", "dotted", "sanitized"]
 
@@ -83,11 +79,3 @@ class ToolNameMap:
     def to_canonical(self, alias: str) -> str | None:
         """Return the canonical name of a model name; None when no tool has it."""
         return self._canonical.get(alias)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to `name`, for "did you mean"; None for a name far too long to compare."""
-    if len(name) > 2 * MODEL_NAME_LIMIT:
-        return None
-    found = get_close_matches(name, known, n=1, cutoff=0.6)
-    return found[0] if found else None

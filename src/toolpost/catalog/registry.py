@@ -7,9 +7,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.catalog.entry import Entry, apply_override
-from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical, nearest
+from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError
 from toolpost.contracts.spec import ToolCategory, ToolDefinition
+from toolpost.contracts.suggestions import nearest
 from toolpost.schema.bounds import CheckedDefinitions, check_schema
 from toolpost.schema.shared_definitions import SharedDefinitions
 

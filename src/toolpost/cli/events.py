@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -20,6 +19,7 @@ from toolpost.cli.session import run_with_box
 from toolpost.configuration.settings import parse_duration
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.events import EventCode, EventFilter, StoredEvent
+from toolpost.contracts.suggestions import nearest
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
@@ -40,9 +40,9 @@ def _types(written: list[str]) -> list[str]:
     for each in written:
         name = each.upper().replace("-", "_")
         if name not in _TYPES and name not in {str(int(code)) for code in EventCode}:
-            near = get_close_matches(name, _TYPES, n=1)
-            meant = f"; did you mean {near[0]}?" if near else f"; they are {', '.join(sorted(_TYPES))}"
-            raise typer.BadParameter(f"{each!r} is no type of event{meant}")
+            near = nearest(name, _TYPES)
+            meant = f"did you mean {near}?" if near else f"they are {', '.join(sorted(_TYPES))}"
+            raise typer.BadParameter(f"{each!r} is no type of event; {meant}")
     return written
 
 

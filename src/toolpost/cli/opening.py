@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from toolpost.catalog.names import nearest
 from toolpost.cli.status_line import ProgressSink
 from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
@@ -190,8 +190,7 @@ def _check_source(name: str, settings: Settings) -> None:
     if name in names:
         told = f"source {name!r} is turned off by `enabled: false` in the configuration"
     else:
-        close = nearest(name, names)
-        told = f"there is no source {name!r}; " + (f"did you mean {close!r}?" if close else _there_are(names))
+        told = f"there is no source {name!r}; {did_you_mean(name, names) or _there_are(names)}"
     raise ToolError(told, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="source_not_found")
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from toolpost.catalog.names import nearest
 from toolpost.configuration.loading import FILE_NAME, environment, load_settings
 from toolpost.configuration.secret_extraction import references
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.suggestions import did_you_mean
 
 _KEY = "sources"
 _LISTS = (("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers"))
@@ -224,8 +224,7 @@ def _entry(text: str, name: str) -> tuple[tuple[str, ...], yaml.SequenceNode, in
             names.append("" if found is None else str(found.value))
             if names[-1] == name:
                 return where, node, number
-    near = nearest(name, names)
-    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(filter(None, names)) or 'none'}"
+    hint = did_you_mean(name, names) or f"there are: {', '.join(filter(None, names)) or 'none'}"
     raise ConfigError(f"there is no source {name!r} in the file; {hint}", code="source_not_found")
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.builtin.specs import COLLECTIONS, read_specs
-from toolpost.catalog.names import nearest
 from toolpost.contracts.config import TransportType
+from toolpost.contracts.suggestions import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -148,8 +148,8 @@ def _may_reach(pattern: str, source: str) -> bool:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    near = nearest(name, sorted(known))
-    return "" if near is None else f"; did you mean {near!r}?"
+    near = did_you_mean(name, sorted(known))
+    return near and f"; {near}"
 
 
 def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[LintFinding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -22,6 +21,7 @@ from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.suggestions import nearest
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.pydantic_words import in_plain_words
 
@@ -280,8 +280,8 @@ class _Finding:
         if key in spellings:
             twin = f"{key_text((*parents, spellings[key]))!r}"
             return f"key {key_text(self._keys)!r} in {self._shown} is given twice, also as {twin}; keep one"
-        near = difflib.get_close_matches(str(key), spellings, n=1, cutoff=0.5)
-        hint = f"did you mean {key_text((*parents, near[0]))!r}?" if near else self._all_keys(parents)
+        near = nearest(str(key), spellings, cutoff=0.5)
+        hint = f"did you mean {key_text((*parents, near))!r}?" if near else self._all_keys(parents)
         return f"unknown key {key_text(self._keys)!r} in {self._shown}; {hint}"
 
     def _all_keys(self, parents: list[str | int]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal, Self, cast
 
@@ -18,6 +17,7 @@ from toolpost.contracts.options import (
     WebhookOptions,
     WebSocketOptions,
 )
+from toolpost.contracts.suggestions import nearest
 
 OutputCheck = Literal["report", "strict", "off"]
 
@@ -233,8 +233,8 @@ class ExternalToolConfig(ConfigModel):
         takes = _AUTH_TAKES.get(self.auth_type, ())
         meant: dict[str, str] = {}
         for stranger in self.auth_config.keys() - set(takes):
-            near = get_close_matches(stranger, [key for key in takes if key not in self.auth_config], n=1)
-            meant |= {key: f"auth_config has {stranger!r}; did you mean {key!r}?" for key in near}
+            if key := nearest(stranger, [key for key in takes if key not in self.auth_config]):
+                meant[key] = f"auth_config has {stranger!r}; did you mean {key!r}?"
         for key in _AUTH_NEEDS.get(self.auth_type, ()):
             if key not in self.auth_config:
                 hint = f": {meant[key]}" if key in meant else ""

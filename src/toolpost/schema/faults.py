@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.suggestions import nearest
 from toolpost.schema.jsontypes import is_array, json_type
 from toolpost.schema.secrets import is_secret_path
 from toolpost.schema.values import Path, literal, quoted, shown, spell_path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolpost.schema.secrets import SecretPaths
 
 _MAX_LISTED = 10
-_MAX_COMPARED = 200
+_MAX_COMPARED = 200  # a schema of a server may list thousands
 _NUMBER = re.compile(r"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
 
 
@@ -67,16 +67,9 @@ def _listed(values: Sequence[Any]) -> str:
 
 def _did_you_mean(fault: Fault) -> str:
     for name in fault.names[:_MAX_LISTED]:
-        if near := _nearest(name, fault.known):
+        if near := nearest(name, fault.known[:_MAX_COMPARED]):
             return f"; did you mean {quoted(near)}?"
     return f"; allowed are {_listed(fault.known)}" if fault.known else ""
-
-
-def _nearest(word: str, words: Sequence[str]) -> str | None:
-    """The most similar word; comparing is quadratic, so long words and long lists are not compared."""
-    if len(word) > _MAX_COMPARED:
-        return None
-    return next(iter(get_close_matches(word, words[:_MAX_COMPARED], n=1)), None)
 
 
 def _types(expected: Any) -> str:
@@ -127,7 +120,8 @@ def _expectation(keyword: str, expected: Any) -> str:
 def _hint(fault: Fault, value: Any) -> str:
     """Advice for the mistakes that models make most."""
     if fault.keyword == "enum" and isinstance(value, str):
-        near = _nearest(value, [option for option in fault.expected if isinstance(option, str)])
+        options = [option for option in fault.expected if isinstance(option, str)]
+        near = nearest(value, options[:_MAX_COMPARED])
         return f"; did you mean {quoted(near)}?" if near else ""
     if fault.keyword != "type":
         return ""
@@ -159,8 +153,8 @@ def _no_branch(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
         return _problem(Fault(fault.path, "type", types), instance, secrets)
     if names := _only_names(fault):
         return f"needs one of {_listed(names)}"
-    nearest = min(branches, key=lambda faults: _distance(fault.path, faults))
-    return f"fits none of {len(branches)} allowed forms; nearest: {describe(nearest[0], instance, secrets)}"
+    closest = min(branches, key=lambda faults: _distance(fault.path, faults))
+    return f"fits none of {len(branches)} allowed forms; nearest: {describe(closest[0], instance, secrets)}"
 
 
 def _only_types(fault: Fault) -> list[Any]:

@@ -12,11 +12,11 @@ from toolpost.auth.seal import KeySealer
 from toolpost.builtin.assembly import BuiltinParts, Builtins
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
-from toolpost.catalog.names import nearest
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.suggestions import did_you_mean
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
@@ -297,6 +297,6 @@ def _stranger(name: str, known: set[str]) -> str:
         return f"{said} until tools.retrieval.chain says where it looks"
     if name == "none":
         return f"{said}; write builtins: none without a list"
-    near = nearest(name, sorted({*known, *COLLECTIONS}))
-    there = "there are" if near is None else f"did you mean {near!r}? There are"
+    near = did_you_mean(name, sorted({*known, *COLLECTIONS}))
+    there = f"{near} There are" if near else "there are"
     return f"{said}; {there}: {', '.join(sorted(known))}; and the collections {', '.join(sorted(COLLECTIONS))}"

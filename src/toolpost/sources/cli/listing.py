@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.catalog.names import nearest
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.options import CliTool
+from toolpost.contracts.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,9 +92,8 @@ def _left_out(name: str, why: str) -> ConfigError:
 
 
 def _instead(name: str, known: Mapping[str, Any]) -> str:
-    near = nearest(name, known)
-    if near is not None:
-        return f"; did you mean {near!r}? Correct its name"
+    if near := did_you_mean(name, known):
+        return f"; {near} Correct its name"
     more = ", ..." if len(known) > _MOST_NAMES else ""
     return f"; there are: {', '.join([*known][:_MOST_NAMES])}{more}. Correct its name"
 
