@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
-from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, Target, allow_rules, parse_target, resolve
+from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, Target, allow_rules, parse_target, resolve
 
 
 async def addresses(url: str, *answers: str, allow: tuple[str, ...] = (), allow_private: bool = False) -> list[str]:

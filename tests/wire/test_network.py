@@ -4,8 +4,7 @@ import pytest
 
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
-from toolpost.wire.guard import WEBSOCKET_SCHEMES, parse_target
-from toolpost.wire.network import NetworkPolicy, host_header
+from toolpost.wire.network import WEBSOCKET_SCHEMES, NetworkPolicy, parse_target
 
 
 async def reaches(policy: NetworkPolicy, url: str, *answers: str) -> bool:
@@ -129,4 +128,4 @@ async def test_a_refused_document_is_told_what_would_help() -> None:
     ],
 )
 def test_a_host_is_named_with_its_port_unless_that_goes_without_saying(url: str, host: str) -> None:
-    assert host_header(parse_target(url, schemes=WEBSOCKET_SCHEMES | {"http", "https"})) == host
+    assert parse_target(url, schemes=WEBSOCKET_SCHEMES | {"http", "https"}).host_header == host

@@ -8,9 +8,8 @@ from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolPermissionError
 from toolpost.wire.client import HttpClient
-from toolpost.wire.guard import parse_target
 from toolpost.wire.headers import Headers
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy, parse_target
 from toolpost.wire.requests import Request
 from toolpost.wire.steps import Step, next_step
 from toolpost.wire.transports import HttpTransport

@@ -8,8 +8,7 @@ import pytest
 
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.wire.guard import parse_target
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy, parse_target
 from toolpost.wire.resolving import Pins, SharedLookups
 
 PUBLIC, OTHER = "93.184.216.34", "93.184.216.35"

@@ -36,8 +36,7 @@ from toolpost.contracts.passing import passing
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.tokens import TokenKey
 from toolpost.wire.client import HttpClient
-from toolpost.wire.guard import parse_target
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

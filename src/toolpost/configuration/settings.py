@@ -36,7 +36,7 @@ from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
 from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
-from toolpost.wire.guard import allow_rules
+from toolpost.wire.network import allow_rules
 from toolpost.wire.proxies import proxy_at
 
 DURATION_PATTERN = r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*$"

@@ -42,7 +42,7 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
 )
 from toolpost.wire.addresses import plain
-from toolpost.wire.guard import REFUSED
+from toolpost.wire.network import REFUSED
 from toolpost.wire.tls import ssl_context
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from toolpost.contracts.errors import ToolClientError, ToolConnectionError, Tool
 from toolpost.contracts.makers import maker
 from toolpost.wire.bodies import ACCEPTED_ENCODINGS
 from toolpost.wire.deadlines import Deadlines
-from toolpost.wire.guard import parse_target
 from toolpost.wire.headers import check_method, clean_headers
 from toolpost.wire.http import default_transport
+from toolpost.wire.network import parse_target
 from toolpost.wire.resolving import Pins, SharedLookups
 from toolpost.wire.responses import Response
 from toolpost.wire.steps import REDIRECTS, Step, next_step, request_path
@@ -20,8 +20,7 @@ from toolpost.wire.transports import Outgoing
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from toolpost.wire.guard import Resolver
-    from toolpost.wire.network import NetworkPolicy
+    from toolpost.wire.network import NetworkPolicy, Resolver
     from toolpost.wire.requests import Request
     from toolpost.wire.transports import HttpTransport, Incoming, Route
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import plain
-from toolpost.wire.guard import REFUSED
 from toolpost.wire.http1_exchange import Exchange, head_of
+from toolpost.wire.network import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

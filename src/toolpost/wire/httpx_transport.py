@@ -10,7 +10,7 @@ import httpx2
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import plain
-from toolpost.wire.guard import REFUSED, parse_target
+from toolpost.wire.network import REFUSED, parse_target
 from toolpost.wire.proxies import END_OF_HEAD, LONGEST_HEAD, ProxyError, check_tunnel, proxy_at
 from toolpost.wire.tls import ssl_context
 

@@ -1,29 +1,79 @@
-"""What one source may connect to: public addresses, and whatever else an operator wrote down."""
+"""The SSRF guard: read where a URL points, look its host up once, and refuse addresses that are not allowed.
+
+The guard opens no connection. Code that connects must use the addresses that `NetworkPolicy.resolve` returned.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import socket
+import unicodedata
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urljoin
 
-from toolpost.wire.guard import DEFAULT_PORTS, HTTP_SCHEMES, WEBSOCKET_SCHEMES, allow_rules, parse_target, resolve
+from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
+from toolpost.wire.addresses import PRIVATE_REASONS, judge, plain
 from toolpost.wire.proxies import proxy_at
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
     from toolpost.wire.addresses import Address
-    from toolpost.wire.guard import Resolver, Target
+
+HTTP_SCHEMES = frozenset({"http", "https"})
+WEBSOCKET_SCHEMES = frozenset({"ws", "wss"})
+DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+REFUSED = "address_refused"
 
 _ANY_SCHEME = HTTP_SCHEMES | WEBSOCKET_SCHEMES
 _NOBODY = ""
+_DOCUMENT_REMEDY = (
+    "A document may only point at public addresses and at the host it came from; "
+    "an operator can write the right URL into the source's configuration."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Scheme, host and port of a URL; `ascii_host` is the name to look up, `address` is set for an IP literal."""
+
+    scheme: str
+    host: str
+    port: int
+    ascii_host: str
+    address: Address | None = None
+
+    @property
+    def authority(self) -> str:
+        """The host, an IPv6 address in brackets, with its port."""
+        return f"{_bracket(self.ascii_host)}:{self.port}"
+
+    @property
+    def host_header(self) -> str:
+        """The value of the Host header field: the port is left out when it is the scheme's default."""
+        return _bracket(self.ascii_host) if DEFAULT_PORTS[self.scheme] == self.port else self.authority
+
+
+class Resolver(Protocol):
+    """A replacement for `loop.getaddrinfo`; the last item of each result is the socket address."""
+
+    def __call__(self, host: str, port: int, /, *, type: int) -> Awaitable[Iterable[tuple[Any, ...]]]:
+        """Look a host up."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPolicy:
-    """Who may be reached besides public addresses.
+    """Which addresses a source may connect to besides public ones.
 
     `allow_hosts` and `allow_private` are the configuration's `network`; `operator_hosts` are entries of the same
-    form that hold for one source alone. With a `document_host` only that host may be more than public: a document
-    must not point a tool at what merely others may reach. A `proxy` carries every connection, to the addresses
-    that were judged here.
+    form for one source alone. With a `document_host` only that host may have an address that is not public: a
+    document must not point a tool at hosts that were allowed for other reasons. A `proxy` carries every connection,
+    to the addresses that the policy allowed.
     """
 
     allow_hosts: frozenset[str] = frozenset()
@@ -38,14 +88,14 @@ class NetworkPolicy:
             proxy_at(self.proxy)
 
     def for_source(self, *urls: str) -> NetworkPolicy:
-        """The policy of a source for which an operator wrote these URLs: each host is allowed at its port."""
-        written = frozenset(authority(parse_target(url, schemes=_ANY_SCHEME)) for url in urls)
+        """Return the policy of a source with these URLs in its configuration: each host is allowed at its port."""
+        written = frozenset(parse_target(url, schemes=_ANY_SCHEME).authority for url in urls)
         return replace(self, operator_hosts=self.operator_hosts | written)
 
     def for_document(self, url: str) -> NetworkPolicy:
-        """The policy for what a document from this URL points at: public addresses, or the document's own host.
+        """Return the policy for URLs in a document from this URL: public addresses, or the document's own host.
 
-        A document that another one points at is bound by both.
+        For a document that another document points at, the limits of both apply.
         """
         host = parse_target(url, schemes=_ANY_SCHEME).ascii_host
         return replace(self, document_host=host if self.document_host in {None, host} else _NOBODY)
@@ -53,7 +103,7 @@ class NetworkPolicy:
     async def resolve(
         self, target: Target, *, resolver: Resolver | None = None, timeout_s: float = 10.0
     ) -> list[Address]:
-        """Look the target up once and judge every answer; a ToolPermissionError says why it is refused."""
+        """Look the target up once and return its addresses; raise ToolPermissionError when one is refused."""
         if self.document_host in {None, target.ascii_host}:
             hosts = self.allow_hosts | self.operator_hosts
             return await resolve(
@@ -62,22 +112,266 @@ class NetworkPolicy:
         return await resolve(target, resolver=resolver, timeout_s=timeout_s, remedy=_DOCUMENT_REMEDY)
 
 
-def host_header(target: Target) -> str:
-    """The host as the header field says it: with its port, unless that is the scheme's own."""
-    return bracketed(target) if DEFAULT_PORTS[target.scheme] == target.port else authority(target)
+def parse_target(url: str, *, schemes: frozenset[str] = HTTP_SCHEMES) -> Target:
+    """Parse the target of a URL; refuse every form that two parsers could read differently."""
+    try:
+        return _read_url(url, schemes)
+    except _UnusableError as unusable:
+        message = f"the URL{_of_host(url)} is refused: {unusable}"
+        raise ToolPermissionError(message, code=REFUSED) from None
 
 
-def authority(target: Target) -> str:
-    """The host with its port."""
-    return f"{bracketed(target)}:{target.port}"
+def split_url(url: str) -> tuple[str, str]:
+    """Split a URL into its origin (scheme and authority) and the rest."""
+    parts = _ORIGIN.match(url)
+    end = parts.end() if parts else len(url)
+    return url[:end], url[end:]
 
 
-def bracketed(target: Target) -> str:
-    """The host as a URL writes it."""
-    return f"[{target.ascii_host}]" if ":" in target.ascii_host else target.ascii_host
+def join_url(base: str, reference: str) -> str:
+    """Resolve a reference against a base URL; a reference with a scheme is returned unchanged."""
+    if _SCHEME.match(reference):
+        return reference
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        raise ToolPermissionError("its URL is refused: it is malformed", code=REFUSED) from None
 
 
-_DOCUMENT_REMEDY = (
-    "A document may only point at public addresses and at the host it came from; "
-    "an operator can write the right URL into the source's configuration."
-)
+async def resolve(
+    target: Target,
+    *,
+    allow_hosts: frozenset[str] = frozenset(),
+    allow_private: bool = False,
+    resolver: Resolver | None = None,
+    timeout_s: float = 10.0,
+    remedy: str | None = None,
+) -> list[Address]:
+    """Look the target up once and return its addresses; one refused address refuses them all.
+
+    `remedy` replaces the advice in the error, for cases where an entry in `network.allow_hosts` would not help.
+    """
+    rules = allow_rules(allow_hosts)
+    addresses = [target.address] if target.address else await _look_up(target, resolver, timeout_s)
+    for address in addresses:
+        reason = judge(address)
+        if reason is None or (allow_private and reason in PRIVATE_REASONS):
+            continue
+        if not any(rule.lifts(reason, target, address) for rule in rules):
+            raise _refusal(target, address, reason, remedy)
+    return list(dict.fromkeys(plain(address) for address in addresses))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowRule:
+    """One entry of `network.allow_hosts`: a name (`.example.org` for all below it) or a network, at one port or any.
+
+    A name allows only loopback and private use, because its owner controls its DNS;
+    an address or a network allows whatever it contains, cloud metadata included.
+    """
+
+    name: str = ""
+    network: IPv4Network | IPv6Network | None = None
+    port: int | None = None
+
+    def lifts(self, reason: str, target: Target, address: Address) -> bool:
+        """Whether this entry allows an address of the target that `reason` would refuse."""
+        if self.port not in {None, target.port}:
+            return False
+        if self.network is not None:
+            return address in self.network or plain(address) in self.network
+        below = self.name.startswith(".") and target.ascii_host.endswith(self.name)
+        return reason in PRIVATE_REASONS and (below or target.ascii_host == self.name)
+
+
+@lru_cache(maxsize=128)
+def allow_rules(entries: frozenset[str]) -> tuple[AllowRule, ...]:
+    """Parse `network.allow_hosts`; raise ConfigError for an invalid entry."""
+    return tuple(_read_rule(entry) for entry in sorted(entries))
+
+
+def _read_rule(entry: str) -> AllowRule:
+    try:
+        if "/" in entry or (":" in entry.replace(":", "", 1) and "[" not in entry):
+            return AllowRule(network=ip_network(entry))
+        if entry.startswith("*."):
+            host, port = _split_authority(entry[2:])
+            return AllowRule(name=f".{_ascii_name(host)}", port=port)
+        host, port = _split_authority(entry)
+        name, address = _read_host(host)
+        return AllowRule(name=name, network=ip_network(address) if address else None, port=port)
+    except ValueError as wrong:
+        forms = "host, *.host, host:port, an address or a network in CIDR form"
+        raise ConfigError(f"network.allow_hosts: {entry!r} cannot be read ({wrong}); write {forms}.") from None
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+async def _look_up(target: Target, resolver: Resolver | None, timeout_s: float) -> list[Address]:
+    look_up = resolver or asyncio.get_running_loop().getaddrinfo
+    try:
+        async with asyncio.timeout(timeout_s):
+            answers = await look_up(target.ascii_host, target.port, type=socket.SOCK_STREAM)
+        addresses = [ip_address(answer[-1][0]) for answer in answers]
+    except TimeoutError as late:
+        message = f"Looking up {target.ascii_host!r} took longer than {timeout_s:g} s; check the name or the resolver."
+        raise ToolConnectionError(message, sent=False, cause=late) from late
+    except (OSError, ValueError) as failed:  # ValueError: an answer that is no address
+        message = f"Host {target.ascii_host!r} could not be found ({failed}); check the name."
+        raise ToolConnectionError(message, sent=False, cause=failed) from failed
+    if not addresses:
+        raise ToolConnectionError(f"Host {target.ascii_host!r} has no address; check the name.", sent=False)
+    return addresses
+
+
+def _refusal(target: Target, address: Address, reason: str, remedy: str | None) -> ToolPermissionError:
+    host, literal = repr(target.host), target.address is not None
+    subject = f"host {host}" if literal else f"host {host} resolves to {address}, which"
+    entry = f"{host} or {str(address)!r}" if reason in PRIVATE_REASONS and not literal else repr(str(address))
+    remedy = remedy or f"An operator can allow it with {entry} in network.allow_hosts."
+    return ToolPermissionError(f"{subject} is not a public address: {reason}. {remedy}", code=REFUSED)
+
+
+class _UnusableError(ValueError):
+    """A URL or a host that is refused for its form; the text is the reason and never quotes the URL."""
+
+
+_LAST_PORT = 65535
+_LONGEST_NAME = 253
+_LONGEST_LABEL = 63
+# \s also means every Unicode space; a lone surrogate cannot be sent at all.
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\s\ud800-\udfff]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ORIGIN = re.compile(r"[^:/?#]*:(?://[^/?#]*)?")
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
+
+
+def _read_url(url: str, schemes: frozenset[str]) -> Target:
+    if _UNSAFE.search(url):
+        raise _UnusableError("it contains whitespace, a control character or a backslash; percent-encode it")
+    return _read_origin(split_url(url)[0], schemes)
+
+
+@lru_cache(maxsize=1024)
+def _read_origin(origin: str, schemes: frozenset[str]) -> Target:
+    scheme, _, rest = origin.partition(":")
+    scheme = scheme.lower()
+    if scheme not in schemes:
+        raise _UnusableError(f"only {' and '.join(sorted(schemes))} are allowed")
+    if not rest.startswith("//"):
+        raise _UnusableError("it has no host; write scheme://host/path")
+    authority = rest[2:]
+    if "@" in authority:
+        raise _UnusableError("it carries credentials; configure them as the source's auth instead")
+    host, port = _split_authority(authority)
+    ascii_host, address = _read_host(host)
+    return Target(scheme=scheme, host=host, port=port or DEFAULT_PORTS[scheme], ascii_host=ascii_host, address=address)
+
+
+def _of_host(url: str) -> str:
+    """The host as a message may name it: nothing that could be part of a password."""
+    authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
+    if "@" in authority and url.count("@") > 1:
+        return ""
+    host = re.sub(r":[^:\]]*$", "", authority.rpartition("@")[2])
+    return f" of host {host[:80]!r}" if host else ""
+
+
+def _split_authority(authority: str) -> tuple[str, int | None]:
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        raise _UnusableError("its host or port is malformed; an IPv6 address stands in brackets, a port is a number")
+    port = int(parts["port"]) if parts["port"] else None
+    if port is not None and not 0 < port <= _LAST_PORT:
+        raise _UnusableError(f"its port is not between 1 and {_LAST_PORT}")
+    return parts["host"], port
+
+
+def _read_host(host: str) -> tuple[str, Address | None]:
+    """A host in ASCII, and its address when it is a literal in the one plain form."""
+    if len(host) > _LONGEST_NAME:
+        raise _UnusableError(f"its host is longer than {_LONGEST_NAME} characters")
+    if host.startswith("["):
+        address: Address = _ipv6(host[1:-1])
+    elif _ends_in_number(host):
+        address = _ipv4(host)
+    else:
+        return _ascii_name(host), None
+    return str(address), address
+
+
+def _ipv6(text: str) -> IPv6Address:
+    if "%" in text:
+        raise _UnusableError("an address with a zone id belongs to one machine's own links")
+    try:
+        return IPv6Address(text)
+    except ValueError:
+        raise _UnusableError("what stands in brackets is not an IPv6 address") from None
+
+
+def _ends_in_number(host: str) -> bool:
+    """Whether some resolver would read the host as an IPv4 address (the WHATWG URL standard's own test).
+
+    inet_aton takes one to four parts, each decimal, octal or hexadecimal; no top-level domain is a number.
+    """
+    folded = unicodedata.normalize("NFKC", host).replace("\u3002", ".")
+    folded = "".join(str(unicodedata.decimal(character, character)) for character in folded)
+    last = folded.rstrip(".").rpartition(".")[2]
+    return re.fullmatch(r"[0-9]+|0[xX][0-9a-fA-F]*", last) is not None
+
+
+def _ipv4(text: str) -> IPv4Address:
+    try:
+        return IPv4Address(text)
+    except ValueError:
+        raise _UnusableError(
+            "its host is a disguised or malformed address; write four plain decimal numbers, "
+            "and if it is not public list it in network.allow_hosts"
+        ) from None
+
+
+def _ascii_name(host: str) -> str:
+    """A DNS name as it is looked up: lower case, its labels in Punycode, without the root's dot."""
+    normal = host.lower() if host.isascii() else _normalised(host)
+    name = ".".join(_ascii_label(label) for label in normal.removesuffix(".").split("."))
+    if len(name) > _LONGEST_NAME:
+        raise _UnusableError(f"its host is longer than {_LONGEST_NAME} characters")
+    if normal.endswith(".") and f".{name}".endswith(".localhost"):
+        raise _UnusableError("localhost is written without a dot at its end")
+    return name
+
+
+def _normalised(host: str) -> str:
+    """UTS 46 without its tables; ß and ς stay themselves as in IDNA 2008, unlike in the standard library's codec."""
+    if any("." in unicodedata.normalize("NFKC", character) and character not in ".\uff0e" for character in host):
+        raise _UnusableError("its host hides a dot in another character")
+    composed = unicodedata.normalize("NFKC", host).replace("\u3002", ".")
+    # One character at a time: str.lower() would turn a last Σ into ς, which is another name.
+    return unicodedata.normalize("NFKC", "".join(character.lower() for character in composed))
+
+
+def _ascii_label(label: str) -> str:
+    if not label:
+        raise _UnusableError("its host is empty or has an empty part")
+    if not all(map(_fits_in_label, label)):
+        raise _UnusableError("its host has a character that no host name has")
+    encoded = label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
+    if len(encoded) > _LONGEST_LABEL:
+        raise _UnusableError(f"a part of its host is longer than {_LONGEST_LABEL} characters")
+    return encoded
+
+
+# RFC 5892 appendix A.3 to A.7: punctuation that is spelling in Catalan, Greek, Hebrew (two) and Japanese.
+_SPELLING = frozenset("\u00b7\u0375\u05f3\u05f4\u30fb")
+_IN_NAMES = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd", "Nl", "So"})
+_VARIATION_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def _fits_in_label(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character in "-_"
+    if _VARIATION_SELECTORS.match(character):  # invisible: two names would look the same
+        return False
+    return unicodedata.category(character) in _IN_NAMES or character in _SPELLING

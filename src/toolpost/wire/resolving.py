@@ -10,8 +10,7 @@ from toolpost.wire.transports import Route
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from toolpost.wire.guard import Resolver, Target
-    from toolpost.wire.network import NetworkPolicy
+    from toolpost.wire.network import NetworkPolicy, Resolver, Target
 
 _MOST_PINS = 1024
 _FOR_EVER = float("inf")

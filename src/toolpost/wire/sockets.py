@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
-from toolpost.wire.guard import parse_target
+from toolpost.wire.network import parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from toolpost.wire.addresses import Address
-    from toolpost.wire.guard import Resolver, Target
-    from toolpost.wire.network import NetworkPolicy
+    from toolpost.wire.network import NetworkPolicy, Resolver, Target
 
 MAX_BYTES = 16 * 1024 * 1024
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolPermissionError
-from toolpost.wire.guard import REFUSED, join_url, parse_target, split_url
+from toolpost.wire.network import REFUSED, join_url, parse_target, split_url
 
 if TYPE_CHECKING:
-    from toolpost.wire.guard import Target
     from toolpost.wire.headers import Headers, Pairs
+    from toolpost.wire.network import Target
     from toolpost.wire.requests import Content, Follow
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})

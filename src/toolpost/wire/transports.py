@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from toolpost.wire.network import host_header
-
 if TYPE_CHECKING:
     from toolpost.wire.addresses import Address
-    from toolpost.wire.guard import Target
     from toolpost.wire.headers import Headers, Pairs
+    from toolpost.wire.network import Target
     from toolpost.wire.requests import Content
 
 
@@ -28,7 +26,7 @@ class Route(NamedTuple):
         """The way to a target that was found at this address."""
         literal = f"[{address}]" if address.version == 6 else str(address)
         base = f"{target.scheme}://{literal}:{target.port}"
-        return cls(target.scheme, host_header(target), target.ascii_host, target.port, address, base)
+        return cls(target.scheme, target.host_header, target.ascii_host, target.port, address, base)
 
 
 class Outgoing(NamedTuple):

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolValidationError
-from toolpost.wire.guard import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.headers import clean_headers
-from toolpost.wire.network import host_header
+from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.proxies import proxy_at
 from toolpost.wire.steps import request_path
 from toolpost.wire.transports import Route
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from toolpost.wire.aiohttp_websockets import WebSocket
-    from toolpost.wire.guard import Resolver
     from toolpost.wire.headers import HeaderInput, Pairs
-    from toolpost.wire.network import NetworkPolicy
+    from toolpost.wire.network import NetworkPolicy, Resolver
 
     Opener = Callable[..., Awaitable[WebSocket]]
 
@@ -75,7 +73,7 @@ async def connect_websocket(
             )
             return await _open_first([Route.to(target, address) for address in addresses], open_at)
     except TimeoutError:
-        message = f"{target.scheme}://{host_header(target)}: no connection within {timeout_s:g} s"
+        message = f"{target.scheme}://{target.host_header}: no connection within {timeout_s:g} s"
         raise ToolConnectionError(message, sent=False) from None
 
 

@@ -19,7 +19,7 @@ from toolpost.auth.oauth.refusals import OAuthProblem, OAuthRefusalError, presen
 from toolpost.auth.oauth.trust import is_loopback
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
-from toolpost.wire.guard import parse_target
+from toolpost.wire.network import parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

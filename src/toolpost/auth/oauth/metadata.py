@@ -10,7 +10,7 @@ from toolpost.auth.oauth.flow import Ask, Flow, json_object
 from toolpost.auth.oauth.refusals import host_of, refusal_of, with_context
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.schema.jsontypes import is_array
-from toolpost.wire.guard import DEFAULT_PORTS
+from toolpost.wire.network import DEFAULT_PORTS
 
 if TYPE_CHECKING:
     from toolpost.auth.oauth.trust import Trust

@@ -13,7 +13,7 @@ from toolpost.auth.oauth.trust import is_loopback
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.jsontypes import is_array
-from toolpost.wire.guard import parse_target, split_url
+from toolpost.wire.network import parse_target, split_url
 
 if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from toolpost.auth.oauth.refusals import host_of
 from toolpost.contracts.errors import ToolAuthError, ToolPermissionError
 from toolpost.wire.addresses import judge
-from toolpost.wire.guard import allow_rules, parse_target
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy, allow_rules, parse_target
 
 if TYPE_CHECKING:
-    from toolpost.wire.guard import AllowRule, Target
+    from toolpost.wire.network import AllowRule, Target
 
 _ANYBODY = NetworkPolicy()
 

@@ -14,8 +14,7 @@ from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.schema.jsontypes import is_object
 from toolpost.web.contents import decoded
 from toolpost.web.media_types import media_type
-from toolpost.wire.guard import parse_target
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy, parse_target
 
 if TYPE_CHECKING:
     from toolpost.builtin.web_access import Answer, Web

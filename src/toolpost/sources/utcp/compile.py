@@ -19,7 +19,7 @@ from toolpost.sources.utcp.templates import (
     WebTemplate,
     parse_template,
 )
-from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
+from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -16,9 +16,8 @@ from toolpost.web.contents import parsed_json
 from toolpost.web.encoding import UnsendableError, text_of
 from toolpost.web.sending import sender
 from toolpost.wire.client import HttpClient
-from toolpost.wire.guard import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 from toolpost.wire.http import default_transport
-from toolpost.wire.network import host_header
+from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 from toolpost.wire.pace import Pace
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ def origin_of(url: str) -> str:
     except ToolPermissionError:
         return ""
     scheme = "https" if target.scheme in ("https", "wss") else "http"
-    return f"{scheme}://{host_header(replace(target, scheme=scheme))}"
+    return f"{scheme}://{replace(target, scheme=scheme).host_header}"
 
 
 def check_credential_origin(tool: PreparedTool, context: ManualContext, credential: Credential) -> None:

@@ -23,7 +23,7 @@ from toolpost.web.planned import PlannedRequest
 from toolpost.web.presentation import NOTHING
 from toolpost.web.sending import Reply
 from toolpost.web.targets import pairs_of, target_of
-from toolpost.wire.guard import split_url
+from toolpost.wire.network import split_url
 from toolpost.wire.responses import Response
 
 if TYPE_CHECKING:

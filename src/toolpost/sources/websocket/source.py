@@ -18,8 +18,7 @@ from toolpost.sources.websocket.messages import Correlation
 from toolpost.sources.websocket.session import WebSocketSession
 from toolpost.sources.websocket.session_pool import WebSocketSessionPool
 from toolpost.sources.websocket.templates import json_message, text_message, wanted
-from toolpost.wire.guard import WEBSOCKET_SCHEMES, parse_target
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import WEBSOCKET_SCHEMES, NetworkPolicy, parse_target
 from toolpost.wire.websockets import connect_websocket, require_websockets
 
 if TYPE_CHECKING:
