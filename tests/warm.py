@@ -47,7 +47,7 @@ LIBRARIES = (
     "toolpost.sources.openapi.source",
     "toolpost.stores.sqlite",
     "toolpost.toolbox.account_desk",
-    "toolpost.wire.http1_transport",
+    "toolpost.wire.http1",
     "toolpost.wire.httpx_transport",
     "uvicorn.protocols.http.h11_impl",
 )

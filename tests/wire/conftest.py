@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.wire.certificates import Authority
-from toolpost.wire.http1_transport import Http1Transport
-from toolpost.wire.tls import ssl_context
-from toolpost.wire.transports import HttpTransport
+from toolpost.wire.http1 import Http1Transport
+from toolpost.wire.routes import ssl_context
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[HttpTransport]:
+async def transport() -> AsyncIterator[Http1Transport]:
     transport = Http1Transport()
     yield transport
     await transport.close()

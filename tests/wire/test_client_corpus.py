@@ -13,13 +13,13 @@ from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_ssrf_corpus import Group, Row, groups_to, rows
 from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolPermissionError
 from toolpost.wire.client import HttpClient
-from toolpost.wire.http import http_transport
+from toolpost.wire.http1 import Http1Transport
+from toolpost.wire.httpx_transport import GuardedTransport
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
-from toolpost.wire.transports import HttpTransport
 
 
-async def outcome(row: Row, url: str, policy: NetworkPolicy, transport: HttpTransport) -> ToolError | int:
+async def outcome(row: Row, url: str, policy: NetworkPolicy, transport: Http1Transport) -> ToolError | int:
     client = HttpClient(policy, transport=transport, resolver=StubResolver(row.answers))
     try:
         return (await client.send(Request("GET", url))).status
@@ -31,7 +31,7 @@ async def outcome(row: Row, url: str, policy: NetworkPolicy, transport: HttpTran
 
 @pytest.mark.req("TEST-10", "NSSRF-02", "NSSRF-03")
 @pytest.mark.parametrize("group", groups_to("refuse"))
-async def test_no_request_leaks(group: Group, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_request_leaks(group: Group, transport: Http1Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     dialled = Dialled(monkeypatch)
     outcomes = {row.url: await outcome(row, row.url, NetworkPolicy(), transport) for row in rows(group)}
 
@@ -42,7 +42,7 @@ async def test_no_request_leaks(group: Group, transport: HttpTransport, monkeypa
 @pytest.mark.req("TEST-10")
 @pytest.mark.parametrize("group", groups_to("allow"))
 async def test_no_request_is_blocked_by_mistake(
-    group: Group, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    group: Group, transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for row in rows(group):
         dialled = Dialled(monkeypatch)
@@ -57,7 +57,7 @@ async def test_no_request_is_blocked_by_mistake(
 @pytest.mark.req("TEST-10", "NSSRF-06")
 @pytest.mark.parametrize("verdict", ["refuse", "allow"])
 async def test_no_redirect_leaks_or_is_blocked_by_mistake(
-    verdict: str, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    verdict: str, transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undialled: list[str] = []
     async with Site() as site:
@@ -96,6 +96,6 @@ def _answering(row: Row) -> Any:
 
 
 async def _try(url: str) -> None:
-    async with httpx2.AsyncClient(transport=http_transport(NetworkPolicy()), trust_env=False) as client:
+    async with httpx2.AsyncClient(transport=GuardedTransport(NetworkPolicy()), trust_env=False) as client:
         with pytest.raises((ToolPermissionError, httpx2.HTTPError, httpx2.InvalidURL)):
             await client.get(url)

@@ -13,10 +13,10 @@ from tests.wire.stubs import Dialled, StubResolver
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
 from toolpost.wire import client as client_module
 from toolpost.wire.client import HttpClient
+from toolpost.wire.http1 import Http1Transport
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
-from toolpost.wire.tls import ssl_context
-from toolpost.wire.transports import HttpTransport
+from toolpost.wire.routes import ssl_context
 
 PUBLIC, OTHER, INSIDE = "93.184.216.34", "93.184.216.35", "127.0.0.1"
 
@@ -35,7 +35,7 @@ async def get(client: HttpClient, url: str) -> bytes:
 @pytest.mark.req("NSSRF-03")
 @pytest.mark.parametrize("answers", [[PUBLIC, INSIDE], [INSIDE, PUBLIC], [PUBLIC, "::1"], [PUBLIC, "169.254.169.254"]])
 async def test_one_private_answer_refuses_them_all(
-    answers: list[str], transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    answers: list[str], transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = Dialled(monkeypatch)
     async with HttpClient(NetworkPolicy(), transport=transport, resolver=StubResolver(answers)) as client:
@@ -47,7 +47,7 @@ async def test_one_private_answer_refuses_them_all(
 
 @pytest.mark.req("NSSRF-03")
 async def test_what_dns_says_after_the_look_up_does_not_matter(
-    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = Dialled(monkeypatch)
     resolver = StubResolver([PUBLIC], [INSIDE])
@@ -63,7 +63,7 @@ async def test_what_dns_says_after_the_look_up_does_not_matter(
 
 
 @pytest.mark.req("NSSRF-03")
-async def test_a_name_is_looked_up_once_and_its_address_is_kept(transport: HttpTransport) -> None:
+async def test_a_name_is_looked_up_once_and_its_address_is_kept(transport: Http1Transport) -> None:
     resolver = StubResolver([INSIDE], [PUBLIC])
     async with Site(reply(200, b"hi")) as site:
         url = f"http://inside.example:{site.port}/"
@@ -76,9 +76,9 @@ async def test_a_name_is_looked_up_once_and_its_address_is_kept(transport: HttpT
 
 
 async def test_a_name_is_looked_up_and_judged_again_after_a_while(
-    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "_PIN_S", 0.0)
+    monkeypatch.setattr(client_module, "_ROUTES_S", 0.0)
     resolver = StubResolver([INSIDE], [INSIDE], ["169.254.169.254"])
     async with Site(reply(200, b"hi")) as site:
         url = f"http://inside.example:{site.port}/"
@@ -91,7 +91,7 @@ async def test_a_name_is_looked_up_and_judged_again_after_a_while(
 
 
 @pytest.mark.skipif(not Path("/proc/net").exists(), reason="all of 127/8 is loopback on Linux")
-async def test_the_next_address_is_tried_when_one_does_not_answer(transport: HttpTransport) -> None:
+async def test_the_next_address_is_tried_when_one_does_not_answer(transport: Http1Transport) -> None:
     resolver = StubResolver(["127.0.0.2", "127.0.0.3", INSIDE])
     async with Site(reply(200, b"hi")) as site:
         url = f"http://inside.example:{site.port}/"
@@ -102,7 +102,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(transport: Htt
 
 
 async def test_the_last_failure_is_told_when_no_address_answers(
-    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = Dialled(monkeypatch)
     resolver = StubResolver([PUBLIC, OTHER])
@@ -116,7 +116,7 @@ async def test_the_last_failure_is_told_when_no_address_answers(
 
 @pytest.mark.req("NSSRF-03")
 async def test_a_peer_that_is_not_the_judged_address_is_told_nothing(
-    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Site() as site:
         connect = socket.socket.connect
@@ -130,7 +130,7 @@ async def test_a_peer_that_is_not_the_judged_address_is_told_nothing(
 
 
 async def test_a_connection_that_one_policy_made_is_not_lent_to_another(
-    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Site(reply(200, b"inside")) as site:
         url = f"http://shared.example:{site.port}/"
@@ -145,7 +145,7 @@ async def test_a_connection_that_one_policy_made_is_not_lent_to_another(
         assert len(site.requests) == 1
 
 
-async def test_a_literal_ipv6_address_is_reached_and_named(transport: HttpTransport) -> None:
+async def test_a_literal_ipv6_address_is_reached_and_named(transport: Http1Transport) -> None:
     try:
         site = await Site(reply(200, b"six"), host="::1").__aenter__()
     except OSError:
@@ -160,7 +160,7 @@ async def test_a_literal_ipv6_address_is_reached_and_named(transport: HttpTransp
 # ---------------------------------------------------------------- documents
 
 
-async def test_a_document_cannot_point_at_what_the_operator_allowed_for_others(transport: HttpTransport) -> None:
+async def test_a_document_cannot_point_at_what_the_operator_allowed_for_others(transport: Http1Transport) -> None:
     async with Site() as site, Site() as neighbour:
         policy = NetworkPolicy(allow_private=True).for_source(site.url, neighbour.url)
         async with HttpClient(policy, transport=transport, resolver=StubResolver([PUBLIC])) as client:
@@ -181,7 +181,7 @@ async def test_a_document_cannot_point_at_what_the_operator_allowed_for_others(t
 
 
 async def test_tls_verifies_the_name_while_the_connection_goes_to_the_address(
-    transport: HttpTransport, authority: Authority
+    transport: Http1Transport, authority: Authority
 ) -> None:
     async with Site(reply(200, b"hi"), tls=authority.server("shop.example")) as site:
         resolver = StubResolver([INSIDE])
@@ -193,13 +193,13 @@ async def test_tls_verifies_the_name_while_the_connection_goes_to_the_address(
         assert site.last.all("host") == [f"shop.example:{site.port}"]
 
 
-async def test_a_certificate_for_an_address_is_verified_too(transport: HttpTransport, authority: Authority) -> None:
+async def test_a_certificate_for_an_address_is_verified_too(transport: Http1Transport, authority: Authority) -> None:
     site = Site(tls=authority.server(INSIDE))
     async with site, HttpClient(NetworkPolicy().for_source(site.url), transport=transport) as client:
         assert (await client.send(Request("GET", site.url))).status == 200
 
 
-async def test_a_certificate_for_another_name_is_refused(transport: HttpTransport, authority: Authority) -> None:
+async def test_a_certificate_for_another_name_is_refused(transport: Http1Transport, authority: Authority) -> None:
     async with Site(tls=authority.server("shop.example")) as site:
         policy = allowing("shop.example", "other.example", INSIDE)
         async with HttpClient(policy, transport=transport, resolver=StubResolver([INSIDE])) as client:
@@ -212,7 +212,7 @@ async def test_a_certificate_for_another_name_is_refused(transport: HttpTranspor
         assert site.requests == []
 
 
-async def test_names_at_one_address_do_not_share_a_connection(transport: HttpTransport, authority: Authority) -> None:
+async def test_names_at_one_address_do_not_share_a_connection(transport: Http1Transport, authority: Authority) -> None:
     names = ("one.example", "two.example")
     async with Site(tls=authority.server(*names)) as site:
         async with HttpClient(allowing(*names), transport=transport, resolver=StubResolver([INSIDE])) as client:

@@ -8,12 +8,12 @@ import pytest
 from tests.wire.site import Site, reply
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolPermissionError
-from toolpost.wire.http import http_transport
+from toolpost.wire.httpx_transport import GuardedTransport
 from toolpost.wire.network import NetworkPolicy
 
 
 def guarded(policy: NetworkPolicy) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=http_transport(policy), trust_env=False)
+    return httpx2.AsyncClient(transport=GuardedTransport(policy), trust_env=False)
 
 
 async def test_a_client_of_httpx2_reaches_what_the_operator_wrote() -> None:

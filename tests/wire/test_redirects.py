@@ -8,14 +8,12 @@ from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolPermissionError
 from toolpost.wire.client import HttpClient
-from toolpost.wire.headers import Headers
-from toolpost.wire.network import NetworkPolicy, parse_target
-from toolpost.wire.requests import Request
-from toolpost.wire.steps import Step, next_step
-from toolpost.wire.transports import HttpTransport
+from toolpost.wire.http1 import Http1Transport
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.requests import Headers, Request, redirect_request
 
 
-def client_for(*sites: Site, transport: HttpTransport | None = None, max_redirects: int = 3) -> HttpClient:
+def client_for(*sites: Site, transport: Http1Transport | None = None, max_redirects: int = 3) -> HttpClient:
     policy = NetworkPolicy().for_source(*(site.url for site in sites))
     return HttpClient(policy, transport=transport, max_redirects=max_redirects, timeout_s=60)
 
@@ -32,7 +30,7 @@ def redirecting(*locations: str, status: int = 302) -> Site:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_of_a_get_is_followed(status: int, transport: HttpTransport) -> None:
+async def test_a_redirect_of_a_get_is_followed(status: int, transport: Http1Transport) -> None:
     async with redirecting("/there?x=1#part", status=status) as site, client_for(site, transport=transport) as client:
         response = await client.send(Request("GET", f"{site.url}/here"))
 
@@ -41,7 +39,7 @@ async def test_a_redirect_of_a_get_is_followed(status: int, transport: HttpTrans
 
 
 @pytest.mark.req("NSSRF-06")
-async def test_three_redirects_are_followed_and_a_fourth_is_not(transport: HttpTransport) -> None:
+async def test_three_redirects_are_followed_and_a_fourth_is_not(transport: Http1Transport) -> None:
     async with redirecting("/1", "/2", "/3") as site, client_for(site, transport=transport) as client:
         assert await (await client.send(Request("GET", site.url))).read() == b"here"
     async with redirecting("/1", "/2", "/3", "/4") as site, client_for(site, transport=transport) as client:
@@ -67,7 +65,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(transport: HttpT
         "http://127.0.0.1\\@example.com/",
     ],
 )
-async def test_a_redirect_to_a_refused_place_is_not_followed(location: str, transport: HttpTransport) -> None:
+async def test_a_redirect_to_a_refused_place_is_not_followed(location: str, transport: Http1Transport) -> None:
     async with redirecting(location) as site, client_for(site, transport=transport) as client:
         with pytest.raises(ToolPermissionError) as refused:
             await client.send(Request("GET", site.url))
@@ -80,7 +78,7 @@ async def test_a_redirect_to_a_refused_place_is_not_followed(location: str, tran
 
 
 @pytest.mark.req("NSSRF-06")
-async def test_every_hop_is_judged_not_only_the_first(transport: HttpTransport) -> None:
+async def test_every_hop_is_judged_not_only_the_first(transport: Http1Transport) -> None:
     async with Site() as inside, redirecting(f"{inside.url}/") as second:
         async with redirecting(second.url) as first, client_for(first, second, transport=transport) as client:
             with pytest.raises(ToolPermissionError, match=rf"the redirect of GET {second.url} is not followed"):
@@ -89,7 +87,7 @@ async def test_every_hop_is_judged_not_only_the_first(transport: HttpTransport) 
         assert (len(second.requests), inside.connections) == (1, 0)
 
 
-async def test_headers_meant_for_one_origin_stay_there(transport: HttpTransport) -> None:
+async def test_headers_meant_for_one_origin_stay_there(transport: Http1Transport) -> None:
     headers = {
         "Authorization": "Bearer hunter2",
         "Cookie": "session=hunter2",
@@ -108,7 +106,7 @@ async def test_headers_meant_for_one_origin_stay_there(transport: HttpTransport)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-async def test_other_methods_get_the_redirect_itself(method: str, transport: HttpTransport) -> None:
+async def test_other_methods_get_the_redirect_itself(method: str, transport: Http1Transport) -> None:
     async with redirecting("/there", status=307) as site, client_for(site, transport=transport) as client:
         response = await client.send(Request(method, site.url, body=b"x"))
 
@@ -129,7 +127,7 @@ async def test_other_methods_get_the_redirect_itself(method: str, transport: Htt
     ],
 )
 async def test_whoever_asks_for_it_has_every_method_followed(
-    status: int, method: str, sent: tuple[str, bytes, list[str]], transport: HttpTransport
+    status: int, method: str, sent: tuple[str, bytes, list[str]], transport: Http1Transport
 ) -> None:
     async with redirecting("/there", status=status) as site, client_for(site, transport=transport) as client:
         headers = {"Content-Type": "text/plain"}
@@ -138,7 +136,7 @@ async def test_whoever_asks_for_it_has_every_method_followed(
         assert (site.last.method, site.last.body, site.last.all("content-type")) == sent
 
 
-async def test_a_body_is_never_sent_to_another_origin(transport: HttpTransport) -> None:
+async def test_a_body_is_never_sent_to_another_origin(transport: Http1Transport) -> None:
     async with Site() as other, redirecting(other.url, status=307) as site:
         async with client_for(site, other, transport=transport) as client:
             response = await client.send(Request("POST", site.url, body=b"hunter2", follow="all"))
@@ -146,7 +144,7 @@ async def test_a_body_is_never_sent_to_another_origin(transport: HttpTransport) 
         assert (response.status, other.connections) == (307, 0)
 
 
-async def test_a_stream_cannot_be_sent_twice(transport: HttpTransport) -> None:
+async def test_a_stream_cannot_be_sent_twice(transport: Http1Transport) -> None:
     async def once() -> object:
         yield b"x"
 
@@ -157,7 +155,7 @@ async def test_a_stream_cannot_be_sent_twice(transport: HttpTransport) -> None:
 
 
 @pytest.mark.parametrize("answer", [reply(302), reply(304, location="/x"), reply(300, location="/x")])
-async def test_an_answer_that_leads_nowhere_is_an_answer(answer: bytes, transport: HttpTransport) -> None:
+async def test_an_answer_that_leads_nowhere_is_an_answer(answer: bytes, transport: Http1Transport) -> None:
     async with Site(answer) as site, client_for(site, transport=transport) as client:
         response = await client.send(Request("GET", site.url))
 
@@ -165,7 +163,7 @@ async def test_an_answer_that_leads_nowhere_is_an_answer(answer: bytes, transpor
         assert len(site.requests) == 1
 
 
-async def test_a_client_may_follow_nothing(transport: HttpTransport) -> None:
+async def test_a_client_may_follow_nothing(transport: Http1Transport) -> None:
     async with redirecting("/there") as site:
         async with client_for(site, transport=transport, max_redirects=0) as client:
             assert (await client.send(Request("GET", site.url))).status == 302
@@ -174,7 +172,7 @@ async def test_a_client_may_follow_nothing(transport: HttpTransport) -> None:
             assert (await client.send(Request("GET", site.url, follow="none"))).status == 302
 
 
-async def test_what_fails_after_a_redirect_was_sent_before_it(transport: HttpTransport) -> None:
+async def test_what_fails_after_a_redirect_was_sent_before_it(transport: Http1Transport) -> None:
     async with Site() as gone:
         pass
     async with redirecting(gone.url, status=303) as site, client_for(site, gone, transport=transport) as client:
@@ -184,7 +182,7 @@ async def test_what_fails_after_a_redirect_was_sent_before_it(transport: HttpTra
     assert failed.value.sent
 
 
-async def test_a_redirect_to_a_name_that_nobody_knows_was_sent_too(transport: HttpTransport) -> None:
+async def test_a_redirect_to_a_name_that_nobody_knows_was_sent_too(transport: Http1Transport) -> None:
     async with redirecting("http://nowhere.example/") as site:
         policy = NetworkPolicy().for_source(site.url)
         async with HttpClient(policy, transport=transport, resolver=StubResolver([])) as client:
@@ -197,16 +195,16 @@ async def test_a_redirect_to_a_name_that_nobody_knows_was_sent_too(transport: Ht
 # ---------------------------------------------------------------- by rule
 
 
-def step(url: str = "https://api.example/v1") -> Step:
+def request(url: str = "https://api.example/v1") -> Request:
     headers = (("Authorization", "Bearer hunter2"), ("User-Agent", "toolpost"))
-    return Step("GET", url, parse_target(url), headers, None, "safe", 10.0)
+    return Request("GET", url, headers)
 
 
 @pytest.mark.req("NSSRF-06")
 @pytest.mark.parametrize("location", ["http://api.example/v1", "HTTP://other.example/"])
 def test_a_redirect_never_leaves_tls(location: str) -> None:
     with pytest.raises(ToolPermissionError, match=r"^Permission denied: it leads to '\w+\.example' without TLS"):
-        next_step(step(), 302, Headers((("Location", location),)))
+        redirect_request(request(), 302, Headers((("Location", location),)))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +220,7 @@ def test_a_redirect_never_leaves_tls(location: str) -> None:
     ],
 )
 def test_the_same_origin_is_scheme_host_and_port(location: str, *, kept: bool) -> None:
-    following = next_step(step(), 302, Headers((("Location", location),)))
+    following = redirect_request(request(), 302, Headers((("Location", location),)))
 
     assert following is not None
     assert ("Authorization" in dict(following.headers)) is kept
@@ -232,13 +230,13 @@ def test_the_same_origin_is_scheme_host_and_port(location: str, *, kept: bool) -
 @pytest.mark.parametrize("location", ["//[::1", "//[]/", "https:///x", "https:x", "https://a..b/", "//a b/"])
 def test_a_location_that_cannot_be_read_is_refused(location: str) -> None:
     with pytest.raises(ToolPermissionError, match="is refused") as refused:
-        next_step(step(), 302, Headers((("Location", location),)))
+        redirect_request(request(), 302, Headers((("Location", location),)))
 
     assert refused.value.error_code == "address_refused"
 
 
 def test_an_upgrade_to_tls_is_another_origin() -> None:
-    following = next_step(step("http://api.example/"), 301, Headers((("Location", "https://api.example/"),)))
+    following = redirect_request(request("http://api.example/"), 301, Headers((("Location", "https://api.example/"),)))
 
     assert following is not None
     assert dict(following.headers) == {"User-Agent": "toolpost"}

@@ -20,7 +20,7 @@ from toolpost.auth.services import plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.contracts.passing import passing
 from toolpost.contracts.principal import Principal
-from toolpost.wire.headers import Headers
+from toolpost.wire.requests import Headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

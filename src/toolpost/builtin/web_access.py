@@ -9,8 +9,8 @@ from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.headers import HeaderInput, Headers
     from toolpost.wire.network import Resolver
+    from toolpost.wire.requests import HeaderInput, Headers
 
 TIMEOUT_S = 10.0
 _OF_A_CALL = 0.98  # a request ends a little before the call that it is for, so that its own error is the one told

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolpost.contracts.errors import ToolNodeError
-    from toolpost.wire.headers import Headers
+    from toolpost.wire.requests import Headers
 
 _LONGEST = 500
 _LONGEST_LOOK = 20_000

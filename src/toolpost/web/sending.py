@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.web.planned import PlannedRequest
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.headers import Headers
+    from toolpost.wire.requests import Headers
     from toolpost.wire.responses import Response
 
 Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Reply"]]

@@ -10,7 +10,6 @@ import ssl
 from collections import deque
 from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aiohttp import (
@@ -41,9 +40,8 @@ from toolpost.contracts.errors import (
     ToolError,
     ToolPermissionError,
 )
-from toolpost.wire.addresses import plain
 from toolpost.wire.network import REFUSED
-from toolpost.wire.tls import ssl_context
+from toolpost.wire.routes import check_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,9 +51,9 @@ if TYPE_CHECKING:
     from aiohttp.client_middlewares import ClientHandlerType
     from aiohttp.tracing import Trace
 
-    from toolpost.wire.headers import Pairs
     from toolpost.wire.proxies import Proxy
-    from toolpost.wire.transports import Route
+    from toolpost.wire.requests import Pairs
+    from toolpost.wire.routes import Route
 
 _CLOSE_S = 1.0  # for the server's close frame, and for what it has not taken yet
 _NO_TIMEOUT = ClientTimeout(total=None)  # whoever connects has a timeout for all of it
@@ -411,23 +409,17 @@ class _Connector(BaseConnector):
             raise ClientConnectionError("the server closed the connection without an answer")
         self._is_used = True
         try:
-            transport, protocol = await self._loop.create_connection(lambda: self.protocol, **await self._endpoint())
+            options = await self._request.route.connect_options(self._request.proxy)
+            transport, protocol = await self._loop.create_connection(lambda: self.protocol, **options)
         except OSError as failed:  # also what TLS raises
             raise _connect_error(failed, self._request) from None
-        peer = transport.get_extra_info("peername")
-        if self._request.proxy is None and (peer is None or plain(ip_address(peer[0])) != address):
-            transport.abort()
-            message = f"the peer {peer and peer[0]} is not {address}, the address that was judged"
-            raise ToolPermissionError(message, code=REFUSED)
+        if self._request.proxy is None:
+            try:
+                check_peer(transport.get_extra_info("peername"), address)
+            except ToolPermissionError:
+                transport.abort()
+                raise
         return protocol
-
-    async def _endpoint(self) -> dict[str, Any]:
-        """Return the judged address, or a tunnel to it, and the name that TLS has to verify there."""
-        route, proxy = self._request.route, self._request.proxy
-        secure = {"ssl": ssl_context(), "server_hostname": route.name} if route.scheme == "wss" else {}
-        if proxy is None:
-            return {"host": str(route.address), "port": route.port, **secure}
-        return {"sock": await proxy.dial(route.address, route.port), **secure}
 
 
 class _Protocol(ResponseHandler):

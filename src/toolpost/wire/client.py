@@ -1,31 +1,33 @@
-"""The guarded HTTP client: every request, and every redirect of it, is judged before anything is connected to."""
+"""The guarded HTTP client: the guard checks every request and every redirect before anything is connected to."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolPermissionError, ToolTimeoutError
+from toolpost.contracts.errors import (
+    ConfigError,
+    ToolClientError,
+    ToolConnectionError,
+    ToolPermissionError,
+    ToolTimeoutError,
+)
 from toolpost.contracts.makers import maker
-from toolpost.wire.bodies import ACCEPTED_ENCODINGS
-from toolpost.wire.deadlines import Deadlines
-from toolpost.wire.headers import check_method, clean_headers
-from toolpost.wire.http import default_transport
+from toolpost.wire.limits import Deadlines
 from toolpost.wire.network import parse_target
-from toolpost.wire.resolving import Pins, SharedLookups
-from toolpost.wire.responses import Response
-from toolpost.wire.steps import REDIRECTS, Step, next_step, request_path
-from toolpost.wire.transports import Outgoing
+from toolpost.wire.proxies import proxy_at
+from toolpost.wire.requests import REDIRECTS, Request, check_method, clean_headers, redirect_request
+from toolpost.wire.responses import ACCEPTED_ENCODINGS, BodyReader, Response
+from toolpost.wire.routes import RouteCache, SharedLookups
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from toolpost.wire.network import NetworkPolicy, Resolver
-    from toolpost.wire.requests import Request
-    from toolpost.wire.transports import HttpTransport, Incoming, Route
+    from toolpost.wire.http1 import Exchange, Http1Transport
+    from toolpost.wire.network import NetworkPolicy, Resolver, Target
+    from toolpost.wire.routes import Route
 
-_new_step = maker(Step)
-_new_outgoing = maker(Outgoing)
+_new_request = maker(Request)
 PAGE_TIMEOUT_S = 10.0
 PAGE_BYTES = 5 * 1024 * 1024
 MAX_REDIRECTS = 3
@@ -33,22 +35,22 @@ MAX_REDIRECTS = 3
 _CONNECT_S = 10.0
 _CONNECT_SHARE = 0.8
 _NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
-_PIN_S = 30.0
+_ROUTES_S = 30.0
 _DEFAULT_HEADERS = (("Accept", "*/*"), ("Accept-Encoding", ACCEPTED_ENCODINGS), ("User-Agent", "toolpost"))
 
 
 class HttpClient:
-    """Sends requests on behalf of one source, over connections that are kept and used again.
+    """Send requests of one source over pooled connections.
 
-    Nothing is ever repeated: a failure says whether the request may have been sent, and the caller decides.
-    The defaults are those for pages; an API has its own.
+    Nothing is ever sent twice: an error says whether the request may have been sent, and the caller decides.
+    The default limits are for web pages.
     """
 
     def __init__(
         self,
         policy: NetworkPolicy,
         *,
-        transport: HttpTransport | None = None,
+        transport: Http1Transport | None = None,
         timeout_s: float = PAGE_TIMEOUT_S,
         max_bytes: int = PAGE_BYTES,
         max_redirects: int = MAX_REDIRECTS,
@@ -61,28 +63,32 @@ class HttpClient:
         self._owns_transport = transport is None
         self._transport = transport or default_transport(policy.proxy)
         self._lookups = SharedLookups(resolver)
-        self._pins = Pins(policy, self._lookups, keep_s=_PIN_S)
+        self._routes = RouteCache(policy, self._lookups, keep_s=_ROUTES_S)
         self._deadlines = Deadlines()
         self._closed = False
 
     async def send(self, request: Request) -> Response:
-        """Send a request and wait for the head of its answer, whatever its status."""
+        """Send a request and wait for the head of its response, whatever its status."""
         timeout_s = self.timeout_s if request.timeout_s is None else request.timeout_s
-        step = self._first_step(request, timeout_s)
+        request = self._normalize(request)
+        target = parse_target(request.url)
+        # Less than the whole timeout, so that a failed connect is reported as one: nothing was sent.
+        connect_s = min(_CONNECT_S, _CONNECT_SHARE * timeout_s)
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             with self._deadlines.until(deadline):
-                incoming = await self._send_step(step)
-                if incoming.status in REDIRECTS:
-                    step, incoming = await self._follow(step, incoming)
+                exchange = await self._exchange(request, target, connect_s)
+                if exchange.status in REDIRECTS:
+                    request, exchange = await self._follow(request, exchange, connect_s)
         except TimeoutError:
-            message = f"{step.subject}: no answer within {timeout_s:g} s"
+            message = f"{request.subject}: no answer within {timeout_s:g} s"
             raise ToolTimeoutError(message, timeout_ms=timeout_s * 1000) from None
         limit = self.max_bytes if request.max_bytes is None else request.max_bytes
-        return Response(incoming, step, limit=limit, deadline=deadline, deadlines=self._deadlines)
+        reader = BodyReader(exchange, request, limit=limit, deadline=deadline, deadlines=self._deadlines)
+        return Response(exchange.status, exchange.headers, url=request.url, reader=reader)
 
     def for_document(self, url: str) -> HttpClient:
-        """A client over the same connections for what a document from this URL points at."""
+        """Return a client over the same connections for URLs in a document from this URL."""
         return HttpClient(
             self.policy.for_document(url),
             transport=self._transport,
@@ -93,7 +99,7 @@ class HttpClient:
         )
 
     async def close(self) -> None:
-        """Close every connection, unless the transport was given; later requests fail."""
+        """Close every connection, unless the transport was passed in; later requests fail."""
         self._closed = True
         await self._lookups.close()
         if self._owns_transport:
@@ -107,60 +113,70 @@ class HttpClient:
     ) -> None:
         await self.close()
 
-    def _first_step(self, request: Request, timeout_s: float) -> Step:
-        headers = clean_headers(request.headers, defaults=_DEFAULT_HEADERS)
-        follow = request.follow if self.max_redirects else "none"
-        # Less than there is, so that no connection is told as what it is: nothing was sent.
-        connect_s = min(_CONNECT_S, _CONNECT_SHARE * timeout_s)
-        target = parse_target(request.url)
-        method = check_method(request.method)
-        return _new_step((method, request.url, target, headers, request.body, follow, connect_s))
+    def _normalize(self, request: Request) -> Request:
+        """Return a request whose method and header fields may be sent, with the default fields."""
+        method, url, headers, body, timeout_s, max_bytes, follow = request
+        pairs = clean_headers(headers, defaults=_DEFAULT_HEADERS)
+        follow = follow if self.max_redirects else "none"
+        return _new_request((check_method(method), url, pairs, body, timeout_s, max_bytes, follow))
 
-    async def _follow(self, step: Step, incoming: Incoming) -> tuple[Step, Incoming]:
+    async def _follow(self, request: Request, exchange: Exchange, connect_s: float) -> tuple[Request, Exchange]:
         try:
             for left in range(self.max_redirects, -1, -1):
-                following = await self._redirect(step, incoming, left=left)
+                following = await self._redirect(request, exchange, connect_s, left=left)
                 if following is None:
                     break
-                step, incoming = following, await self._send_step(following)
+                request = following
+                exchange = await self._exchange(request, parse_target(request.url), connect_s)
         except ToolConnectionError as failed:
-            failed.sent = True  # if not this step, then the one before it
+            failed.sent = True  # if not this request, then the one before it
             raise
-        return step, incoming
+        return request, exchange
 
-    async def _redirect(self, step: Step, incoming: Incoming, *, left: int) -> Step | None:
-        """The step that the answer asks for, judged; the answer itself is then done with."""
+    async def _redirect(self, request: Request, exchange: Exchange, connect_s: float, *, left: int) -> Request | None:
+        """Return the request that a redirect asks for, once the guard allowed its target; close the exchange then."""
         try:
-            following = next_step(step, incoming.status, incoming.headers)
+            following = redirect_request(request, exchange.status, exchange.headers)
             if following is None:
                 return None
-            await incoming.close()
+            await exchange.close()
             if not left:
-                message = f"{step.subject}: redirected more than {self.max_redirects} times"
+                message = f"{request.subject}: redirected more than {self.max_redirects} times"
                 raise ToolClientError(message, code="too_many_redirects")
-            await self._pins.find(following.target, timeout_s=step.connect_s)
+            await self._routes.find(parse_target(following.url), timeout_s=connect_s)
         except ToolPermissionError as refused:
-            await incoming.close()
+            await exchange.close()
             reason = str(refused).removeprefix("Permission denied: ")
-            message = f"the redirect of {step.subject} is not followed: {reason}"
+            message = f"the redirect of {request.subject} is not followed: {reason}"
             raise ToolPermissionError(message, code=refused.error_code) from None
         return following
 
-    async def _send_step(self, step: Step) -> Incoming:
+    async def _exchange(self, request: Request, target: Target, connect_s: float) -> Exchange:
         if self._closed:
-            raise ToolConnectionError(f"{step.subject}: the client is closed", sent=False)
-        routes = self._pins.known(step.target) or await self._pins.find(step.target, timeout_s=step.connect_s)
-        return await self._send_along(routes, step, request_path(step.url))
+            raise ToolConnectionError(f"{request.subject}: the client is closed", sent=False)
+        routes = self._routes.known(target) or await self._routes.find(target, timeout_s=connect_s)
+        return await self._send_along(routes, request, target, connect_s)
 
-    async def _send_along(self, routes: tuple[Route, ...], step: Step, path: str) -> Incoming:
+    async def _send_along(
+        self, routes: tuple[Route, ...], request: Request, target: Target, connect_s: float
+    ) -> Exchange:
+        """Send a request along the first route whose address answers."""
         route, *others = routes
-        connect_s = min(_NEXT_ADDRESS_S, step.connect_s) if others else step.connect_s
         try:
-            outgoing = _new_outgoing((step.method, route, path, step.headers, step.body, connect_s))
-            return await self._transport.send(outgoing)
+            first_s = min(_NEXT_ADDRESS_S, connect_s) if others else connect_s
+            return await self._transport.send(request, route, connect_s=first_s)
         except ToolConnectionError as failed:
             if failed.sent or not others:
-                self._pins.forget(step.target)
+                self._routes.forget(target)
                 raise
-        self._pins.demote(step.target, route)
-        return await self._send_along(tuple(others), step, path)
+        self._routes.demote(target, route)
+        return await self._send_along(tuple(others), request, target, connect_s)
+
+
+def default_transport(proxy: str | None = None) -> Http1Transport:
+    """Create an HTTP/1.1 transport, through a proxy if one is given; a ConfigError says how to install httptools."""
+    try:
+        from toolpost.wire.http1 import Http1Transport  # noqa: PLC0415 - an extra
+    except ImportError as missing:
+        raise ConfigError("HTTP needs httptools; run: pip install 'toolpost[http]'") from missing
+    return Http1Transport(proxy=None if proxy is None else proxy_at(proxy))

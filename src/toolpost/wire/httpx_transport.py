@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
 import httpcore2
 import httpx2
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
-from toolpost.wire.addresses import plain
-from toolpost.wire.network import REFUSED, parse_target
+from toolpost.wire.network import parse_target
 from toolpost.wire.proxies import END_OF_HEAD, LONGEST_HEAD, ProxyError, check_tunnel, proxy_at
-from toolpost.wire.tls import ssl_context
+from toolpost.wire.routes import check_peer, ssl_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -78,11 +76,11 @@ class _Dialer(httpcore2.AsyncNetworkBackend):
         if self._proxy is not None:
             return await self._tunnel(self._proxy, address, port, timeout_s)
         stream = await self._inner.connect_tcp(str(address), port, timeout_s)
-        peer = stream.get_extra_info("server_addr")
-        if peer is None or plain(ip_address(peer[0])) != address:
+        try:
+            check_peer(stream.get_extra_info("server_addr"), address)
+        except ToolPermissionError:
             await stream.aclose()
-            message = f"the peer {peer and peer[0]} is not {address}, the address that was judged"
-            raise ToolPermissionError(message, code=REFUSED)
+            raise
         return stream
 
     async def _tunnel(

@@ -8,18 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolValidationError
-from toolpost.wire.headers import clean_headers
 from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.proxies import proxy_at
-from toolpost.wire.steps import request_path
-from toolpost.wire.transports import Route
+from toolpost.wire.requests import clean_headers, request_path
+from toolpost.wire.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from toolpost.wire.aiohttp_websockets import WebSocket
-    from toolpost.wire.headers import HeaderInput, Pairs
     from toolpost.wire.network import NetworkPolicy, Resolver
+    from toolpost.wire.requests import HeaderInput, Pairs
 
     Opener = Callable[..., Awaitable[WebSocket]]
 

@@ -13,7 +13,7 @@ from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.oauth.trust import Trust
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolError
-from toolpost.wire.headers import Headers
+from toolpost.wire.requests import Headers
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toolpost.auth.oauth.challenge import Challenge, Demand, demand_of, parse_challenges
-from toolpost.wire.headers import Headers
+from toolpost.wire.requests import Headers
 
 
 def bearer(**parameters: str) -> Challenge:

@@ -18,7 +18,7 @@ from toolpost.web.planned import PlannedRequest
 from toolpost.web.presentation import Presentation
 from toolpost.web.sending import Reply
 from toolpost.web.tokens import ClientGrant, ClientTokens
-from toolpost.wire.headers import Headers
+from toolpost.wire.requests import Headers
 
 TOKEN_URL = "https://id.example.org/token"
 CLIENT = {"client_id": "me:1", "client_secret": "s3cr3t/ü"}

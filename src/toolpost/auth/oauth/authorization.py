@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow
     from toolpost.auth.oauth.metadata import ResourceMetadata
     from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.wire.headers import Pairs
+    from toolpost.wire.requests import Pairs
 
 TRANSACTION_TTL_S = 600.0
 OFFLINE = "offline_access"

@@ -14,7 +14,7 @@ from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     from toolpost.auth.oauth.metadata import ServerMetadata
-    from toolpost.wire.headers import Pairs
+    from toolpost.wire.requests import Pairs
 
 AuthMethod = Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
 Origin = Literal["registered", "document", "dynamic"]

@@ -21,7 +21,7 @@ from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolTi
 if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow, Reply
     from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.wire.headers import Pairs
+    from toolpost.wire.requests import Pairs
 
 _INTERVAL_S = 5.0
 _SLOWER_S = 5.0

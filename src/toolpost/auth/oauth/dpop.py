@@ -12,7 +12,7 @@ from toolpost.auth.oauth.jose import new_key, public_part, signed, thumbprint_of
 
 if TYPE_CHECKING:
     from toolpost.auth.secret import Secret
-    from toolpost.wire.headers import Headers
+    from toolpost.wire.requests import Headers
 
 ALGORITHM = "ES256"
 _NONCE = re.compile(r"[!-~]{1,512}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow, Reply
     from toolpost.auth.oauth.metadata import ServerMetadata
     from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.wire.headers import Pairs
+    from toolpost.wire.requests import Pairs
 
 
 def ask_endpoint(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
-    from toolpost.wire.headers import Headers, Pairs
+    from toolpost.wire.requests import Headers, Pairs
 
 ACCEPT_JSON: Pairs = (("Accept", "application/json"),)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow
     from toolpost.auth.oauth.metadata import ServerMetadata
     from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.wire.headers import Pairs
+    from toolpost.wire.requests import Pairs
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 - a name of RFC 8693

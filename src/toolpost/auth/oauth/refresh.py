@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow, Reply
     from toolpost.auth.oauth.metadata import ServerMetadata
     from toolpost.auth.oauth.refusals import OAuthProblem
-    from toolpost.wire.headers import Pairs
+    from toolpost.wire.requests import Pairs
 
 # GitHub and Slack have words of their own for it; OpenID's say that the person must be there (Core section 3.1.2.6).
 _DEAD = frozenset(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.oauth.flow import Reply
     from toolpost.contracts.errors import ToolError, ToolNodeError
-    from toolpost.wire.headers import Pairs
+    from toolpost.wire.requests import Pairs
 
 _LONGEST = 200
 _SHORTEST_SECRET = 4

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from toolpost.builtin.web_access import Answer, Web
     from toolpost.contracts.errors import ToolError
-    from toolpost.wire.headers import Headers
+    from toolpost.wire.requests import Headers
 
 
 _FINE = range(200, 300)

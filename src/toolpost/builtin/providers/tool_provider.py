@@ -20,8 +20,7 @@ from toolpost.builtin.web_access import TIMEOUT_S
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.wire.guard import parse_target
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

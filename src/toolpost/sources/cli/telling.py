@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from toolpost.wire.pace import Pace
+from toolpost.wire.limits import RateLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class LineTelling:
         self._stdout = stdout
         self._held: deque[tuple[str, Stream]] | None = deque(maxlen=_KEPT)
         self._timer = asyncio.get_running_loop().call_later(_AFTER_S, self._begin)
-        self._pace = Pace()
+        self._rate_limit = RateLimit()
 
     def line(self, text: str, stream: Stream) -> None:
         """Take a line."""
@@ -58,10 +58,10 @@ class LineTelling:
             self._tell(text)
 
     def _tell(self, text: str) -> None:
-        if not self._pace.allows():
+        if not self._rate_limit.allows():
             return
         if self._context is None:
             self._context = self._make_context()
-        note = " (lines before this one are left out)" if self._pace.left_out else ""
-        self._pace.left_out = 0
+        note = " (lines before this one are left out)" if self._rate_limit.dropped else ""
+        self._rate_limit.dropped = 0
         self._context.progress(self._redact(text)[:_LONGEST] + note)

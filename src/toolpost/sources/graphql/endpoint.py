@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolpost.web.encoding import Pair
     from toolpost.web.sending import Reply, Send
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.headers import Headers
+    from toolpost.wire.requests import Headers
 
 _ACCEPT = ("Accept", "application/graphql-response+json, application/json;q=0.9")
 _JSON_CONTENT = ("Content-Type", "application/json")

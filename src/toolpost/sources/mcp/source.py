@@ -33,8 +33,7 @@ from toolpost.sources.mcp.reconnect import ConnectionMonitor
 from toolpost.sources.mcp.resources import UtilityTool, run_utility
 from toolpost.sources.mcp.session import McpSession
 from toolpost.sources.mcp.session_pool import McpSessionPool
-from toolpost.sources.mcp.transport import McpConnection
-from toolpost.wire.logs import discreet
+from toolpost.sources.mcp.transport import McpConnection, limit_sdk_logs
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class McpSource:
         network: NetworkPolicy | None = None,
         listings: CacheFolder | None = None,
     ) -> None:
-        discreet()
+        limit_sdk_logs()
         self.config = config
         self._credential = credential
         self._server = server

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import logging
+import re
 from collections import deque
 from contextlib import asynccontextmanager
+from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urljoin, urlsplit
@@ -29,8 +32,8 @@ from toolpost.processes.process import start
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint
 from toolpost.sources.mcp.errors import ErrorReportingTransport
 from toolpost.sources.mcp.framing import LineSplitter, split_batch, unreadable_error
-from toolpost.wire.headers import Headers
-from toolpost.wire.http import http_transport
+from toolpost.wire.httpx_transport import GuardedTransport
+from toolpost.wire.requests import Headers
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,6 +54,10 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 1024
 _EVENT_FRAME = 4096
 _EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
+# These log headers, session ids and whole messages, tokens and arguments included. Setting a logger's own level
+# still turns that on; a root logger that was set to DEBUG for other reasons does not.
+_VERBOSE_LOGGERS = ("httpcore2", "mcp", "client", "fastmcp")
+_QUERY = re.compile(r"(https?://[^\s?\"'<>]+)\?[^\s\"'<>]*")
 
 
 class McpConnection:
@@ -162,7 +169,7 @@ class McpConnection:
         )
 
     def _guarded(self) -> httpx2.AsyncHTTPTransport:
-        return http_transport(self._network.for_source(self._url))
+        return GuardedTransport(self._network.for_source(self._url))
 
     def _note_closed(self) -> None:
         self.closed_by_peer = True
@@ -409,3 +416,26 @@ class PostWriter(_Stream):
         headers = {"content-type": "application/json"}
         response = await self._client.post(self._url, content=body, headers=headers)
         response.raise_for_status()
+
+
+class _QueryFilter(logging.Filter):
+    """Remove the query of every URL in a log record."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if "?" in text:
+            record.msg, record.args = _QUERY.sub(r"\1?...", text), ()
+        return True
+
+
+@cache
+def limit_sdk_logs() -> None:
+    """Keep query strings, headers and bodies out of the logs of the SDK and its HTTP client; once for the process."""
+    for name in _VERBOSE_LOGGERS:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+        # Where nobody set logging up, Python writes warnings to stderr, for a server that misbehaves with a traceback;
+        # the call's own error reports the same.
+        logger.addHandler(logging.NullHandler())
+    logging.getLogger("httpx2").addFilter(_QueryFilter())

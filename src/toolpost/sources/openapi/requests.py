@@ -25,7 +25,7 @@ from toolpost.web.multipart import FormPart, multipart_body
 from toolpost.web.planned import PlannedRequest
 from toolpost.web.presentation import NOTHING
 from toolpost.web.targets import target_of
-from toolpost.wire.headers import MANAGED_HEADERS
+from toolpost.wire.requests import MANAGED_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

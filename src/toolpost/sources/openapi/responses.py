@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter
     from toolpost.web.contents import Content
     from toolpost.web.planned import PlannedRequest
-    from toolpost.wire.headers import Headers
+    from toolpost.wire.requests import Headers
 
 
 _new_output = maker(ToolOutput)

@@ -15,10 +15,9 @@ from toolpost.sources.utcp.templates import SocketTemplate, WebTemplate
 from toolpost.web.contents import parsed_json
 from toolpost.web.encoding import UnsendableError, text_of
 from toolpost.web.sending import sender
-from toolpost.wire.client import HttpClient
-from toolpost.wire.http import default_transport
+from toolpost.wire.client import HttpClient, default_transport
+from toolpost.wire.limits import RateLimit
 from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
-from toolpost.wire.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from toolpost.web.encoding import Pair
     from toolpost.web.planned import PlannedRequest
     from toolpost.web.sending import Send
+    from toolpost.wire.http1 import Http1Transport
     from toolpost.wire.network import NetworkPolicy
-    from toolpost.wire.transports import HttpTransport
 
     RequestFactory = Callable[[Mapping[str, Any]], PlannedRequest]
 
@@ -105,10 +104,10 @@ class Invocation(NamedTuple):
 
     def progress(self, redact: Callable[[str], str] | None = None) -> Callable[[str], None]:
         """Return a function that reports progress, shortened and rate limited."""
-        context, pace = self.context(), Pace()
+        context, rate_limit = self.context(), RateLimit()
 
         def report(text: str) -> None:
-            if pace.allows():
+            if rate_limit.allows():
                 context.progress((redact(text) if redact else text)[:_MAX_PROGRESS_CHARS])
 
         return report
@@ -184,7 +183,7 @@ class ContextFactory:
     def __init__(self, config: ExternalToolConfig, network: NetworkPolicy) -> None:
         self._config = config
         self._network = network
-        self._transport: HttpTransport | None = None
+        self._transport: Http1Transport | None = None
         self._contexts: list[ManualContext] = []
         self._commands = CommandRunner()
 
@@ -222,7 +221,7 @@ class ContextFactory:
         # Only origins: a path may hold placeholders, which the policy could not parse.
         return self._network.for_source(*{split_url(url)[0] for url in urls})
 
-    def _shared_transport(self) -> HttpTransport:
+    def _shared_transport(self) -> Http1Transport:
         if self._transport is None:
             self._transport = default_transport(self._network.proxy)
         return self._transport

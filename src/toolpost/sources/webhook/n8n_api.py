@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.web.encoding import Pair
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.headers import Headers
+    from toolpost.wire.requests import Headers
 
 API_KEY_HEADER = "X-N8N-API-KEY"
 WORKFLOWS_PATH = "/api/v1/workflows"

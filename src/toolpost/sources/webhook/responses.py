@@ -11,7 +11,7 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.web.contents import UnreadableError, content_of, decoded, parsed_json
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import failure_of, presentable
-from toolpost.wire.headers import Headers
+from toolpost.wire.requests import Headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from toolpost.sources.websocket.messages import (
     result_of,
     value_at,
 )
-from toolpost.wire.deadlines import Deadlines
+from toolpost.wire.limits import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

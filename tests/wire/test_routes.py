@@ -9,14 +9,14 @@ import pytest
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.wire.network import NetworkPolicy, parse_target
-from toolpost.wire.resolving import Pins, SharedLookups
+from toolpost.wire.routes import RouteCache, SharedLookups
 
 PUBLIC, OTHER = "93.184.216.34", "93.184.216.35"
 TARGET = parse_target("https://a.example/")
 
 
-def pins(resolver: StubResolver, keep_s: float = 60.0) -> Pins:
-    return Pins(NetworkPolicy(), SharedLookups(resolver), keep_s=keep_s)
+def pins(resolver: StubResolver, keep_s: float = 60.0) -> RouteCache:
+    return RouteCache(NetworkPolicy(), SharedLookups(resolver), keep_s=keep_s)
 
 
 class Gate:

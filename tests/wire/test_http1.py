@@ -8,7 +8,7 @@ import pytest
 from tests.wire.site import Received, Site, reply
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.wire.client import HttpClient
-from toolpost.wire.http1_transport import Http1Transport
+from toolpost.wire.http1 import Http1Transport
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
 from toolpost.wire.responses import Response

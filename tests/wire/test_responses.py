@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from tests.wire.site import Answer, Received, Site, reply
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
-from toolpost.wire.bodies import _Inflater
 from toolpost.wire.client import PAGE_BYTES, HttpClient
+from toolpost.wire.http1 import Http1Transport
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
-from toolpost.wire.responses import Response
-from toolpost.wire.transports import HttpTransport
+from toolpost.wire.responses import Response, _Inflater
 
 TEXT = b"The tool post holds any cutting tool. " * 5000
 
@@ -28,12 +27,12 @@ def raw_deflate(content: bytes) -> bytes:
     return packer.compress(content) + packer.flush()
 
 
-def client_for(site: Site, transport: HttpTransport, *, max_bytes: int = PAGE_BYTES) -> HttpClient:
+def client_for(site: Site, transport: Http1Transport, *, max_bytes: int = PAGE_BYTES) -> HttpClient:
     policy = NetworkPolicy().for_source(site.url)
     return HttpClient(policy, transport=transport, max_bytes=max_bytes, timeout_s=60)
 
 
-async def fetch(answer: Answer, transport: HttpTransport, *, method: str = "GET", max_bytes: int = 2**20) -> bytes:
+async def fetch(answer: Answer, transport: Http1Transport, *, method: str = "GET", max_bytes: int = 2**20) -> bytes:
     async with Site(answer) as site, client_for(site, transport) as client:
         response = await client.send(Request(method, site.url, max_bytes=max_bytes))
         return await response.read()
@@ -76,7 +75,7 @@ def endlessly(content: bytes, **fields: Any) -> Answer:
     ],
     ids=["gzip", "x-gzip", "two members", "padding", "zlib", "raw deflate", "identity", "identity and gzip"],
 )
-async def test_a_body_is_decompressed(encoding: str, content: bytes, transport: HttpTransport) -> None:
+async def test_a_body_is_decompressed(encoding: str, content: bytes, transport: Http1Transport) -> None:
     assert await fetch(reply(200, content, content_encoding=encoding), transport) == TEXT
 
 
@@ -85,13 +84,13 @@ async def test_a_body_is_decompressed(encoding: str, content: bytes, transport: 
     [gzip.compress(b"short", mtime=0), zlib.compress(b"short"), raw_deflate(b"short")],
     ids=["gzip", "zlib", "raw deflate"],
 )
-async def test_a_body_may_come_byte_by_byte(content: bytes, transport: HttpTransport) -> None:
+async def test_a_body_may_come_byte_by_byte(content: bytes, transport: Http1Transport) -> None:
     encoding = "gzip" if content.startswith(b"\x1f\x8b") else "deflate"
 
     assert await fetch(slowly(content, content_encoding=encoding), transport) == b"short"
 
 
-async def test_a_stream_gives_the_same(transport: HttpTransport) -> None:
+async def test_a_stream_gives_the_same(transport: Http1Transport) -> None:
     answer = reply(200, gzip.compress(TEXT, mtime=0), content_encoding="gzip")
     async with Site(answer) as site, client_for(site, transport) as client:
         for _ in range(2):
@@ -102,13 +101,13 @@ async def test_a_stream_gives_the_same(transport: HttpTransport) -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
-async def test_no_body_is_no_mistake(method: str, transport: HttpTransport) -> None:
+async def test_no_body_is_no_mistake(method: str, transport: Http1Transport) -> None:
     promised = reply(204 if method == "GET" else 200, framed=False, content_encoding="gzip", content_length="99999999")
 
     assert await fetch(promised, transport, method=method, max_bytes=10) == b""
 
 
-async def test_an_empty_body_may_call_itself_compressed(transport: HttpTransport) -> None:
+async def test_an_empty_body_may_call_itself_compressed(transport: Http1Transport) -> None:
     assert await fetch(reply(200, b"", content_encoding="gzip"), transport) == b""
 
 
@@ -144,7 +143,7 @@ def test_a_piece_that_is_full_is_not_the_last(size: int) -> None:
 
 @pytest.mark.req("NSSRF-05")
 @pytest.mark.parametrize("size", [1000, 1001])
-async def test_the_limit_is_the_last_byte_that_is_read(size: int, transport: HttpTransport) -> None:
+async def test_the_limit_is_the_last_byte_that_is_read(size: int, transport: Http1Transport) -> None:
     content = b"x" * size
     for answer in (
         reply(200, content),
@@ -163,7 +162,7 @@ async def test_the_limit_is_the_last_byte_that_is_read(size: int, transport: Htt
 @pytest.mark.parametrize(
     "fields", [{}, {"transfer_encoding": "chunked"}, {"content_encoding": "gzip"}], ids=["plain", "chunked", "members"]
 )
-async def test_an_endless_body_ends_at_the_limit(fields: dict[str, str], transport: HttpTransport) -> None:
+async def test_an_endless_body_ends_at_the_limit(fields: dict[str, str], transport: Http1Transport) -> None:
     piece, limit = b"3e8\r\n" + b"x" * 1000 + b"\r\n", PAGE_BYTES
     if "content_encoding" in fields:
         piece, limit = gzip.compress(b"", mtime=0), 2**18  # each of them is small, and has to be looked at
@@ -173,13 +172,13 @@ async def test_an_endless_body_ends_at_the_limit(fields: dict[str, str], transpo
         assert await site.all_closed()
 
 
-async def test_a_body_that_promises_too_much_is_not_read_at_all(transport: HttpTransport) -> None:
+async def test_a_body_that_promises_too_much_is_not_read_at_all(transport: Http1Transport) -> None:
     with pytest.raises(ToolClientError, match="larger than 1,000 bytes"):
         await fetch(reply(framed=False, content_length="1001"), transport, max_bytes=1000)
 
 
 @pytest.mark.req("NSSRF-05")
-async def test_a_decompression_bomb_stops_at_the_limit(transport: HttpTransport) -> None:
+async def test_a_decompression_bomb_stops_at_the_limit(transport: Http1Transport) -> None:
     packer = zlib.compressobj(level=1, wbits=16 + zlib.MAX_WBITS)
     zeros = bytes(2**20)
     bomb = b"".join(packer.compress(zeros) for _ in range(256)) + packer.flush()
@@ -196,7 +195,7 @@ async def test_a_decompression_bomb_stops_at_the_limit(transport: HttpTransport)
     assert peak < 20 * 2**20
 
 
-async def test_a_stream_has_the_same_limit(transport: HttpTransport) -> None:
+async def test_a_stream_has_the_same_limit(transport: Http1Transport) -> None:
     got: list[int] = []
 
     async def collect(response: Response) -> None:
@@ -216,7 +215,7 @@ async def test_a_stream_has_the_same_limit(transport: HttpTransport) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip, br"])
-async def test_an_encoding_that_nobody_asked_for_is_named(encoding: str, transport: HttpTransport) -> None:
+async def test_an_encoding_that_nobody_asked_for_is_named(encoding: str, transport: Http1Transport) -> None:
     with pytest.raises(ToolClientError, match=rf"encoded as '{encoding}'") as unknown:
         await fetch(reply(200, b"whatever", content_encoding=encoding), transport)
 
@@ -224,7 +223,7 @@ async def test_an_encoding_that_nobody_asked_for_is_named(encoding: str, transpo
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_what_is_not_compressed_cannot_be_decompressed(encoding: str, transport: HttpTransport) -> None:
+async def test_what_is_not_compressed_cannot_be_decompressed(encoding: str, transport: Http1Transport) -> None:
     with pytest.raises(ToolClientError, match="cannot be decompressed") as unreadable:
         await fetch(reply(200, b"<html>not at all</html>", content_encoding=encoding), transport)
 
@@ -232,7 +231,7 @@ async def test_what_is_not_compressed_cannot_be_decompressed(encoding: str, tran
 
 
 @pytest.mark.parametrize("answer", [reply, slowly], ids=["at once", "slowly"])
-async def test_compressed_data_that_stops_early_is_a_broken_answer(answer: object, transport: HttpTransport) -> None:
+async def test_compressed_data_that_stops_early_is_a_broken_answer(answer: object, transport: Http1Transport) -> None:
     cut = gzip.compress(b"The tool post", mtime=0)[:-12]
     said = reply(200, cut, content_encoding="gzip") if answer is reply else slowly(cut, content_encoding="gzip")
 

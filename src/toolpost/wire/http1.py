@@ -1,0 +1,676 @@
+"""HTTP/1.1 transport over asyncio's own connections, parsed by httptools: a connection pool, nothing sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import select
+import ssl
+import sys
+from collections import deque
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
+from toolpost.wire.proxies import ProxyError
+from toolpost.wire.requests import Headers, request_path
+from toolpost.wire.routes import check_peer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from toolpost.wire.proxies import Proxy
+    from toolpost.wire.requests import Request
+    from toolpost.wire.routes import Route
+
+_Key: TypeAlias = tuple[str, str]
+
+_CLOSE_S = 1.0  # how long a peer may take to close a connection that is over
+_WRITTEN_AT_ONCE = 256 * 1024
+_TIMEOUT = re.compile(r"\btimeout\s*=\s*(\d{1,9})", re.IGNORECASE)
+_IN_TRANSIT_S = 1.0  # a request that crosses the server's close is lost, and nobody knows whether it was read
+
+_LONGEST_HEAD = 256 * 1024
+_MOST_FIELDS = 1000
+_READ_AHEAD = 256 * 1024
+_NO_HEADERS = Headers(())
+_NEED_LENGTH = frozenset({"POST", "PUT", "PATCH"})
+
+
+class _Waiter(NamedTuple):
+    """A request in the queue; its turn brings a connection, or None for the permission to open one."""
+
+    key: _Key
+    turn: asyncio.Future[Http1Connection | None]
+
+
+class Http1Transport:
+    """Connection pool, keyed by address and the name that TLS verified; the connection used last is taken first.
+
+    Nothing is ever sent twice. A connection that receives data nobody asked for is not used again. At
+    `max_connections`, requests wait in a queue.
+    """
+
+    def __init__(self, *, max_connections: int = 100, keep_alive_s: float = 15.0, proxy: Proxy | None = None) -> None:
+        self._max_connections = max_connections
+        self._keep_alive_s = keep_alive_s
+        self._proxy = proxy
+        self._idle: dict[_Key, list[Http1Connection]] = {}
+        self._open: set[Http1Connection] = set()
+        self._closing: set[Http1Connection] = set()
+        self._opening = 0
+        self._queue: deque[_Waiter] = deque()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def send(self, request: Request, route: Route, *, connect_s: float) -> Exchange:
+        """Send one request along a route and wait for the head of its response.
+
+        Raises a ToolConnectionError whose `sent` is False only when no byte can have left, and a
+        ToolPermissionError when the peer does not have the route's address.
+        """
+        key = (route.base, route.name)
+        connection = self._take_idle(key) or await self._acquire(key, request, route, connect_s)
+        exchange = connection.begin(request, route)
+        try:
+            await exchange.head()
+        except BaseException:
+            connection.abort()
+            raise
+        return exchange
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        while self._queue:
+            self._pass_on()
+        connections = [*self._open, *self._closing]
+        for connection in connections:
+            connection.close()
+        if connections:
+            await asyncio.wait([connection.gone for connection in connections], timeout=_CLOSE_S)
+        for connection in connections:
+            connection.abort()
+
+    # Called by connections.
+
+    def freed(self, connection: Http1Connection) -> None:
+        """Hand a connection that is free again to a waiting request, or keep it."""
+        if self._closed:
+            connection.close()
+            return
+        for waiter in self._queue:
+            if waiter.key == connection.key:
+                self._queue.remove(waiter)
+                waiter.turn.set_result(connection)
+                return
+        connection.idle_since = connection.loop.time()
+        self._idle.setdefault(connection.key, []).append(connection)
+        if self._queue:
+            self._close_idle()
+        if self._sweep_timer is None:
+            self._sweep_timer = connection.loop.call_later(self._keep_alive_s, self._sweep)
+
+    def lost(self, connection: Http1Connection) -> None:
+        """Remove a connection that is closed or will be."""
+        if connection not in self._open:
+            return
+        self._open.discard(connection)
+        if not connection.gone.done():
+            self._closing.add(connection)
+            connection.gone.add_done_callback(lambda _: self._closing.discard(connection))
+        kept = self._idle.get(connection.key)
+        if kept and connection in kept:
+            kept.remove(connection)
+        if self._has_room:
+            self._pass_on()
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._open) + self._opening < self._max_connections
+
+    def _take_idle(self, key: _Key) -> Http1Connection | None:
+        kept = self._idle.get(key)
+        while kept:
+            connection = kept.pop()
+            keep_s = min(self._keep_alive_s, connection.keep_s)
+            young = connection.loop.time() - connection.idle_since < keep_s
+            if young and connection.is_quiet:
+                return connection
+            connection.abort()
+        return None
+
+    async def _acquire(self, key: _Key, request: Request, route: Route, connect_s: float) -> Http1Connection:
+        """Open a connection, or take one that became free while there was no room for another."""
+        if self._has_room or self._close_idle():
+            self._opening += 1
+        elif (handed := await self._turn(key)) is not None:
+            return handed
+        try:
+            self._refuse_closed(request)
+            connection = await self._connect(key, request, route, connect_s)
+        finally:
+            self._opening -= 1
+            if self._queue and self._has_room:
+                self._pass_on()
+        if self._closed:
+            connection.abort()
+            self._refuse_closed(request)
+        return connection
+
+    def _refuse_closed(self, request: Request) -> None:
+        if self._closed:
+            raise ToolConnectionError(f"{request.subject}: the transport is closed", sent=False)
+
+    async def _turn(self, key: _Key) -> Http1Connection | None:
+        """Wait in the queue; the permission to open a connection is counted in `_opening` before it is given."""
+        waiter = _Waiter(key, asyncio.get_running_loop().create_future())
+        self._queue.append(waiter)
+        try:
+            return await waiter.turn
+        except BaseException:
+            if waiter in self._queue:
+                self._queue.remove(waiter)
+            elif not waiter.turn.cancelled():  # the turn came together with the cancellation
+                self._give_back(waiter.turn.result())
+            raise
+
+    def _give_back(self, handed: Http1Connection | None) -> None:
+        if handed is not None:
+            self.freed(handed)
+            return
+        self._opening -= 1
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let the first request in the queue open a connection."""
+        while self._queue:
+            waiter = self._queue.popleft()
+            if not waiter.turn.done():
+                self._opening += 1
+                waiter.turn.set_result(None)
+                return
+
+    async def _connect(self, key: _Key, request: Request, route: Route, connect_s: float) -> Http1Connection:
+        loop = asyncio.get_running_loop()
+        connection = Http1Connection(self, key, loop)
+        try:
+            async with asyncio.timeout(connect_s):
+                await loop.create_connection(lambda: connection, **await route.connect_options(self._proxy))
+        except (OSError, ssl.SSLError) as failed:  # also a TimeoutError
+            raise _connect_error(failed, request.subject, route, connect_s) from None
+        self._open.add(connection)
+        if self._proxy is None:
+            connection.verify_peer(request, route)
+        return connection
+
+    def _close_idle(self) -> bool:
+        """Make room by closing an idle connection of another host."""
+        for kept in self._idle.values():
+            if kept:
+                kept.pop(0).abort()
+                return True
+        return False
+
+    def _sweep(self) -> None:
+        """Close connections that were idle for `keep_alive_s`."""
+        self._sweep_timer = None
+        for kept in self._idle.values():
+            while kept and kept[0].loop.time() - kept[0].idle_since >= self._keep_alive_s:
+                kept.pop(0).close()
+        self._idle = {key: kept for key, kept in self._idle.items() if kept}
+        oldest = min((kept[0] for kept in self._idle.values()), key=lambda found: found.idle_since, default=None)
+        if oldest is not None:
+            self._sweep_timer = oldest.loop.call_at(oldest.idle_since + self._keep_alive_s, self._sweep)
+
+
+def _connect_error(failed: OSError, subject: str, route: Route, connect_s: float) -> ToolConnectionError:
+    address = route.address
+    match failed:
+        case TimeoutError() if failed.errno is None:
+            message = f"{subject}: no connection to {address} within {connect_s:g} s"
+            return ToolConnectionError(message, sent=False)
+        case ssl.SSLCertVerificationError():
+            message = f"{subject}: the server's certificate is refused ({failed.verify_message})"
+            return ToolConnectionError(message, sent=False, category=ErrorCategory.NON_RETRYABLE_CLIENT)
+        case ProxyError():
+            return ToolConnectionError(f"{subject}: {failed}", sent=False)
+        case _:
+            reason = failed.strerror or failed
+            return ToolConnectionError(f"{subject}: no connection to {address} ({reason})", sent=False)
+
+
+class Http1Connection(asyncio.Protocol):
+    """One connection to an address that the guard allowed; it carries one exchange at a time.
+
+    `given_up` says that this side ended it, so that an exchange on it is not complete.
+    """
+
+    def __init__(self, owner: Http1Transport, key: _Key, loop: asyncio.AbstractEventLoop) -> None:
+        self.key = key
+        self.loop = loop
+        self.idle_since = 0.0
+        self.keep_s = math.inf
+        self.given_up = False
+        self.gone: asyncio.Future[None] = loop.create_future()
+        self._owner = owner
+        self._pipe: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._poll: select.poll | None = None
+        self._writer = _Writer(loop)
+        self._close_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is open and has received nothing since its last exchange, not even its end."""
+        pipe = self._pipe
+        if self.given_up or pipe is None or pipe.is_closing():
+            return False
+        return self._poll is None or not self._poll.poll(0)
+
+    def begin(self, request: Request, route: Route) -> Exchange:
+        """Write a request; a long body is written in a task while the response may already arrive."""
+        self._exchange = exchange = Exchange(request, self)
+        head, body = _encode_head(request, route), request.body
+        if body is None or (isinstance(body, bytes) and len(body) <= _WRITTEN_AT_ONCE):
+            exchange.sent_all = True
+            self._writer.write(head + body if body else head)
+        else:
+            self._writer.write(head)
+            self._writer.begin(exchange, request)
+        return exchange
+
+    def verify_peer(self, request: Request, route: Route) -> None:
+        """Abort the connection and raise, before anything is sent, unless the peer has the route's address."""
+        peer = self._pipe.get_extra_info("peername") if self._pipe else None
+        if peer is None:
+            self.abort()
+            raise ToolConnectionError(f"{request.subject}: {route.address} closed the connection at once", sent=False)
+        try:
+            check_peer(peer, route.address)
+        except ToolPermissionError:
+            self.abort()
+            raise
+
+    def close(self) -> None:
+        """Close the connection; abort it when the peer does not close its side within a second."""
+        self.given_up = True
+        self._writer.stop()
+        if self._pipe is not None and self._close_timer is None:
+            self._pipe.close()
+            self._close_timer = self.loop.call_later(_CLOSE_S, self._pipe.abort)
+        self._owner.lost(self)
+
+    # Called by an exchange.
+
+    def done(self, *, reusable: bool) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None and (offered := exchange.headers.get("keep-alive")) is not None:
+            self.keep_s = _keep_alive_s(offered)
+        if reusable and not self.given_up:
+            self._owner.freed(self)
+        else:
+            self.close()
+
+    def abort(self) -> None:
+        self.given_up = True
+        self._writer.stop()
+        if self._pipe is not None:
+            self._pipe.abort()
+        self._owner.lost(self)
+
+    def pause_reading(self) -> None:
+        if self._pipe is not None:
+            self._pipe.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._pipe is not None and not self._pipe.is_closing():
+            self._pipe.resume_reading()
+
+    # asyncio.Protocol.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._pipe = self._writer.pipe = cast("asyncio.Transport", transport)
+        if sys.platform != "win32":
+            self._poll = select.poll()
+            self._poll.register(self._pipe.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None:  # nobody has asked
+            self.abort()
+        else:
+            self._exchange.feed(data)
+
+    def eof_received(self) -> None:
+        if self._pipe is not None:  # no more of an answer comes, whatever of a request is still to be written
+            self._pipe.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        self._writer.stop()
+        self._writer.go_on()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.lost(exc, ended=not self.given_up)
+        self.given_up = True
+        self._owner.lost(self)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._writer.pause()
+
+    def resume_writing(self) -> None:
+        self._writer.go_on()
+
+
+def _keep_alive_s(field: str) -> float:
+    """Parse how long the server keeps an idle connection; Node closes one after 5 s and says so in Keep-Alive."""
+    timeout = _TIMEOUT.search(field)
+    return math.inf if timeout is None else float(timeout[1]) - _IN_TRANSIT_S
+
+
+class _Writer:
+    """Write heads and bodies; a long body is written by a task, as fast as the peer reads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.pipe: asyncio.Transport | None = None
+        self._loop = loop
+        self._task: asyncio.Task[None] | None = None
+        self._full: asyncio.Future[None] | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write data, unless the connection is closed."""
+        if self.pipe is not None and not self.pipe.is_closing():
+            self.pipe.write(data)
+
+    def begin(self, exchange: Exchange, request: Request) -> None:
+        """Start the task that writes a body."""
+        self._task = self._loop.create_task(self._run(exchange, request))
+
+    def stop(self) -> None:
+        """Cancel the task."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def pause(self) -> None:
+        """Wait before the next piece: the write buffer is full."""
+        self._full = self._loop.create_future()
+
+    def go_on(self) -> None:
+        """Continue: the write buffer has room, or the connection is closed."""
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
+
+    async def _run(self, exchange: Exchange, request: Request) -> None:
+        framed = not isinstance(request.body, bytes)
+        try:
+            async with aclosing(_pieces_of(request)) as pieces:
+                async for piece in pieces:
+                    if piece:
+                        self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if framed else piece)
+                    if self._full is not None:
+                        await asyncio.shield(self._full)
+        except Exception as error:  # noqa: BLE001 - foreign code; what the source of a body raises is its caller's to hear
+            exchange.break_off(error)
+            return
+        if framed:
+            self.write(b"0\r\n\r\n")
+        exchange.sent_all = True
+        self._task = None
+
+
+async def _pieces_of(request: Request) -> AsyncGenerator[bytes]:
+    body = request.body
+    if isinstance(body, bytes):
+        for start in range(0, len(body), _WRITTEN_AT_ONCE):
+            yield body[start : start + _WRITTEN_AT_ONCE]
+    elif body is not None:
+        async for piece in body:
+            yield piece
+
+
+class Exchange:
+    """One request and its response as it arrives, not decompressed.
+
+    The connection is free again as soon as the response is complete, even when nobody has read it yet.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_failure",
+        "_inbox",
+        "_parser",
+        "_request",
+        "headed",
+        "headers",
+        "sent_all",
+        "status",
+        "whole",
+    )
+
+    def __init__(self, request: Request, connection: Http1Connection) -> None:
+        self.status = 0
+        self.headers = _NO_HEADERS
+        self.headed = False
+        self.whole = False
+        self.sent_all = False
+        self._request = request
+        self._connection = connection
+        self._inbox = _Inbox(connection)
+        self._parser = _Parser(self, request.method)
+        self._failure: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"Exchange({self.status})"
+
+    async def head(self) -> None:
+        """Wait for the status and the header fields."""
+        while not self.headed:
+            if self._failure is not None:
+                raise self._failure
+            await self._inbox.news()
+
+    def take(self) -> bytes | None:
+        """Return the whole body if it has arrived; otherwise None, and `chunk` returns it in parts."""
+        return self._inbox.taken() if self.whole else None
+
+    async def chunk(self) -> bytes:
+        """Wait for the next part of the body; empty at its end."""
+        while not self._inbox.pieces:
+            if self.whole:
+                return b""
+            if self._failure is not None:
+                raise self._failure
+            await self._inbox.news()
+        return self._inbox.taken()
+
+    async def close(self) -> None:
+        """Abort the connection, unless the response is complete."""
+        if not self.whole:
+            self._connection.abort()
+
+    def feed(self, data: bytes) -> None:
+        """Parse received bytes."""
+        self._parser.feed(data)
+
+    def lost(self, error: Exception | None, *, ended: bool) -> None:
+        """End with the connection; `ended` says that the server closed it, which may end the body."""
+        if self.whole:
+            return
+        if self._parser.until_close and error is None and ended:
+            self.finish(reusable=False)
+            return
+        self.fail(f"the connection broke ({_reason(error)})" if error else "the connection ended too early")
+
+    def begin(self, status: int, headers: Headers) -> None:
+        """Set the head."""
+        if self._failure is None:
+            self.status, self.headers, self.headed = status, headers, True
+            self._inbox.wake()
+
+    def add(self, data: bytes) -> None:
+        """Add a piece of the body."""
+        self._inbox.put(data)
+
+    def finish(self, *, reusable: bool) -> None:
+        """Mark the response as complete."""
+        self.whole = True
+        self._inbox.release()
+        self._connection.done(reusable=reusable and self.sent_all)
+        self._inbox.wake()
+
+    def fail(self, reason: str) -> None:
+        """End with a ToolConnectionError; the server may have acted on what was written."""
+        if self._failure is None and not self.whole:
+            self._failure = ToolConnectionError(f"{self._request.subject}: {reason}", sent=True)
+            self.give_up()
+
+    def break_off(self, error: Exception) -> None:
+        """End with the error that the caller's body stream raised."""
+        if self._failure is None and not self.whole:
+            self._failure = error
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Abort the connection and wake the reader."""
+        self._connection.abort()
+        self._inbox.wake()
+
+
+class _Parser:
+    """httptools' callbacks, translated into calls of an exchange."""
+
+    __slots__ = ("_exchange", "_idle_bytes", "_interim", "_method", "_pairs", "_parser", "until_close")
+
+    def __init__(self, exchange: Exchange, method: str) -> None:
+        self.until_close = False
+        self._exchange = exchange
+        self._method = method
+        self._parser = HttpResponseParser(self)
+        self._pairs: list[tuple[str, str]] = []
+        self._idle_bytes = 0
+        self._interim = False
+
+    def feed(self, data: bytes) -> None:
+        """Parse bytes."""
+        exchange = self._exchange
+        self._idle_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            exchange.fail("the server switched to another protocol, unasked")
+        except HttpParserError as error:
+            exchange.fail(f"the answer is not HTTP ({error})")
+        if self._idle_bytes > _LONGEST_HEAD:  # a head, a trailer or the frame of a chunk that never ends
+            exchange.fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
+
+    def on_message_begin(self) -> None:
+        if self._exchange.whole:
+            self._exchange.give_up()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
+        if len(self._pairs) > _MOST_FIELDS:
+            self._exchange.fail(f"the answer has more than {_MOST_FIELDS:,} header fields")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if 100 <= status < 200:
+            self._interim, self._pairs = True, []
+            return
+        headers = Headers(tuple(self._pairs))
+        chunked = "chunked" in (headers.get("transfer-encoding") or "").lower()
+        self.until_close = not (chunked or "content-length" in headers)
+        self._exchange.begin(status, headers)
+        if self._method == "HEAD":
+            self._exchange.finish(reusable=self._parser.should_keep_alive())
+
+    def on_body(self, data: bytes) -> None:
+        self._idle_bytes = 0
+        if self._exchange.whole:
+            self._exchange.give_up()
+        elif self._interim:
+            self._exchange.fail("the answer is not HTTP (an interim answer has a body)")
+        else:
+            self._exchange.add(data)
+
+    def on_message_complete(self) -> None:
+        if self._interim:
+            self._interim = False
+        elif not self._exchange.whole:
+            self._exchange.finish(reusable=self._parser.should_keep_alive())
+
+
+class _Inbox:
+    """Pieces of a body that nobody has read yet; pauses the connection while there are too many. For one reader."""
+
+    __slots__ = ("_ahead", "_connection", "_held", "_waiter", "pieces")
+
+    def __init__(self, connection: Http1Connection) -> None:
+        self.pieces: list[bytes] = []
+        self._connection = connection
+        self._ahead = 0
+        self._held = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, data: bytes) -> None:
+        """Add a piece."""
+        self.pieces.append(data)
+        self._ahead += len(data)
+        if self._ahead > _READ_AHEAD and not self._held:
+            self._held = True
+            self._connection.pause_reading()
+        self.wake()
+
+    def taken(self) -> bytes:
+        """Remove and return all pieces as one."""
+        pieces, self.pieces, self._ahead = self.pieces, [], 0
+        self.release()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def release(self) -> None:
+        """Let the connection read again."""
+        if self._held:
+            self._held = False
+            self._connection.resume_reading()
+
+    async def news(self) -> None:
+        """Wait until `wake` is called."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def wake(self) -> None:
+        """Wake the reader."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _encode_head(request: Request, route: Route) -> bytes:
+    """Encode the request line and the header fields; a body of unknown length is sent in chunks."""
+    lines = [f"{request.method} {request_path(request.url)} HTTP/1.1\r\nHost: {route.host}\r\n"]
+    lines += [f"{name}: {value}\r\n" for name, value in request.header_pairs]
+    body = request.body
+    if isinstance(body, bytes):
+        lines.append(f"Content-Length: {len(body)}\r\n")
+    elif body is not None:
+        lines.append("Transfer-Encoding: chunked\r\n")
+    elif request.method in _NEED_LENGTH:
+        lines.append("Content-Length: 0\r\n")
+    lines.append("\r\n")
+    return "".join(lines).encode()
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
