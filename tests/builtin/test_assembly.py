@@ -222,5 +222,5 @@ asyncio.run(main())
 
     assert set(done.stdout.split()) <= {
         f"toolpost.builtin.{name}"
-        for name in ("assembly", "collections", "deferred", "groups", "providers", "providers.config", "records")
+        for name in ("assembly", "deferred", "groups", "providers", "providers.config", "specs")
     }

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from toolpost.builtin.search_patterns import PatternError, search_pattern
+from toolpost.builtin.search_programs import PatternError, parse_pattern
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from toolpost.builtin.search_patterns import PatternError, search_pattern
     ],
 )
 def test_what_both_know_matches_the_same(pattern: str, line: str) -> None:
-    assert re.search(search_pattern(pattern).python, line)
+    assert re.search(parse_pattern(pattern).python, line)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_what_both_know_matches_the_same(pattern: str, line: str) -> None:
 )
 def test_what_is_wrong_or_known_to_one_of_them_only_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError) as refused:
-        search_pattern(pattern)
+        parse_pattern(pattern)
 
     assert str(refused.value)

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from toolpost.builtin.command_runs import BackgroundCommand, BackgroundCommands
 from toolpost.builtin.environment import TaskEnvironment
-from toolpost.builtin.file_failures import shown
+from toolpost.builtin.file_access import display_path
 from toolpost.builtin.spelling import either, with_camel_case
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
@@ -175,14 +175,14 @@ def _with_one_stream(command: str | list[str]) -> list[str]:
 def _folder(cwd: str | None, ctx: ToolContext) -> str | None:
     """Where to run: a folder that the call may touch. What the command itself touches is not held to that."""
     if cwd is not None and is_protected(os.path.realpath(cwd), ctx.protected_paths, writes=False):
-        message = f"Path {shown(cwd)!r} is protected; run the command in another folder"
+        message = f"Path {display_path(cwd)!r} is protected; run the command in another folder"
         raise ToolPermissionError(message, tool_name="run_command", code="path_protected")
     if ctx.allowed_paths is None:
         return cwd
     folder = cwd if cwd is not None else next(iter(ctx.allowed_paths), "")
     if not folder or not is_path_allowed(folder, ctx.allowed_paths):
         allowed = ", ".join(ctx.allowed_paths) or "none"
-        message = f"Path {shown(folder)!r} not in allowed paths ({allowed}); run the command in one of them"
+        message = f"Path {display_path(folder)!r} not in allowed paths ({allowed}); run the command in one of them"
         raise ToolPermissionError(message, tool_name="run_command", code="path_refused")
     return folder
 

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import Field
 
-from toolpost.builtin.file_failures import failure_of, shown, told_failures
-from toolpost.builtin.kernel_files import is_kernel_device
-from toolpost.contracts.errors import ToolClientError, ToolPermissionError
+from toolpost.contracts.errors import ToolClientError, ToolError, ToolPermissionError, ToolServerError
 from toolpost.policy.paths import Protection, is_path_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from toolpost.contracts.context import ProtectedPath, ToolContext
+
 
 FilePath = Annotated[str, Field(min_length=1, description="A path, absolute or from the working folder")]
 
@@ -68,7 +67,7 @@ class Place(NamedTuple):
             return None
 
 
-class Opened(NamedTuple):
+class OpenFile(NamedTuple):
     """An open file or folder."""
 
     fd: int
@@ -100,7 +99,7 @@ class FileAccess:
 
         With `follow=False` a link at the end of the path is the place itself. `make` makes the folders above it.
         """
-        with told_failures(path, tool_name=self.tool_name):
+        with translate_os_errors(path, tool_name=self.tool_name):
             real = self._resolved(path, follow=follow)
             self._refuse(self.protection.of_path(real, writes=self.writes), path)
             root = self._root_of(real, path)
@@ -114,7 +113,7 @@ class FileAccess:
                     os.close(folder)
 
     @contextmanager
-    def open_file(self, path: str) -> Generator[Opened]:
+    def open_file(self, path: str) -> Generator[OpenFile]:
         """A regular file, open for reading; folders, devices, FIFOs and the kernel's own files are refused."""
         with self.place(path) as place:
             self.check_regular(place, place.status())
@@ -123,32 +122,34 @@ class FileAccess:
                 status = os.fstat(fd)
                 self.check_regular(place, status)  # it may be another by now
                 self.check_unprotected(status, path)
-                yield Opened(fd, status, place)
+                yield OpenFile(fd, status, place)
             finally:
                 os.close(fd)
 
     @contextmanager
-    def open_folder(self, path: str) -> Generator[Opened]:
+    def open_folder(self, path: str) -> Generator[OpenFile]:
         """A folder, open for listing."""
         with self.place(path) as place:
             status = place.status()
             if not stat.S_ISDIR(status.st_mode):
-                raise self.refusal(f"{shown(path)!r} is no folder; name the folder that it lies in", "not_a_folder")
+                raise self.refusal(
+                    f"{display_path(path)!r} is no folder; name the folder that it lies in", "not_a_folder"
+                )
             self.check_on_disk(status, path)
             fd = os.open(place.name, _LIST, dir_fd=place.folder)
             try:
-                yield Opened(fd, status, place)
+                yield OpenFile(fd, status, place)
             finally:
                 os.close(fd)
 
     def check_regular(self, place: Place, status: os.stat_result) -> None:
         """Refuse what is no plain file."""
         if stat.S_ISDIR(status.st_mode):
-            raise failure_of(IsADirectoryError(errno.EISDIR, ""), place.given, tool_name=self.tool_name)
+            raise tool_error_from_os(IsADirectoryError(errno.EISDIR, ""), place.given, tool_name=self.tool_name)
         self.check_on_disk(status, place.given)
         if not stat.S_ISREG(status.st_mode):
             kind = _kind_of(status.st_mode)
-            raise self.refusal(f"{shown(place.given)!r} is {kind}, not a plain file", "not_a_file")
+            raise self.refusal(f"{display_path(place.given)!r} is {kind}, not a plain file", "not_a_file")
 
     def check_unprotected(self, status: os.stat_result, path: str) -> None:
         """Refuse a file or folder that is protected, whatever path led to it."""
@@ -162,7 +163,7 @@ class FileAccess:
         """Refuse to move or delete a folder, or a link, that a protected path goes through."""
         held = self.protection.below(place.real, status)
         if held is not None:
-            message = f"{shown(place.given)!r} holds {held.path!r}, which is protected: {held.reason}; {_NEVER}"
+            message = f"{display_path(place.given)!r} holds {held.path!r}, which is protected: {held.reason}; {_NEVER}"
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
 
     def _check_entry(self, place: Place) -> None:
@@ -176,7 +177,7 @@ class FileAccess:
 
     def _refuse(self, protected: ProtectedPath | None, path: str) -> None:
         if protected is not None:
-            message = f"Path {shown(path)!r} is protected: it is {protected.reason}; {_NEVER}"
+            message = f"Path {display_path(path)!r} is protected: it is {protected.reason}; {_NEVER}"
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
 
     def start_folder(self, path: str | None) -> str:
@@ -203,11 +204,11 @@ class FileAccess:
             above, name = os.path.split(path.rstrip(os.sep) or path)
             if name in ("", os.curdir, os.pardir):
                 raise self.refusal(
-                    f"{shown(path)!r} does not name a file; write the path to its last name", "path_refused"
+                    f"{display_path(path)!r} does not name a file; write the path to its last name", "path_refused"
                 )
             return _checked(f"{os.path.realpath(above or os.curdir).rstrip(os.sep)}{os.sep}{name}")
         except ValueError:
-            message = f"the path {shown(path)!r} holds a character that no file name can have, such as NUL"
+            message = f"the path {display_path(path)!r} holds a character that no file name can have, such as NUL"
             raise self.refusal(message, "path_refused") from None
 
     def _root_of(self, real: str, path: str) -> str:
@@ -218,13 +219,15 @@ class FileAccess:
             if real == folder or real.startswith(folder.rstrip(os.sep) + os.sep):
                 return folder
         allowed = ", ".join(self.allowed_paths) or "none"
-        message = f"Path {shown(path)!r} not in allowed paths ({allowed}); add its folder to tools.allowedPaths"
+        message = f"Path {display_path(path)!r} not in allowed paths ({allowed}); add its folder to tools.allowedPaths"
         raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
 
     def check_on_disk(self, status: os.stat_result, path: str) -> None:
         """Refuse the kernel's files: they tell of processes, their environments included, and steer the machine."""
         if is_kernel_device(status.st_dev):
-            message = f"{shown(path)!r} is a file of the kernel's, not one on a disk; such files are never opened"
+            message = (
+                f"{display_path(path)!r} is a file of the kernel's, not one on a disk; such files are never opened"
+            )
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
 
 
@@ -272,3 +275,95 @@ def _kind_of(mode: int) -> str:
     if stat.S_ISLNK(mode):
         return "a link in a circle, or one that was put there just now"
     return "a device" if sys.platform != "win32" else "something special"
+
+
+class _ErrorText(NamedTuple):
+    code: str
+    message: str
+
+
+_ERROR_TEXTS = {
+    errno.ENOENT: _ErrorText("file_not_found", "File not found: {path!r}; list_files shows what is there"),
+    errno.ENOTDIR: _ErrorText("not_a_folder", "A part of {path!r} is no folder, or is a new link; check the path"),
+    errno.ELOOP: _ErrorText("path_refused", "{path!r} leads through links in a circle, or a new one; check the path"),
+    errno.EISDIR: _ErrorText("is_a_folder", "{path!r} is a folder, not a file; name a file in it, or use list_files"),
+    errno.EEXIST: _ErrorText("file_exists", "{path!r} exists already; choose another name, or say overwrite"),
+    errno.ENOTEMPTY: _ErrorText("folder_not_empty", "{path!r} is not empty; say recursive to delete all of it"),
+    errno.ENAMETOOLONG: _ErrorText("name_too_long", "The path {path!r} is longer than a name may be; shorten it"),
+    errno.ENOSPC: _ErrorText("disk_full", "There is no room left for {path!r}; nothing was changed, make room first"),
+    errno.EROFS: _ErrorText("read_only", "{path!r} lies on a file system that cannot be written"),
+    errno.EINVAL: _ErrorText("path_refused", "{path!r} cannot be used this way; check both paths"),
+}
+_NO_FOLDER = _ErrorText("file_not_found", "Folder not found: {path!r}; write_file makes it with the first file in it")
+_SHOWN = 200
+
+
+@contextmanager
+def translate_os_errors(path: str, *, tool_name: str) -> Generator[None]:
+    """Turn what the system refuses inside into errors of the tool."""
+    try:
+        yield
+    except OSError as refused:
+        raise tool_error_from_os(refused, path, tool_name=tool_name) from refused
+
+
+def tool_error_from_os(refused: OSError, path: str, *, tool_name: str) -> ToolError:
+    """The error that stands for what the system said about a path."""
+    if refused.errno in (errno.EACCES, errno.EPERM):
+        message = f"the system does not let this process touch {display_path(path)!r}; check its mode and its owner"
+        return ToolPermissionError(message, tool_name=tool_name, code="file_permission")
+    telling = _NO_FOLDER if _is_missing_folder(refused, tool_name) else _ERROR_TEXTS.get(refused.errno or 0)
+    if telling is None:
+        message = f"{display_path(path)!r}: {refused.strerror or refused}"
+        return ToolServerError(message, tool_name=tool_name, code="file_error")
+    return ToolClientError(telling.message.format(path=display_path(path)), tool_name=tool_name, code=telling.code)
+
+
+def _is_missing_folder(refused: OSError, tool_name: str) -> bool:
+    return refused.errno == errno.ENOENT and tool_name in {"list_files", "glob_files"}
+
+
+def file_changed_error(path: str, *, tool_name: str) -> ToolServerError:
+    """Somebody else wrote the file in the meantime; nothing of ours was written."""
+    message = f"{display_path(path)!r} was changed by somebody else meanwhile; read it again, then repeat the call"
+    return ToolServerError(message, tool_name=tool_name, code="file_changed")
+
+
+def display_path(path: str) -> str:
+    """A path short enough for a message, and in characters that every stream can carry."""
+    text = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}..."
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+_KINDS = frozenset(
+    {
+        *("proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore", "efivarfs"),
+        *("cgroup", "cgroup2", "fusectl", "binfmt_misc", "selinuxfs", "devpts", "mqueue", "rpc_pipefs", "nsfs"),
+    }
+)
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def is_kernel_device(device: int) -> bool:
+    """Whether a file on this device belongs to the kernel."""
+    if sys.platform != "linux" or os.major(device) != 0:  # real disks have a number
+        return False
+    return device in _kernel_devices()
+
+
+def _kernel_devices() -> set[int]:
+    """Read anew each time: mounts come and go, and few files have such a device."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {folder.stat().st_dev for folder in (Path("/proc"), Path("/sys")) if folder.is_dir()}
+    return {_device(line) for line in lines if _file_system_kind(line) in _KINDS}
+
+
+def _device(line: str) -> int:
+    major, _, minor = line.split(" ", 3)[2].partition(":")
+    return os.makedev(int(major), int(minor))
+
+
+def _file_system_kind(line: str) -> str:
+    return line.partition(" - ")[2].partition(" ")[0]

@@ -13,10 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolpost.builtin.atomic_files import replace_file, sync_folder
-from toolpost.builtin.file_access import FileAccess, FilePath, Opened, Place
-from toolpost.builtin.file_failures import changed, failure_of, shown
-from toolpost.builtin.file_previews import ABSENT, check_unchanged, outdated, state_of, what_lies_there
+from toolpost.builtin.atomic_files import (
+    ABSENT,
+    check_unchanged,
+    describe_entry,
+    fingerprint,
+    link_new,
+    put_new,
+    remove_old_name,
+    replace_file,
+    stale_preview_error,
+    sync_folder,
+)
+from toolpost.builtin.file_access import (
+    FileAccess,
+    FilePath,
+    OpenFile,
+    Place,
+    display_path,
+    file_changed_error,
+    tool_error_from_os,
+)
 from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
@@ -28,20 +45,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _BLOCK = 1 << 20
-# Systems that have no hard links, or do not let us make one.
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 
-Moved = TypedDict("Moved", {"success": bool, "from": str, "to": str})
+MoveResult = TypedDict("MoveResult", {"success": bool, "from": str, "to": str})
 
 
-class Deleted(TypedDict):
+class DeleteResult(TypedDict):
     """Whether there was anything to delete."""
 
     path: str
     deleted: bool
 
 
-def moving_tools() -> list[FunctionTool]:
+def move_tools() -> list[FunctionTool]:
     """The tools of this module."""
     return [delete_file, move_file]
 
@@ -74,7 +89,7 @@ async def delete_file(
     ctx: ToolContext,
     *,
     recursive: Annotated[bool, Field(description="Delete a folder with everything in it")] = False,
-) -> Deleted:
+) -> DeleteResult:
     """Delete a file; a link is deleted itself, not what it leads to. `deleted` is false when nothing was there."""
     access = FileAccess.of(ctx, "delete_file", writes=True)
     deleted = await in_worker(partial(_delete, access, path, ctx.preview, recursive=recursive))
@@ -96,23 +111,25 @@ async def move_file(
     ctx: ToolContext,
     *,
     overwrite: Annotated[bool, Field(description="Replace a file that is there already")] = False,
-) -> Moved:
+) -> MoveResult:
     """Move or rename a file or folder; missing folders of the new path are made."""
     access = FileAccess.of(ctx, "move_file", writes=True)
     await in_worker(partial(_move, access, source, to, ctx.preview, overwrite=overwrite))
     return {"success": True, "from": source, "to": to}
 
 
-def _preview_delete(access: FileAccess, path: str, goes_on: Callable[[], None], *, recursive: bool) -> CallPreview:
-    goes_on()
+def _preview_delete(
+    access: FileAccess, path: str, check_cancelled: Callable[[], None], *, recursive: bool
+) -> CallPreview:
+    check_cancelled()
     try:
         with access.place(path, follow=False) as place:
             status = place.status()
             _check_ours(access, place, status)
             _check_whole(access, place, status, recursive=recursive)
-            lost = what_lies_there(place, status)
+            lost = describe_entry(place, status)
             reason = f"it deletes {_first_line(lost)}"
-            return CallPreview(destructive=True, reason=reason, text=f"Deletes {lost}", state=state_of(place))
+            return CallPreview(destructive=True, reason=reason, text=f"Deletes {lost}", state=fingerprint(place))
     except ToolClientError as refused:
         if refused.error_code != "file_not_found":
             raise
@@ -120,22 +137,22 @@ def _preview_delete(access: FileAccess, path: str, goes_on: Callable[[], None], 
 
 
 def _preview_move(
-    access: FileAccess, source: str, to: str, goes_on: Callable[[], None], *, overwrite: bool
+    access: FileAccess, source: str, to: str, check_cancelled: Callable[[], None], *, overwrite: bool
 ) -> CallPreview:
-    goes_on()
+    check_cancelled()
     with access.place(source, follow=False) as old:
         status = old.status()
         _check_ours(access, old, status)
-        text, state = f"Moves {what_lies_there(old, status)}\nto {shown(to)!r}", _identity(status)
-    reason = f"it moves {shown(source)!r} to {shown(to)!r}"
+        text, state = f"Moves {describe_entry(old, status)}\nto {display_path(to)!r}", _identity(status)
+    reason = f"it moves {display_path(source)!r} to {display_path(to)!r}"
     try:
         with access.place(to, follow=False) as new:
             _check_free(access, new, overwrite=overwrite)
             there = new.status_or_none()
             if there is not None:
-                lost = what_lies_there(new, there)
+                lost = describe_entry(new, there)
                 reason, text = f"{reason}, over {lost}", f"{text}\nOverwrites {lost}"
-            return CallPreview(None, reason, text, f"{state} {state_of(new)}")
+            return CallPreview(None, reason, text, f"{state} {fingerprint(new)}")
     except ToolClientError as refused:
         if refused.error_code != "file_not_found":
             raise
@@ -151,9 +168,9 @@ def _identity(status: os.stat_result) -> str:
 
 
 def _delete(
-    access: FileAccess, path: str, preview: CallPreview | None, goes_on: Callable[[], None], *, recursive: bool
+    access: FileAccess, path: str, preview: CallPreview | None, check_cancelled: Callable[[], None], *, recursive: bool
 ) -> bool:
-    goes_on()
+    check_cancelled()
     try:
         with access.place(path, follow=False) as place:
             status = place.status()
@@ -178,14 +195,16 @@ def _remove(place: Place, status: os.stat_result) -> None:
 
 def _check_whole(access: FileAccess, place: Place, status: os.stat_result, *, recursive: bool) -> None:
     if stat.S_ISDIR(status.st_mode) and not recursive:
-        message = f"{shown(place.given)!r} is a folder; say recursive to delete it with everything in it"
+        message = f"{display_path(place.given)!r} is a folder; say recursive to delete it with everything in it"
         raise access.refusal(message, "is_a_folder")
 
 
 def _check_ours(access: FileAccess, place: Place, status: os.stat_result) -> None:
     """Refuse an allowed folder itself, and what is no file, folder or link."""
     if place.is_root:
-        message = f"{shown(place.given)!r} is an allowed folder itself; only what lies in it can be moved or deleted"
+        message = (
+            f"{display_path(place.given)!r} is an allowed folder itself; only what lies in it can be moved or deleted"
+        )
         raise access.refusal(message, "path_refused")
     if stat.S_ISDIR(status.st_mode):
         access.check_on_disk(status, place.given)
@@ -199,21 +218,21 @@ def _move(
     source: str,
     to: str,
     preview: CallPreview | None,
-    goes_on: Callable[[], None],
+    check_cancelled: Callable[[], None],
     *,
     overwrite: bool,
 ) -> None:
-    goes_on()
+    check_cancelled()
     with access.place(source, follow=False) as old:
         status = old.status()
         _check_ours(access, old, status)
         if stat.S_ISDIR(status.st_mode) and access.leads_into(to, old.real):
-            message = f"{shown(to)!r} lies in {shown(source)!r}; a folder cannot be moved into itself"
+            message = f"{display_path(to)!r} lies in {display_path(source)!r}; a folder cannot be moved into itself"
             raise access.refusal(message, "path_refused")
         with access.place(to, follow=False, make=True) as new:
             _check_free(access, new, overwrite=overwrite)
-            if preview is not None and preview.state != f"{_identity(status)} {state_of(new)}":
-                raise outdated(access, to)
+            if preview is not None and preview.state != f"{_identity(status)} {fingerprint(new)}":
+                raise stale_preview_error(access, to)
             _rename(access, old, new, status, overwrite=overwrite)
             sync_folder(new)
             sync_folder(old)
@@ -222,73 +241,47 @@ def _move(
 def _check_free(access: FileAccess, new: Place, *, overwrite: bool) -> None:
     there = new.status_or_none()
     if new.is_root or (there is not None and stat.S_ISDIR(there.st_mode)):
-        message = f"{shown(new.given)!r} is a folder; write the new name as well, or another path"
+        message = f"{display_path(new.given)!r} is a folder; write the new name as well, or another path"
         raise access.refusal(message, "is_a_folder")
     if there is not None and not overwrite:
-        raise failure_of(FileExistsError(errno.EEXIST, ""), new.given, tool_name=access.tool_name)
+        raise tool_error_from_os(FileExistsError(errno.EEXIST, ""), new.given, tool_name=access.tool_name)
 
 
 def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, *, overwrite: bool) -> None:
     try:
-        if overwrite or stat.S_ISDIR(status.st_mode) or not _link(access, old, new):
+        if overwrite or stat.S_ISDIR(status.st_mode) or not link_new(access, old, new):
             os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
     except OSError as refused:
         if refused.errno != errno.EXDEV:
             raise
         if stat.S_ISDIR(status.st_mode):
-            message = f"{shown(old.given)!r} is a folder, which cannot be moved to another file system; move its files"
+            message = (
+                f"{display_path(old.given)!r} is a folder, which cannot be moved to another file system; move its files"
+            )
             raise access.refusal(message, "other_file_system") from refused
         _copy_over(access, old, new, overwrite=overwrite)
-
-
-def _link(access: FileAccess, old: Place, new: Place) -> bool:
-    """Give the file its new name first: unlike a rename, that fails when the name is taken in the last moment."""
-    try:
-        os.link(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder, follow_symlinks=False)
-    except OSError as refused:
-        if refused.errno in _NO_LINKS:
-            return False
-        raise
-    _take_away(access, old, new)
-    return True
-
-
-def _take_away(access: FileAccess, old: Place, new: Place) -> None:
-    """Take the old name away; where that may not be, the new one goes again, and nothing was moved."""
-    try:
-        os.unlink(old.name, dir_fd=old.folder)
-    except OSError as refused:
-        os.unlink(new.name, dir_fd=new.folder)
-        raise failure_of(refused, old.given, tool_name=access.tool_name) from refused
 
 
 def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -> None:
     """Move a file to another file system: copied whole beside its new name, then put there, then deleted here."""
     with access.open_file(old.given) as opened:
         if opened.place.real != old.real:
-            message = f"{shown(old.given)!r} is a link, and links are not moved to another file system"
+            message = f"{display_path(old.given)!r} is a link, and links are not moved to another file system"
             raise access.refusal(message, "other_file_system")
         if not os.access(os.curdir, os.W_OK, dir_fd=old.folder):
-            raise failure_of(PermissionError(errno.EACCES, ""), old.given, tool_name=access.tool_name)
+            raise tool_error_from_os(PermissionError(errno.EACCES, ""), old.given, tool_name=access.tool_name)
         put = None if overwrite else partial(put_new, access)
         replace_file(new, _blocks(opened.fd), old=opened.status, put=put, check=partial(_check_same, access, opened))
         with_times = (opened.status.st_atime_ns, opened.status.st_mtime_ns)
         os.utime(new.name, ns=with_times, dir_fd=new.folder, follow_symlinks=False)
-        _take_away(access, old, new)
+        remove_old_name(access, old, new)
 
 
-def _check_same(access: FileAccess, opened: Opened) -> None:
+def _check_same(access: FileAccess, opened: OpenFile) -> None:
     """Refuse to put a copy in the place of what was written to meanwhile."""
     now, then = os.fstat(opened.fd), opened.status
     if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
-        raise changed(opened.place.given, tool_name=access.tool_name)
-
-
-def put_new(access: FileAccess, place: Place, name: str) -> None:
-    """Put a finished file in its place, unless there is one by now."""
-    made = Place(place.folder, name, place.given, place.real)
-    if not _link(access, made, place):
-        os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+        raise file_changed_error(opened.place.given, tool_name=access.tool_name)
 
 
 def _blocks(fd: int) -> Iterator[bytes]:

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolpost.builtin.file_access import FileAccess, FilePath, Opened
-from toolpost.builtin.file_failures import changed, shown
-from toolpost.builtin.line_ranges import LineRange, Wanted, read_decoded_lines, read_lines
+from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error
 from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.builtin.text_encodings import UTF8, Encoding, decoded, encoding_named, encoding_of, marked_like
+from toolpost.builtin.text_files import (
+    UTF8,
+    Encoding,
+    LineRange,
+    LineRequest,
+    decode_text,
+    detect_encoding,
+    parse_encoding,
+    read_decoded_lines,
+    read_lines,
+    with_actual_mark,
+)
 from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
@@ -82,7 +91,7 @@ async def read_file(
     At most 1 MB is read at once. A file of any size can be read in parts.
     """
     access = FileAccess.of(ctx, "read_file")
-    reading = _Reading(access, path, Wanted(offset, limit, CONTENT_BYTES), encoding)
+    reading = _Reading(access, path, LineRequest(offset, limit, CONTENT_BYTES), encoding)
     content = await in_worker(reading.run)
     if line_numbers:
         content["content"] = _numbered(content["content"], offset)
@@ -99,52 +108,52 @@ async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
 class _Reading:
     """One read of some lines."""
 
-    def __init__(self, access: FileAccess, path: str, wanted: Wanted, encoding: str | None) -> None:
+    def __init__(self, access: FileAccess, path: str, wanted: LineRequest, encoding: str | None) -> None:
         self._access = access
         self._path = path
         self._wanted = wanted
-        self._asked = None if encoding is None else encoding_named(encoding, tool_name=access.tool_name)
+        self._asked = None if encoding is None else parse_encoding(encoding, tool_name=access.tool_name)
 
-    def run(self, goes_on: Callable[[], None]) -> FileContent:
+    def run(self, check_cancelled: Callable[[], None]) -> FileContent:
         with self._access.open_file(self._path) as opened, FileIO(opened.fd, closefd=False) as file:
             encoding = self._encoding(file.read(_HEAD) or b"")
-            lines = self._lines(file, opened.status.st_size, encoding, goes_on)
+            lines = self._lines(file, opened.status.st_size, encoding, check_cancelled)
             self._check_unchanged(opened)
         return self._content(lines, encoding, opened.status.st_size)
 
     def _encoding(self, head: bytes) -> Encoding:
         if self._asked is not None:
-            return marked_like(self._asked, head)
-        found = encoding_of(head)
+            return with_actual_mark(self._asked, head)
+        found = detect_encoding(head)
         if found is None:
-            message = f"{shown(self._path)!r} is a binary file; if there is text in it, name its `encoding`"
+            message = f"{display_path(self._path)!r} is a binary file; if there is text in it, name its `encoding`"
             raise self._access.refusal(message, "binary_file")
         return found
 
-    def _lines(self, file: FileIO, size: int, encoding: Encoding, goes_on: Callable[[], None]) -> LineRange:
+    def _lines(self, file: FileIO, size: int, encoding: Encoding, check_cancelled: Callable[[], None]) -> LineRange:
         if encoding.ends_lines_with_a_byte:
-            return read_lines(file, size, self._wanted, goes_on=goes_on)
+            return read_lines(file, size, self._wanted, check_cancelled=check_cancelled)
         try:
-            return read_decoded_lines(file, size, self._wanted, encoding, goes_on=goes_on)
+            return read_decoded_lines(file, size, self._wanted, encoding, check_cancelled=check_cancelled)
         except UnicodeDecodeError as wrong:
-            message = f"{shown(self._path)!r} is not {encoding.told}: {wrong.reason}; name another `encoding`"
+            message = f"{display_path(self._path)!r} is not {encoding.name}: {wrong.reason}; name another `encoding`"
             raise self._access.refusal(message, "encoding_wrong") from None
 
-    def _check_unchanged(self, opened: Opened) -> None:
+    def _check_unchanged(self, opened: OpenFile) -> None:
         """Refuse what may be half old and half new; a file that only grew, as logs do, was read as it was."""
         before, after = opened.status, os.fstat(opened.fd)
         touched = before.st_mtime_ns != after.st_mtime_ns
         if after.st_size < before.st_size or (touched and after.st_size == before.st_size):
-            raise changed(self._path, tool_name=self._access.tool_name)
+            raise file_changed_error(self._path, tool_name=self._access.tool_name)
 
     def _content(self, lines: LineRange, encoding: Encoding, size: int) -> FileContent:
         stored = encoding if encoding.ends_lines_with_a_byte else UTF8
-        text, read_as = _text_of(lines, stored, path=shown(self._path), tool_name=self._access.tool_name)
+        text, read_as = _text_of(lines, stored, path=display_path(self._path), tool_name=self._access.tool_name)
         return {
             "path": self._path,
             "content": text,
             "size": size,
-            "encoding": read_as.told if stored is encoding else encoding.told,
+            "encoding": read_as.name if stored is encoding else encoding.name,
             "total_lines": lines.total,
             "offset": self._wanted.first,
             "limit": self._wanted.lines,
@@ -157,13 +166,13 @@ class _Reading:
 def _text_of(lines: LineRange, encoding: Encoding, *, path: str, tool_name: str) -> tuple[str, Encoding]:
     """The text of some lines; a line that was cut may have lost half a character."""
     if not lines.cut:
-        return decoded(lines.data, encoding, path=path, tool_name=tool_name)
+        return decode_text(lines.data, encoding, path=path, tool_name=tool_name)
     for less in range(4):
         try:
             return encoding.decode(lines.data[: len(lines.data) - less]), encoding
         except UnicodeDecodeError:
             continue
-    return decoded(lines.data, encoding, path=path, tool_name=tool_name)
+    return decode_text(lines.data, encoding, path=path, tool_name=tool_name)
 
 
 def _numbered(text: str, offset: int) -> str:
@@ -172,8 +181,8 @@ def _numbered(text: str, offset: int) -> str:
     return "\n".join([*(f"{offset + number}\t{line}" for number, line in enumerate(lines, 1)), *last])
 
 
-def _facts(access: FileAccess, path: str, goes_on: Callable[[], None]) -> FileFacts:
-    goes_on()
+def _facts(access: FileAccess, path: str, check_cancelled: Callable[[], None]) -> FileFacts:
+    check_cancelled()
     try:
         with access.place(path) as place:
             status = place.status_or_none()

@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from toolpost.builtin.atomic_files import check_writable, replace_file
-from toolpost.builtin.edits import LARGEST, Edit, applied_edits
-from toolpost.builtin.file_access import FileAccess, FilePath, Opened
-from toolpost.builtin.file_failures import changed, shown
-from toolpost.builtin.file_locks import locked
-from toolpost.builtin.file_moves import put_new
-from toolpost.builtin.file_previews import check_unchanged, preview_write
+from toolpost.builtin.atomic_files import (
+    ABSENT,
+    LARGEST_READ,
+    check_unchanged,
+    check_writable,
+    fingerprint,
+    locked_file,
+    put_new,
+    read_start,
+    replace_file,
+)
+from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error
 from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.builtin.text_encodings import decoded, encoded, encoding_named, encoding_of
+from toolpost.builtin.text_files import decode_text, detect_encoding, encode_text, parse_encoding
 from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.questions import CallPreview
 from toolpost.contracts.spec import ToolCategory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from toolpost.contracts.questions import CallPreview
+
+_SHOWN = 60
+LARGEST = 64 << 20
+_MOST_LINES = 2000
+_LONGEST_PREVIEW = 64 << 10  # whoever shows it cuts it once more, after secrets are taken out
 
 
-class Written(TypedDict):
+@with_config(ConfigDict(extra="forbid"))
+class Edit(TypedDict):
+    """One change."""
+
+    old_string: Annotated[
+        str, Field(min_length=1, validation_alias=either("old_string"), description="The text to replace, exactly")
+    ]
+    new_string: Annotated[str, Field(validation_alias=either("new_string"), description="The text in its place")]
+    replace_all: NotRequired[
+        Annotated[bool, Field(validation_alias=either("replace_all"), description="Replace every occurrence")]
+    ]
+
+
+class WriteResult(TypedDict):
     """What was written, and whether the file is new."""
 
     path: str
@@ -38,12 +63,20 @@ class Written(TypedDict):
     created: bool
 
 
-class Edited(TypedDict):
+class EditResult(TypedDict):
     """How many edits were applied, and how many places they changed."""
 
     path: str
     applied: int
     replacements: int
+
+
+async def preview_write(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
+    """A new file destroys nothing; for one that is there, the lines that go and come."""
+    access = FileAccess.of(ctx, "write_file", writes=True)
+    encoding = parse_encoding(params.get("encoding", "utf-8"), tool_name=access.tool_name)
+    data = encode_text(params["content"], encoding, tool_name=access.tool_name)
+    return await in_worker(partial(_preview_write, access, params["path"], data))
 
 
 def writing_tools() -> list[FunctionTool]:
@@ -67,17 +100,17 @@ async def write_file(
     ctx: ToolContext,
     *,
     encoding: Annotated[str, Field(description="Such as utf-8, utf-16, latin-1")] = "utf-8",
-) -> Written:
+) -> WriteResult:
     """Write a text file, in place of an old one if there is one; missing folders are made.
 
     Over a file that is there a person may be asked first, who sees the difference.
     The file is replaced as a whole: nobody sees half of it, and after a crash the old or the new one is there.
     """
     access = FileAccess.of(ctx, "write_file", writes=True)
-    chosen = encoding_named(encoding, tool_name=access.tool_name)
-    data = encoded(content, chosen, tool_name=access.tool_name)
+    chosen = parse_encoding(encoding, tool_name=access.tool_name)
+    data = encode_text(content, chosen, tool_name=access.tool_name)
     created = await in_worker(partial(_write, access, path, data, ctx.preview))
-    return {"path": path, "bytes_written": len(data), "encoding": chosen.told, "created": created}
+    return {"path": path, "bytes_written": len(data), "encoding": chosen.name, "created": created}
 
 
 @tool(side_effects="write", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
@@ -91,7 +124,7 @@ async def edit_file(
     ] = None,
     new_string: Annotated[str | None, Field(validation_alias=either("new_string"))] = None,
     replace_all: Annotated[bool, Field(validation_alias=either("replace_all"))] = False,
-) -> Edited:
+) -> EditResult:
     """Change texts in a file. Each `old_string` must occur exactly once, unless `replace_all` is true.
 
     All edits are applied or none; what the file is encoded in, its line ends and its mode stay as they are.
@@ -108,10 +141,10 @@ async def edit_file(
 
 
 def _write(
-    access: FileAccess, path: str, data: bytes, preview: CallPreview | None, goes_on: Callable[[], None]
+    access: FileAccess, path: str, data: bytes, preview: CallPreview | None, check_cancelled: Callable[[], None]
 ) -> bool:
     """Write what was previewed and nothing else; whether the file is new."""
-    goes_on()
+    check_cancelled()
     with access.place(path, make=True) as place:
         old = check_writable(access, place)
         check = partial(check_unchanged, access, place, preview)
@@ -121,36 +154,122 @@ def _write(
     return old is None
 
 
-def _edit(access: FileAccess, path: str, edits: Sequence[Edit], goes_on: Callable[[], None]) -> int:
+def _preview_write(access: FileAccess, path: str, data: bytes, check_cancelled: Callable[[], None]) -> CallPreview:
+    check_cancelled()
+    try:
+        with access.place(path) as place:
+            status, state = check_writable(access, place), fingerprint(place)
+            old = None if status is None or status.st_size > LARGEST_READ else read_start(place)
+    except ToolClientError as refused:
+        if refused.error_code != "file_not_found":  # a folder above it is missing, and will be made
+            raise
+        return CallPreview(destructive=False, state=ABSENT)
+    if status is None:
+        return CallPreview(destructive=False, state=state)
+    reason = f"it overwrites {display_path(path)!r} ({status.st_size} bytes)"
+    check_cancelled()
+    return CallPreview(
+        old != data, reason, _diff(display_path(path), old, data, status.st_size)[:_LONGEST_PREVIEW], state
+    )
+
+
+def _diff(name: str, old: bytes | None, new: bytes, size: int) -> str:
+    before, after = _lines(old), _lines(new)
+    if before is None or after is None:
+        return f"{name}: {size} bytes are replaced by {len(new)} bytes, too many or no text for a comparison"
+    lines = difflib.unified_diff(before, after, f"{name} (now)", f"{name} (new)", lineterm="")
+    return "\n".join(line.rstrip("\r\n") for line in lines)
+
+
+def _lines(data: bytes | None) -> list[str] | None:
+    encoding = None if data is None else detect_encoding(data)
+    if data is None or encoding is None:
+        return None
+    try:
+        lines = encoding.decode(data).splitlines(keepends=True)
+    except UnicodeDecodeError:
+        return None
+    return lines if len(lines) <= _MOST_LINES else None
+
+
+def _edit(access: FileAccess, path: str, edits: Sequence[Edit], check_cancelled: Callable[[], None]) -> int:
     """Apply the edits under a lock on the file and return how many places changed."""
-    with locked(access, path, goes_on) as opened:
+    with locked_file(access, path, check_cancelled) as opened:
         check_writable(access, opened.place)
         if opened.status.st_size > LARGEST:
-            message = f"{shown(path)!r} has {opened.status.st_size} bytes; files of more than 64 MB are not edited"
+            message = (
+                f"{display_path(path)!r} has {opened.status.st_size} bytes; files of more than 64 MB are not edited"
+            )
             raise access.refusal(message, "file_too_large")
         data = _read(opened)
-        encoding = encoding_of(data)
+        encoding = detect_encoding(data)
         if encoding is None:
-            raise access.refusal(f"{shown(path)!r} is a binary file; only texts can be edited", "binary_file")
-        text, read_as = decoded(data, encoding, path=shown(path), tool_name=access.tool_name)
-        new, replacements = applied_edits(text, edits, tool_name=access.tool_name)
-        written = encoded(new, read_as, tool_name=access.tool_name)
-        goes_on()
+            raise access.refusal(f"{display_path(path)!r} is a binary file; only texts can be edited", "binary_file")
+        text, read_as = decode_text(data, encoding, path=display_path(path), tool_name=access.tool_name)
+        new, replacements = apply_edits(text, edits, tool_name=access.tool_name)
+        written = encode_text(new, read_as, tool_name=access.tool_name)
+        check_cancelled()
         replace_file(opened.place, [written], old=opened.status, check=lambda: _check_same(access, opened))
     return replacements
 
 
-def _read(opened: Opened) -> bytes:
+def _read(opened: OpenFile) -> bytes:
     with os.fdopen(opened.fd, "rb", closefd=False) as file:
         return file.read()
 
 
-def _check_same(access: FileAccess, opened: Opened) -> None:
+def _check_same(access: FileAccess, opened: OpenFile) -> None:
     """Refuse to overwrite what somebody else has written since; what does not lock its files is caught here."""
     now, then = opened.place.status_or_none(), opened.status
     if now is None or _identity(now) != _identity(then):
-        raise changed(opened.place.given, tool_name=access.tool_name)
+        raise file_changed_error(opened.place.given, tool_name=access.tool_name)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def apply_edits(text: str, edits: Sequence[Edit], *, tool_name: str) -> tuple[str, int]:
+    """The text after all edits, and how many places changed; each edit sees what those before it made."""
+    replacements = 0
+    for number, edit in enumerate(edits, 1):
+        text, count = _applied(text, edit, partial(_refusal, number, edits, tool_name=tool_name))
+        replacements += count
+    return text, replacements
+
+
+def occurrences(text: str, part: str) -> int:
+    """How often a text occurs in another, also where it overlaps itself; 2 stands for more."""
+    first = text.find(part)
+    if first < 0:
+        return 0
+    return 1 if text.find(part, first + 1) < 0 else 2
+
+
+def _applied(text: str, edit: Edit, refusal: Callable[..., ToolClientError]) -> tuple[str, int]:
+    old, new = edit["old_string"], edit["new_string"]
+    found = occurrences(text, old)
+    if found == 0:
+        raise refusal(f"old_string not found in file{_hint(text, old)}", code="text_not_found")
+    count = text.count(old)
+    if found > 1 and not edit.get("replace_all", False):
+        times = f"{count} times" if count > 1 else "more than once, overlapping itself"
+        raise refusal(f"old_string found {times}, provide more context or set replace_all", code="text_ambiguous")
+    # Some edits of this kind after each other would fill any memory.
+    if len(text) + count * (len(new) - len(old)) > LARGEST:
+        raise refusal("the text would grow beyond 64 million characters", code="file_too_large")
+    return text.replace(old, new), count
+
+
+def _refusal(number: int, edits: Sequence[Edit], message: str, *, tool_name: str, code: str) -> ToolClientError:
+    which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
+    start = edits[number - 1]["old_string"][:_SHOWN]
+    text = f"{which}{message}; it begins {start!r}. Nothing was changed"
+    return ToolClientError(text, tool_name=tool_name, code=code)
+
+
+def _hint(text: str, old: str) -> str:
+    r"""Why a text that looks right may not be found: its lines end with \r\n, or it was copied with line numbers."""
+    if "\r\n" in text and "\r\n" not in old and old.replace("\n", "\r\n") in text:
+        return r" (its lines end with \r\n: write that at the end of each)"
+    return ""

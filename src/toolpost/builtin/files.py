@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolpost.builtin.file_moves import moving_tools
+from toolpost.builtin.file_listing import listing_tools
+from toolpost.builtin.file_moves import move_tools
 from toolpost.builtin.file_reading import reading_tools
+from toolpost.builtin.file_search import search_tools
 from toolpost.builtin.file_writing import writing_tools
-from toolpost.builtin.listing import listing_tools
-from toolpost.builtin.searching import searching_tools
 
 if TYPE_CHECKING:
     from toolpost.catalog.function import FunctionTool
@@ -23,7 +23,7 @@ def file_tools(*, ripgrep: str | None = "rg", commands: CommandRunner | None = N
     return [
         *reading_tools(),
         *writing_tools(),
-        *moving_tools(),
+        *move_tools(),
         *listing_tools(),
-        *searching_tools(ripgrep=ripgrep, commands=commands),
+        *search_tools(ripgrep=ripgrep, commands=commands),
     ]

@@ -12,9 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.builtin.globs import Glob
-from toolpost.builtin.search_hits import BINARY
-from toolpost.builtin.tree import Listed, is_generated, is_kernels, walk
+from toolpost.builtin.file_walk import Glob, OpenFolder, is_generated, is_kernel_folder, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,8 +30,11 @@ _CODED = (b"\xff\xfe", b"\xfe\xff")
 _UTF8_MARK = b"\xef\xbb\xbf"
 _MARKS = ((_UTF8_MARK, ""), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
+# The warning of ripgrep, which stops at a NUL.
+BINARY = b': WARNING: stopped searching binary file after match (found "\\0" byte)'
 
-class Order(NamedTuple):
+
+class GrepRequest(NamedTuple):
     """What to search, and where: a folder, or a file in it."""
 
     pattern: str
@@ -52,7 +53,7 @@ class Order(NamedTuple):
 def main(text: str) -> None:
     """Carry out an order in the working folder."""
     facts: dict[str, Any] = json.loads(text)
-    order = Order(**facts)
+    order = GrepRequest(**facts)
     out = sys.stdout.buffer
     for record in run(order, os.open(".", os.O_RDONLY)):
         out.write(record)
@@ -62,7 +63,7 @@ def main(text: str) -> None:
 class Patterns:
     """What is looked for, compiled; bytes that are no UTF-8 need the strict one, which takes longer."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: GrepRequest) -> None:
         flags = re.IGNORECASE if order.ignore_case else re.NOFLAG
         self._by_line = re.compile(order.pattern, flags).search
         self._in_text = re.compile(order.pattern, flags | re.MULTILINE).search
@@ -82,7 +83,7 @@ class Patterns:
         return self._by_line
 
 
-def run(order: Order, folder: int) -> Iterator[bytes]:
+def run(order: GrepRequest, folder: int) -> Iterator[bytes]:
     """The records of all matching lines; a file that was named is searched also where it holds a NUL."""
     patterns = Patterns(order)
     for path, fd in _files(order, folder):
@@ -107,11 +108,11 @@ def _records(path: bytes, blocks: Iterator[bytes], patterns: Patterns, *, whole:
         number, offset = number + block.count(b"\n"), offset + len(block)
 
 
-def _files(order: Order, folder: int) -> Iterator[tuple[str, int]]:
+def _files(order: GrepRequest, folder: int) -> Iterator[tuple[str, int]]:
     if order.file is not None:
         yield order.file, os.open(order.file, _READ, dir_fd=folder)
         return
-    skip = is_kernels if order.from_root else None if order.all_folders else is_generated
+    skip = is_kernel_folder if order.from_root else None if order.all_folders else is_generated
     wanted = _wanted(order.include)
     for listed in walk(folder, skip=skip):
         for name in wanted(listed):
@@ -122,7 +123,7 @@ def _files(order: Order, folder: int) -> Iterator[tuple[str, int]]:
             yield listed.folder + name, fd
 
 
-def _wanted(include: str | None) -> Callable[[Listed], list[str]]:
+def _wanted(include: str | None) -> Callable[[OpenFolder], list[str]]:
     """A function from a folder to the names of the plain files in it that are to be searched."""
     if include is None:
         return lambda listed: [entry.name for entry in listed.entries if entry.is_file(follow_symlinks=False)]

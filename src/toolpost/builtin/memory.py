@@ -51,7 +51,7 @@ def memory_tools() -> list[FunctionTool]:
 async def memory_list(ctx: ToolContext) -> list[MemoryFact]:
     """List the memory files with their summaries."""
     entries = MemoryFiles(ctx, tool_name="memory_list").entries
-    return await in_worker(lambda goes_on: [_fact(one) for one in entries(goes_on)])
+    return await in_worker(lambda check_cancelled: [_fact(one) for one in entries(check_cancelled)])
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)

@@ -11,10 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolpost.builtin.atomic_files import check_writable, remove_leftovers, replace_file
-from toolpost.builtin.file_access import FileAccess
-from toolpost.builtin.file_failures import shown
-from toolpost.builtin.file_locks import folder_turn
+from toolpost.builtin.atomic_files import check_writable, folder_lock, remove_leftovers, replace_file
+from toolpost.builtin.file_access import FileAccess, display_path
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError, ToolPermissionError
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
     except (ValueError, OSError):  # no name, or a link that is being replaced
         resolved = ""
     if "\0" in relative_path or (resolved != root and not resolved.startswith(root.rstrip(os.sep) + os.sep)):
-        raise ToolPermissionError(f'Path "{shown(relative_path)}" escapes memory directory', code="path_refused")
+        raise ToolPermissionError(f'Path "{display_path(relative_path)}" escapes memory directory', code="path_refused")
     return resolved
 
 
@@ -57,9 +55,9 @@ class MemoryFiles:
         self._root = os.path.realpath(ctx.memory_dir)
         self._access = FileAccess(tool_name=tool_name, allowed_paths=(self._root,))
 
-    def entries(self, goes_on: Callable[[], None]) -> Iterator[MemoryEntry]:
+    def entries(self, check_cancelled: Callable[[], None]) -> Iterator[MemoryEntry]:
         """Every Markdown file, by its path; those whose names begin with a dot are not memory."""
-        for path in self._paths(goes_on):
+        for path in self._paths(check_cancelled):
             with suppress(ToolError):  # gone since, or a link that leads outside
                 yield MemoryEntry(path, self._text(path, errors="backslashreplace"))
 
@@ -72,18 +70,18 @@ class MemoryFiles:
         """The text that a file had so many changes ago."""
         kept = self._versions(self._check(path))
         if back > len(kept):
-            message = f"{shown(path)!r} has {len(kept)} earlier versions; ask for one of them"
+            message = f"{display_path(path)!r} has {len(kept)} earlier versions; ask for one of them"
             raise self._access.refusal(message, "version_not_found")
         return self._text(str(kept[back - 1]), errors="backslashreplace")
 
-    def change(self, path: str, new: Callable[[str | None], str], goes_on: Callable[[], None]) -> int:
+    def change(self, path: str, new: Callable[[str | None], str], check_cancelled: Callable[[], None]) -> int:
         """Replace a file by what `new` makes of its text (None: there is none); how many characters it has then.
 
         The version before is kept first, so that at every moment the old one, or both, are on the disk.
         """
         resolved = self._check(path)
         Path(self._root).mkdir(parents=True, exist_ok=True)
-        with folder_turn(self._access, self._root, goes_on), self._access.place(resolved, make=True) as place:
+        with folder_lock(self._access, self._root, check_cancelled), self._access.place(resolved, make=True) as place:
             old = check_writable(self._access, place)
             remove_leftovers(place)
             before = None if old is None else self._text(path)
@@ -95,9 +93,9 @@ class MemoryFiles:
                 replace_file(place, [data], old=old)
         return len(after)
 
-    def _paths(self, goes_on: Callable[[], None]) -> Iterator[str]:
+    def _paths(self, check_cancelled: Callable[[], None]) -> Iterator[str]:
         for folder, folders, names in os.walk(self._root):
-            goes_on()
+            check_cancelled()
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 if name.endswith(SUFFIX) and not name.startswith("."):
@@ -108,7 +106,7 @@ class MemoryFiles:
         resolved = resolve_memory_path(path, self._root)
         parts = Path(os.path.relpath(resolved, self._root)).parts
         if not resolved.endswith(SUFFIX) or any(part.startswith(".") for part in parts):
-            message = f"{shown(path)!r} is no memory file; name one that ends in .md, such as facts/user.md"
+            message = f"{display_path(path)!r} is no memory file; name one that ends in .md, such as facts/user.md"
             raise self._access.refusal(message, "path_refused")
         return resolved
 
@@ -116,16 +114,16 @@ class MemoryFiles:
         try:
             with self._access.open_file(resolve_memory_path(path, self._root)) as opened:
                 if opened.status.st_size > _LARGEST:
-                    raise self._access.refusal(f"{shown(path)!r} has more than 10 MB", "file_too_large")
+                    raise self._access.refusal(f"{display_path(path)!r} has more than 10 MB", "file_too_large")
                 with os.fdopen(opened.fd, "rb", closefd=False) as file:
                     return file.read().decode("utf-8", errors)
         except UnicodeDecodeError:
-            message = f"{shown(path)!r} is no UTF-8 text and is left as it is; write it anew under another name"
+            message = f"{display_path(path)!r} is no UTF-8 text and is left as it is; write it anew under another name"
             raise self._access.refusal(message, "encoding_wrong") from None
         except ToolClientError as failed:
             if failed.error_code != "file_not_found":
                 raise
-            message = f"Memory file not found: {shown(path)!r}; memory_list shows what there is"
+            message = f"Memory file not found: {display_path(path)!r}; memory_list shows what there is"
             raise self._access.refusal(message, failed.error_code) from None
 
     def _encoded(self, text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from toolpost.builtin.edits import occurrences
+from toolpost.builtin.file_writing import occurrences
 from toolpost.contracts.errors import ToolClientError
 
 _SUMMARY = re.compile(r"^>[ \t]*Summary:(.*)$", re.MULTILINE)

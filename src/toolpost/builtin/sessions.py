@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from toolpost.builtin.file_access import FileAccess
-from toolpost.builtin.file_failures import shown
+from toolpost.builtin.file_access import FileAccess, display_path
 from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
@@ -53,14 +52,16 @@ def _read(session_dir: str, file: str, _: Callable[[], None]) -> str:
     try:
         with access.open_file(path) as opened:
             if opened.status.st_size > _LARGEST:
-                message = f"{shown(file)!r} has more than 10 MB; read it with read_file, in parts"
+                message = f"{display_path(file)!r} has more than 10 MB; read it with read_file, in parts"
                 raise access.refusal(message, "file_too_large")
             with os.fdopen(opened.fd, "rb", closefd=False) as lines:
                 return lines.read().decode("utf-8", "backslashreplace")
     except ToolClientError as failed:
         if failed.error_code != "file_not_found":
             raise
-        message = f"Session archive not found: {shown(file)!r}; the first line of a session names the one before it"
+        message = (
+            f"Session archive not found: {display_path(file)!r}; the first line of a session names the one before it"
+        )
         raise access.refusal(message, failed.error_code) from None
 
 
@@ -70,6 +71,6 @@ def _resolved(folder: str, file: str) -> str:
     except ValueError:
         path = ""
     if "\0" in file or not path.startswith(folder.rstrip(os.sep) + os.sep):
-        message = f'Path "{shown(file)}" escapes session directory'
+        message = f'Path "{display_path(file)}" escapes session directory'
         raise ToolPermissionError(message, tool_name=_NAME, code="path_refused")
     return path

@@ -22,11 +22,11 @@ async def in_worker(work: Callable[[Callable[[], None]], T]) -> T:
     """Run `work` in a thread; it calls what it is given now and then, which raises once the caller is gone."""
     gone = threading.Event()
 
-    def goes_on() -> None:
+    def check_cancelled() -> None:
         if gone.is_set():
             raise Abandoned
 
     try:
-        return cast("T", await run_in_thread(partial(work, goes_on)))
+        return cast("T", await run_in_thread(partial(work, check_cancelled)))
     finally:
         gone.set()

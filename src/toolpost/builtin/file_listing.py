@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolpost.builtin.file_access import FileAccess
-from toolpost.builtin.file_failures import shown
-from toolpost.builtin.globs import LONGEST, Glob, GlobError
+from toolpost.builtin.file_access import FileAccess, display_path
+from toolpost.builtin.file_walk import LONGEST, Glob, GlobError, OpenFolder, is_generated, is_kernel_folder, walk
 from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.builtin.tree import Listed, is_generated, is_kernels, walk
 from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
@@ -27,7 +25,8 @@ from toolpost.schema.patterns import repeats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.builtin.tree import Skip
+    from toolpost.builtin.file_walk import Skip
+
 
 _REGEX = "re:"
 # Names have at most 255 characters, so that this many repeats cannot take longer than a moment.
@@ -134,22 +133,22 @@ class _Listing:
     total: int = 0
     files: list[FileInfo] = field(default_factory=list[FileInfo])
 
-    def run(self, path: str, goes_on: Callable[[], None], *, deep: bool) -> FileList:
+    def run(self, path: str, check_cancelled: Callable[[], None], *, deep: bool) -> FileList:
         with self.access.open_folder(path) as opened:
             for listed in walk(
                 opened.fd, deep=deep, skip=self._skip(opened.place.real), hides=self.access.protection.hides
             ):
-                goes_on()
+                check_cancelled()
                 self._take(listed, path.rstrip("/") + "/")
         files = self._newest() if self.newest else self.files
         return {"path": path, "files": files, "total": self.total, "truncated": self.total > len(files)}
 
     def _skip(self, real: str) -> Skip | None:
         if real == os.sep:
-            return is_kernels
+            return is_kernel_folder
         return None if self.all_folders else is_generated
 
-    def _take(self, listed: Listed, above: str) -> None:
+    def _take(self, listed: OpenFolder, above: str) -> None:
         entries = listed.entries
         if not self.with_folders:
             entries = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
@@ -209,9 +208,10 @@ def _names(access: FileAccess, pattern: str, *, anywhere: bool) -> _Names:
             return Glob(pattern, anywhere=anywhere)
         expression = re.compile(pattern.removeprefix(_REGEX))
     except (GlobError, re.error, RecursionError, OverflowError) as wrong:
-        raise access.refusal(f"Invalid pattern {shown(pattern)!r}: {wrong}", "pattern_invalid") from None
+        raise access.refusal(f"Invalid pattern {display_path(pattern)!r}: {wrong}", "pattern_invalid") from None
     count = repeats(expression.pattern)
     if count is None or count > _MOST_REPEATS:
-        message = f"the pattern {shown(pattern)!r} repeats too much to be safe; use at most two of * + {{}}, not nested"
+        remedy = "use at most two of * + {}, not nested"
+        message = f"the pattern {display_path(pattern)!r} repeats too much to be safe; {remedy}"
         raise access.refusal(message, "pattern_invalid")
     return _ByRegex(expression)

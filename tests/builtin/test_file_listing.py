@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.listing import listing_tools
+from toolpost.builtin.file_listing import listing_tools
 from toolpost.contracts.errors import ToolValidationError
 
 CALLER = Caller(listing_tools())

@@ -1,0 +1,179 @@
+"""Walks over folders by their handles, and patterns of file names; standard library only."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Skip = Callable[[str, str], bool]
+    Hides = Callable[[os.DirEntry[str]], bool]
+
+# Folders that hold what others made: versions, packages, builds and caches.
+GENERATED = frozenset(
+    {
+        *(".git", ".hg", ".svn", "node_modules", "bower_components", "dist", "build", "target"),
+        *("__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+        *(".next", ".nuxt", ".cache", ".gradle", ".terraform", "coverage"),
+    }
+)
+_MOST_HELD = 32
+_OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class OpenFolder(NamedTuple):
+    """One folder while it is open: its path below the start (empty, or ending with `/`), its handle and entries."""
+
+    folder: str
+    fd: int
+    entries: list[os.DirEntry[str]]
+
+
+def walk(
+    start: int, *, deep: bool = True, skip: Skip | None = None, hides: Hides | None = None
+) -> Iterator[OpenFolder]:
+    """Each folder in turn, those of one folder in the order of their names; one that cannot be read is passed over.
+
+    `skip` is told a folder's path and name and says whether to leave it out, `hides` the same of any entry.
+    """
+    waiting, handles = [""], _Handles(start)
+    try:
+        while waiting:
+            folder = waiting.pop()
+            try:
+                fd = handles.reach(folder)
+            except OSError:
+                continue
+            with os.scandir(fd) as found:
+                entries = [*found] if hides is None else [entry for entry in found if not hides(entry)]
+            yield OpenFolder(folder, fd, entries)
+            if deep:
+                below = sorted([entry.name for entry in entries if entry.is_dir(follow_symlinks=False)], reverse=True)
+                waiting += [f"{folder}{name}/" for name in below if skip is None or not skip(folder, name)]
+    finally:
+        handles.close()
+
+
+class _Handles:
+    """The last folders on the way to where a walk is, held open: most steps then cost one opening, however deep."""
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._held: list[tuple[str, int]] = []
+
+    def reach(self, folder: str) -> int:
+        """The handle of a folder below the start, opened part by part without following a link."""
+        while self._held and not folder.startswith(self._held[-1][0]):
+            os.close(self._held.pop()[1])
+        path, fd = self._held[-1] if self._held else ("", self._start)
+        if not self._held:
+            fd = self._hold("", ".", fd)
+        for part in folder[len(path) :].split("/")[:-1]:
+            path += f"{part}/"
+            fd = self._hold(path, part, fd)
+        return fd
+
+    def _hold(self, path: str, name: str, above: int) -> int:
+        fd = os.open(name, _OPEN_FOLDER, dir_fd=above)
+        self._held.append((path, fd))
+        if len(self._held) > _MOST_HELD:
+            os.close(self._held.pop(0)[1])
+        return fd
+
+    def close(self) -> None:
+        """Close all of them."""
+        while self._held:
+            os.close(self._held.pop()[1])
+
+
+def is_generated(_folder: str, name: str) -> bool:
+    """Whether a folder holds nothing that a person wrote."""
+    return name in GENERATED
+
+
+def is_kernel_folder(folder: str, name: str) -> bool:
+    """Whether a folder below the root of the system belongs to the kernel; for walks that begin there."""
+    return not folder and name in ("proc", "sys", "dev")
+
+
+LONGEST = 1000
+"""Longer patterns are refused by whoever takes one: some take time that grows with the square of their length."""
+
+_MOST_ALTERNATIVES = 256
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ANY_FOLDERS: Final = re.compile("")
+
+_END = re.compile(r"(?!)")  # nothing fits after the last
+
+_Segments = list["re.Pattern[str]"]
+
+
+class GlobError(ValueError):
+    """The pattern cannot be read; the message says why."""
+
+
+class Glob:
+    """A compiled pattern of relative paths with `/` between their parts.
+
+    With `anywhere`, a pattern without `/` is one of names, whatever folder they lie in.
+    """
+
+    def __init__(self, pattern: str, *, anywhere: bool) -> None:
+        alternatives = expand_braces(pattern.removeprefix("./"))
+        self._name: re.Pattern[str] | None = None
+        self._paths: list[_Segments] = []
+        if anywhere and not any("/" in alternative for alternative in alternatives):
+            self._name = re.compile("|".join(map(fnmatch.translate, alternatives)))
+        else:
+            self._paths = [[*map(_segment, alternative.split("/"))] for alternative in alternatives]
+
+    def matches(self, folder: str, name: str) -> bool:
+        """Whether a file fits; `folder` is empty or ends with `/`."""
+        if self._name is not None:
+            return self._name.match(name) is not None
+        parts = f"{folder}{name}".split("/")
+        return any(_fits(parts, segments) for segments in self._paths)
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """The patterns without braces that one with braces stands for."""
+    found = [pattern]
+    while any(_BRACES.search(text) for text in found):
+        found = [other for text in found for other in _one_less(text)]
+        if len(found) > _MOST_ALTERNATIVES:
+            raise GlobError(f"the pattern stands for more than {_MOST_ALTERNATIVES} alternatives; use fewer braces")
+    return found
+
+
+def _one_less(text: str) -> list[str]:
+    braces = _BRACES.search(text)
+    if braces is None:
+        return [text]
+    return [text[: braces.start()] + option + text[braces.end() :] for option in braces[1].split(",")]
+
+
+def _segment(text: str) -> re.Pattern[str]:
+    return _ANY_FOLDERS if text == "**" else re.compile(fnmatch.translate(text))
+
+
+def _fits(parts: list[str], segments: _Segments) -> bool:
+    """Match part by part; after a `**` that took too little, it takes one more."""
+    at = of = 0
+    retry: tuple[int, int] | None = None
+    while at < len(parts):
+        segment = segments[of] if of < len(segments) else _END
+        if segment is _ANY_FOLDERS:
+            retry = (at, of)
+            of += 1
+        elif segment.match(parts[at]):
+            at, of = at + 1, of + 1
+        elif retry is not None:
+            retry = (retry[0] + 1, retry[1])
+            at, of = retry[0], retry[1] + 1
+        else:
+            return False
+    return all(segment is _ANY_FOLDERS for segment in segments[of:])
