@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from toolpost.agents.planner import ReactPlanner
     from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause
     from toolpost.auth.code_exchange import SealedSignIns
-    from toolpost.auth.managed import AuthManager, ManagedCredentials
     from toolpost.auth.oauth_manager import (
         InMemoryTokenStore,
         OAuthCallbackError,
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         OAuthProviderConfig,
         VaultTokenStore,
     )
+    from toolpost.auth.user_credentials import AuthManager, ManagedCredentials
     from toolpost.catalog.function import FunctionTool, tool
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
@@ -88,7 +88,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "agents.planner": ["ReactPlanner"],
     "agents.planner_outcomes": ["PlannerFinish", "PlannerPause"],
-    "auth.managed": ["AuthManager", "ManagedCredentials"],
+    "auth.user_credentials": ["AuthManager", "ManagedCredentials"],
     "auth.code_exchange": ["SealedSignIns"],
     "auth.oauth_manager": [
         "InMemoryTokenStore",

@@ -18,8 +18,8 @@ from toolpost import (
     ToolRegistry,
     TransportType,
 )
-from toolpost.auth.managed import ManagedCredentials
 from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
+from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.state import PlannerPauses
 

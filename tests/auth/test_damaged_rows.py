@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, source, toolbox
-from tests.auth.test_sign_ins import sign_in
+from tests.auth.test_code_exchange import sign_in
 from toolpost import Completed, ExternalToolConfig, Paused, Principal, StoreError
 from toolpost.auth.code_exchange import SealedSignIns
 from toolpost.auth.seal import FileSealer

@@ -8,7 +8,7 @@ import pytest
 
 from tests.auth.grants import KEY, grant, vault_over
 from tests.auth.ledger import Ledger
-from toolpost.auth.managed import ManagedCredentials
+from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.contracts.passing import PassingSecret, passing
 from toolpost.policy.redaction import MASK, Redactor
 from toolpost.policy.secret_matcher import SecretMatcher

@@ -20,12 +20,12 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 from toolpost.contracts.outcomes import Failed, Paused
+from toolpost.contracts.principal import PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.contexts import plain
 from toolpost.runtime.ids import writable
 from toolpost.runtime.revive import revive
 from toolpost.stores.state import PlannerPauses
-from toolpost.toolbox.login import People
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -248,7 +248,7 @@ class ReactPlanner:
 
 def _user_of(tool_context: Mapping[str, Any]) -> str:
     given = tool_context.get("user_id")
-    return str(People().of(None if given is None else str(given)))
+    return str(PrincipalCache().of(None if given is None else str(given)))
 
 
 def _kept(run: _Run) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from toolpost.auth.bindings import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import Transaction, exchange_code, read_callback
 from toolpost.auth.oauth.driver import run_flow
 from toolpost.auth.oauth.records import packed, unpacked
-from toolpost.auth.oauth.refusals import CLIENT_REFUSED, OAuthRefusalError
+from toolpost.auth.oauth.refusals import CLIENT_REFUSED, problem_behind
 from toolpost.contracts.errors import ToolAuthError, ToolError
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ def is_code_spent(failed: BaseException, transaction: Transaction) -> bool:
         return False
     if failed.error_code == CLIENT_REFUSED:  # an operator can correct a client; a dynamic one is registered anew
         return transaction.client.origin != "registered"
-    return not (isinstance(failed, OAuthRefusalError) and failed.problem.code in _CODE_UNTOUCHED)
+    problem = problem_behind(failed)
+    return problem is None or problem.code not in _CODE_UNTOUCHED
 
 
 def digest(secret: str) -> str:

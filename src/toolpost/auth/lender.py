@@ -18,13 +18,13 @@ from toolpost.contracts.questions import Question
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.auth.account_counts import AccountCounts
     from toolpost.auth.accounts import Accounts
     from toolpost.auth.consents import Consents
     from toolpost.auth.oauth.challenge import Demand
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
     from toolpost.auth.token_refresh import Account
+    from toolpost.auth.user_credentials import AccountCounts
     from toolpost.contracts.calls import AuthorizedCall, PermittedCall, RequestedCall
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.principal import Principal

@@ -10,17 +10,17 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from toolpost.auth.account_counts import AccountCounts
 from toolpost.auth.code_exchange import MemorySignIns, PendingSignIn, find_sign_in, is_code_spent, redeem
 from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, Caller, begin_authorization
 from toolpost.auth.oauth.client import AUTH_METHODS, Client
 from toolpost.auth.oauth.metadata import configured_server
-from toolpost.auth.oauth.refusals import OAuthRefusalError
+from toolpost.auth.oauth.refusals import problem_behind
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.oauth.trust import is_loopback
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.auth.token_refresh import Vault
+from toolpost.auth.user_credentials import AccountCounts
 from toolpost.contracts.errors import (
     ConfigError,
     StoreError,
@@ -335,9 +335,10 @@ def _refuse_shared_redirects(providers: Mapping[str, OAuthProviderConfig]) -> No
 
 def _callback_error(failed: ToolError, *, again: bool) -> OAuthCallbackError:
     """Return the public error of a failed callback."""
-    if isinstance(failed, OAuthRefusalError):
+    problem = problem_behind(failed)
+    if problem is not None:
         cause: CallbackCause = "denied" if failed.error_code == "oauth_denied" else "provider"
-        return OAuthCallbackError(f"OAuth error: {failed.problem.told}", cause=cause, again=again)
+        return OAuthCallbackError(f"OAuth error: {problem.told}", cause=cause, again=again)
     match failed.error_code:
         case "oauth_state":
             return OAuthCallbackError(str(failed), cause="state_invalid")

@@ -10,8 +10,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.toolbox.login import login_name
+from toolpost.contracts.principal import LOCAL_TENANT, Principal, login_name
 
 
 def _user(ctx: typer.Context, written: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from typing import NamedTuple
 
 LOCAL_TENANT = "local"
+_MOST_CACHED = 10_000
 
 
 class Principal(NamedTuple):
@@ -26,6 +29,44 @@ class Principal(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.tenant}:{self.user}"
+
+
+class PrincipalCache:
+    """Principals by their text, each parsed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str | None, Principal] = {}
+
+    def within(self, named: str | None, tenant: str | None, user: str | None) -> Principal:
+        """Return the principal of a call whose context names a user; ValueError where `user` is another."""
+        if named is None:
+            return self.of(user)
+        if tenant is not None and ":" not in named:
+            named = f"{tenant}:{named}"
+        if user is None:
+            return self.of(named)
+        person = self.of(user)
+        if named != str(person) and (named != person.user or ":" in named):  # a name may look like `tenant:user`
+            raise ValueError(f"the call is for {str(person)!r}, and its context for {named!r}; name one of them")
+        return person
+
+    def of(self, user: str | None) -> Principal:
+        """Return the principal written `tenant:user`; None is the user of this machine."""
+        person = self._known.get(user)
+        if person is None:
+            if len(self._known) >= _MOST_CACHED:
+                self._known.clear()
+            person = Principal.parse(user) if user is not None else Principal(LOCAL_TENANT, login_name())
+            self._known[user] = person
+        return person
+
+
+def login_name() -> str:
+    """Return the login of this process; its user number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no entry in the password database, as in many containers
+        return str(os.getuid())
 
 
 def _is_whole(text: str) -> bool:

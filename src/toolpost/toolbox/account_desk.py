@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from toolpost.auth.account_counts import AccountCounts
 from toolpost.auth.accounts import Accounts
 from toolpost.auth.consents import Connected, Consents, Wish
 from toolpost.auth.lender import AccountLender
 from toolpost.auth.oauth.registration import ClientProfile
 from toolpost.auth.services import service_of
+from toolpost.auth.user_credentials import AccountCounts
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal

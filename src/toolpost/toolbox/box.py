@@ -13,12 +13,11 @@ from toolpost.catalog.registry import ToolRegistry, as_tool
 from toolpost.configuration.loading import LoadedSettings, load_settings, settings_of, with_only
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.principal import Principal
+from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.ids import writable
 from toolpost.runtime.tool_calls import read_tool_calls
-from toolpost.toolbox.login import People
 from toolpost.toolbox.wiring import Given, wire, with_builtins
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Toolbox:
             servers=servers or {},
         )
         self._exit = AsyncExitStack()
-        self._people = People()
+        self._principals = PrincipalCache()
 
     @classmethod
     def open(
@@ -189,10 +188,11 @@ class Toolbox:
         again gives what came of it, also after a pause. `run_id` puts several calls into one run. `context` is what
         tools see beside their arguments; where it names a user, the call is for that one, and `user` is no other.
         """
+        known = self._principals
         return self.router.call(
             name,
             arguments,
-            principal=self._people.of(user) if context is None else self._people.within(context, user),
+            principal=known.of(user) if context is None else known.within(context.user_id, context.tenant_id, user),
             run_id=run_id,
             timeout_s=timeout_s,
             idempotency_key=idempotency_key,
@@ -268,11 +268,11 @@ class Toolbox:
 
     async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
         """The newest runs of the user's tenant."""
-        return await self.store.events.runs(tenant=self._people.of(user).tenant, limit=limit)
+        return await self.store.events.runs(tenant=self._principals.of(user).tenant, limit=limit)
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
         """One run, if it exists for this user."""
-        return await self.store.events.run(writable(run_id), tenant=self._people.of(user).tenant)
+        return await self.store.events.run(writable(run_id), tenant=self._principals.of(user).tenant)
 
     async def events(
         self,
@@ -288,7 +288,7 @@ class Toolbox:
 
         `only` names tools, types and a time; with `newest` it is the last `limit` of them.
         """
-        tenant, meant = self._people.of(user).tenant, None if run_id is None else writable(run_id)
+        tenant, meant = self._principals.of(user).tenant, None if run_id is None else writable(run_id)
         return await self.store.events.read(
             tenant=tenant, run_id=meant, after=after, limit=limit, only=only, newest=newest
         )

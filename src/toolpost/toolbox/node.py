@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.managed import AuthManager
+from toolpost.auth.user_credentials import AuthManager, UserCredentials, may_list_later, own_context
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.connecting.presets import with_token_variable
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
@@ -22,7 +22,6 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.outcomes import now_ms
 from toolpost.policy.redaction import Redactor
-from toolpost.toolbox.personal import People, own_context
 from toolpost.toolbox.standalone import Standalone, result_of, without_questions
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from toolpost.auth.account_counts import AccountCounts
+    from toolpost.auth.user_credentials import AccountCounts
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.context import ToolContext
@@ -104,13 +103,13 @@ class ToolNode:
     _open: Standalone | None = field(default=None, init=False, repr=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _redactor: Redactor = field(default_factory=Redactor, init=False, repr=False)
-    _people: People | None = field(default=None, init=False, repr=False)
+    _users: UserCredentials | None = field(default=None, init=False, repr=False)
     _shown: _Mirror | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.config = with_token_variable(self.config)
         if self.config.auth_type is AuthType.OAUTH2_USER:
-            self._people = People(self.config, self.auth_manager, self._redactor)
+            self._users = UserCredentials(self.config, self.auth_manager, self._redactor.learn)
 
     async def connect(self, ctx: ToolContext | None = None) -> None:
         """Connect and register the tools; nothing happens when it is connected already.
@@ -121,22 +120,22 @@ class ToolNode:
         async with self._turn:
             if self._open is not None:
                 return
-            if self._people is None:
+            if self._users is None:
                 self._open = await self._opened(self.config)
                 return
-            listing = await self._people.listing(ctx)
+            config = await self._users.discovery_config(ctx)
             try:
-                self._open = await self._opened(listing.config)
+                self._open = await self._opened(config)
             except (ToolAuthError, ToolConnectionError) as refused:
-                if not listing.may_wait(refused):
+                if not may_list_later(config, refused):
                     raise
 
     async def _opened(self, config: ExternalToolConfig) -> Standalone:
-        name, people = config.name, self._people
+        name, users = config.name, self._users
         private = ToolRegistry()
         self._shown = _Mirror(private, self.registry, self._completed, self._redactor)
         given = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
-        provider = given if people is None else people.provider
+        provider = given if users is None else users.provider
         opened = Standalone(
             private,
             servers={name: self.server} if self.server is not None else None,
@@ -177,7 +176,7 @@ class ToolNode:
     @property
     def counts(self) -> AccountCounts | None:
         """How often users had to sign in, where they do."""
-        return None if self._people is None else self._people.counts
+        return None if self._users is None else self._users.counts
 
     def get_tools(self) -> list[Tool]:
         """The tools that this node brought into the registry."""
@@ -192,24 +191,24 @@ class ToolNode:
     async def _completed(self, tool_name: str, args: Any, ctx: ToolContext | None) -> Completed:
         prefix = f"{self.config.name}."
         name = tool_name if tool_name.startswith(prefix) else prefix + tool_name
-        if self._people is None:
+        if self._users is None:
             return await (await self._ready(ctx)).call(name, args, ctx)
-        credential = await self._people.credential(ctx)
+        credential = await self._users.credential(ctx)
         try:
             return await self._run_for(credential, name, args, ctx)
         except ToolAuthError as refused:
             if refused.status_code != _REFUSED or credential is None:
                 raise
-        credential = await self._people.credential(ctx, refused=credential)
+        credential = await self._users.credential(ctx, refused=credential)
         return await self._run_for(credential, name, args, ctx)
 
     async def _run_for(self, credential: Credential | None, name: str, args: Any, ctx: Any) -> Completed:
         """Run a call with somebody's own credential; None where a provider lends it."""
-        opened, people = await self._ready(ctx), self._people
-        if credential is None or people is None:
+        opened, users = await self._ready(ctx), self._users
+        if credential is None or users is None:
             return await opened.call(name, args, own_context(ctx))
-        with people.handed.during(credential) as ticket:
-            return await opened.call(name, args, own_context(ctx), correlation_id=ticket)
+        with users.calls.use(credential) as correlation_id:
+            return await opened.call(name, args, own_context(ctx), correlation_id=correlation_id)
 
     async def _ready(self, ctx: ToolContext | None) -> Standalone:
         if self._open is None:

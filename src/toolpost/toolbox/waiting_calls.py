@@ -11,10 +11,10 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
-    from toolpost.auth.account_counts import AccountCounts
     from toolpost.auth.accounts import Accounts
     from toolpost.auth.consents import Connected, Consents
     from toolpost.auth.token_refresh import Account
+    from toolpost.auth.user_credentials import AccountCounts
     from toolpost.contracts.questions import PendingAction
     from toolpost.runtime.desk import PendingDesk
     from toolpost.runtime.router import ToolRouter

@@ -15,7 +15,7 @@ from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.dpop import DpopKey
 from toolpost.auth.oauth.endpoint import ask_tokens
 from toolpost.auth.oauth.metadata import ServerMetadata
-from toolpost.auth.oauth.refusals import OAuthProblem, OAuthRefusalError, presentable
+from toolpost.auth.oauth.refusals import OAuthProblem, OAuthResponseError, presentable
 from toolpost.auth.oauth.trust import is_loopback
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
@@ -263,9 +263,10 @@ def _check_issuer(server: ServerMetadata, told: str | None) -> None:
         )
 
 
-def _denial(parameters: Mapping[str, str]) -> OAuthRefusalError:
+def _denial(parameters: Mapping[str, str]) -> ToolAuthError:
     problem = OAuthProblem(presentable(parameters["error"]), presentable(parameters.get("error_description", "")))
+    cause = OAuthResponseError(problem)
     if problem.code == "access_denied":
         message = f"The sign-in was declined: {problem.told}. Nothing was connected."
-        return OAuthRefusalError(message, problem=problem, code="oauth_denied")
-    return OAuthRefusalError(f"OAuth error: {problem.told}", problem=problem)
+        return ToolAuthError(message, code="oauth_denied", cause=cause)
+    return ToolAuthError(f"OAuth error: {problem.told}", code="oauth_refused", cause=cause)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from toolpost.auth.oauth.flow import json_object
@@ -47,16 +47,17 @@ class OAuthProblem(NamedTuple):
         return self.description or self.code
 
 
-class OAuthRefusalError(ToolAuthError):
-    """An authorization server answered with an OAuth error; `problem` holds its code and description."""
+class OAuthResponseError(Exception):
+    """The cause of a ToolAuthError that stands for an OAuth error of the authorization server."""
 
-    def __init__(self, message: str, *, problem: OAuthProblem, code: str = "oauth_refused") -> None:
-        super().__init__(message, code=code)
+    def __init__(self, problem: OAuthProblem) -> None:
+        super().__init__(problem.told)
         self.problem = problem
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the failure as plain data, under the name of the public class."""
-        return {**super().to_dict(), "type": ToolAuthError.__name__}
+
+def problem_behind(failed: BaseException) -> OAuthProblem | None:
+    """Return the OAuth error that an error stands for, if it does."""
+    return failed.__cause__.problem if isinstance(failed.__cause__, OAuthResponseError) else None
 
 
 def problem_of(reply: Reply, *, secrets: Iterable[str] = ()) -> OAuthProblem:
@@ -79,7 +80,7 @@ def refusal_of(subject: str, reply: Reply, *, secrets: Iterable[str] = ()) -> To
     if problem.code:
         code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
         message = f"OAuth error: {problem.told} ({subject}, {problem.code})"
-        return OAuthRefusalError(message, problem=problem, code=code)
+        return ToolAuthError(message, code=code, cause=OAuthResponseError(problem))
     return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
 
 

@@ -14,8 +14,8 @@ from tests.auth.oauth.provider import Browser, provider
 from tests.mcp.programs import mirror
 from toolpost import Completed, ExternalToolConfig, Settings, Toolbox
 from toolpost.auth.code_exchange import SealedSignIns
-from toolpost.auth.managed import ManagedCredentials
 from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig, VaultTokenStore
+from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.policy.redaction import MASK
 
 REDIRECT = "http://127.0.0.1:7777/callback"

@@ -14,8 +14,8 @@ from tests.mcp.programs import mirror
 from tests.wire.site import Site
 from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, ToolAuthError, Toolbox
 from toolpost.auth.code_exchange import SealedSignIns
-from toolpost.auth.managed import ManagedCredentials
 from toolpost.auth.oauth_manager import VaultTokenStore
+from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.contracts.outcomes import outcome_to_dict
 
 ANN, BOB = "acme:ann", "acme:bob"
