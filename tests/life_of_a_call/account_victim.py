@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from tests.toolbox.signing_in import logged_in, served, toolbox
 from toolpost import PendingAction, Toolbox
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.writer import Item, Job, Transactor
+from toolpost.stores.writer import Item, Job, TransactionRunner
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.wire.client import HttpClient
 from toolpost.wire.requests import Request
@@ -101,9 +101,9 @@ class Boundaries:
     @contextmanager
     def watched(self) -> Generator[None]:
         """Every transaction and every request of this process."""
-        commit, send = Transactor.commit, HttpClient.send
+        commit, send = TransactionRunner.commit, HttpClient.send
 
-        def watched_commit(transactor: Transactor, batch: Sequence[Item]) -> Any:
+        def watched_commit(transactor: TransactionRunner, batch: Sequence[Item]) -> Any:
             names = [name for item in batch if (name := _name(item))]
             self.cross("before", names)
             replies = commit(transactor, batch)
@@ -117,7 +117,7 @@ class Boundaries:
             self.cross("after", names)
             return response
 
-        with patch.object(Transactor, "commit", watched_commit), patch.object(HttpClient, "send", watched_send):
+        with patch.object(TransactionRunner, "commit", watched_commit), patch.object(HttpClient, "send", watched_send):
             yield
 
 

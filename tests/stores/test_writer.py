@@ -22,7 +22,7 @@ from toolpost.stores.event_log import SQLiteEventLog
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.memory import NoSealer
 from toolpost.stores.sealing import RowSealer
-from toolpost.stores.writer import Reply, Transactor, Writer, send
+from toolpost.stores.writer import JobResult, TransactionRunner, Writer, deliver
 
 ADD = "INSERT INTO cancels (target_id, tenant, requested_by, at) VALUES (?, 'acme', 'acme:ann', 0)"
 
@@ -35,7 +35,7 @@ class Bench:
         self.db = open_writable(path, busy_s=0.01)
         liveness = Liveness(folder / "owners")
         appender = EventAppender(liveness.owner_id, make_ledger(self.db, RowSealer(NoSealer())))
-        self.writer = Writer(Transactor(self.db, appender, path=path), limit=limit)
+        self.writer = Writer(TransactionRunner(self.db, appender, path=path), limit=limit)
         self.reader = Reader(path, busy_s=1.0)
         self.log = SQLiteEventLog(self.writer, self.reader, appender=appender, liveness=liveness)
 
@@ -117,7 +117,7 @@ def test_a_loop_that_is_closed_is_not_answered() -> None:
     future: asyncio.Future[None] = loop.create_future()
     loop.close()
 
-    send([Reply(future)])
+    deliver([JobResult(future)])
 
     assert not future.done()
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b, sha256
+from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import CallRef, EventCode, RunSummary, StoredEvent
 from toolpost.contracts.makers import maker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from toolpost.contracts.events import RunEvent
 
@@ -60,6 +61,9 @@ class PlainRow(NamedTuple):
     hash: bytes
 
 
+ChainRow = TypeVar("ChainRow", EventRow, PlainRow)
+
+
 class LogKey:
     """The key of one event log: makes digests of events and seals of rows."""
 
@@ -83,21 +87,14 @@ class LogKey:
     def forget(self, row: EventRow, *, user: str) -> EventRow:
         """Remove what an event says, and keep its place in the chain; `user` is whose it is said to be from now on."""
         digest = row.forgotten[DIGEST_BYTES:] if row.forgotten else self._digest_of(row)
-        bare = row._replace(user=user, payload=_without_facts(row.payload), forgotten=None)
+        bare = row._replace(user=user, payload=_forgotten_payload(row.payload), forgotten=None)
         return bare._replace(forgotten=self._mac(_FORGOTTEN, (*bare, digest)) + digest)
 
     def find_breaks(self, rows: Iterable[EventRow], *, last_seq: int, last_hash: bytes) -> list[str]:
         """What is wrong with a run's events, in order; empty when all is well."""
-        problems: list[str] = []
-        seq, previous = 0, b""
-        for row in rows:
-            if row.seq != seq + 1:
-                problems.append(f"event {seq + 1} is missing: event {row.seq} follows event {seq}")
-            if not self._is_intact(row, previous):
-                problems.append(f"event {row.seq} was changed, or an event before it was")
-            seq, previous = row.seq, row.hash
-        if (seq, previous) != (last_seq, last_hash):
-            problems.append(f"the run's record ends at event {last_seq}, its events end at {seq}")
+        problems, end = _find_gaps(rows, self._is_intact)
+        if end != (last_seq, last_hash):
+            problems.append(f"the run's record ends at event {last_seq}, its events end at {end[0]}")
         return problems
 
     def _is_intact(self, row: EventRow, previous: bytes) -> bool:
@@ -132,18 +129,28 @@ def plain_link(previous: bytes, ids: str, *, seq: int, code: int, at: float, pay
 
 
 def find_plain_breaks(rows: Iterable[PlainRow]) -> list[str]:
-    """What is wrong with a chain without a key, in order; empty when all is well."""
+    """Return the problems of a chain without a key, in order; empty when it is intact."""
+    return _find_gaps(rows, _is_plain_intact)[0]
+
+
+def _is_plain_intact(row: PlainRow, previous: bytes) -> bool:
+    ids = join_ids(row.run_id, row.call_id, row.tenant)
+    return row.hash == plain_link(previous, ids, seq=row.seq, code=row.code, at=row.at, payload=row.payload)
+
+
+def _find_gaps(
+    rows: Iterable[ChainRow], is_intact: Callable[[ChainRow, bytes], bool]
+) -> tuple[list[str], tuple[int, bytes]]:
+    """Return the events that are missing or changed, and the number and the link of the last one."""
     problems: list[str] = []
     seq, previous = 0, b""
     for row in rows:
-        ids = join_ids(row.run_id, row.call_id, row.tenant)
-        expected = plain_link(previous, ids, seq=row.seq, code=row.code, at=row.at, payload=row.payload)
         if row.seq != seq + 1:
             problems.append(f"event {seq + 1} is missing: event {row.seq} follows event {seq}")
-        if expected != row.hash:
+        if not is_intact(row, previous):
             problems.append(f"event {row.seq} was changed, or an event before it was")
         seq, previous = row.seq, row.hash
-    return problems
+    return problems, (seq, previous)
 
 
 def stored_event(row: EventRow) -> StoredEvent:
@@ -156,17 +163,17 @@ def stored_event(row: EventRow) -> StoredEvent:
         at=row.at,
         call_id=row.call_id,
         tenant=row.tenant,
-        payload=read_facts(row.payload),
+        payload=parse_payload(row.payload),
         hash=row.hash.hex(),
     )
 
 
-def _without_facts(payload: str) -> str:
+def _forgotten_payload(payload: str) -> str:
     """What is left of a payload that was forgotten: the tool that was called."""
-    return _compact({"tool_name": read_facts(payload).get("tool_name", ""), FORGOTTEN: True})
+    return _compact({"tool_name": parse_payload(payload).get("tool_name", ""), FORGOTTEN: True})
 
 
-def read_facts(payload: str) -> dict[str, Any]:
+def parse_payload(payload: str) -> dict[str, Any]:
     """What an event tells; one that was damaged keeps nobody from the others, and `find_breaks` shows it."""
     try:
         facts = json.loads(payload)
@@ -216,7 +223,7 @@ FINISHED = frozenset({"completed", "failed"})
 # By plain numbers: hashing an enum's member runs Python code, and this is looked up for every event.
 _REQUESTED = int(EventCode.TOOL_CALL_REQUESTED)
 _OPENING = frozenset({_REQUESTED, int(EventCode.CALL_RESUMED)})
-_TURNS: dict[int, str] = {
+_STATUS_BY_CODE: dict[int, str] = {
     _REQUESTED: "running",
     int(EventCode.TOOL_CALL_STARTED): "running",
     int(EventCode.CALL_RESUMED): "running",
@@ -226,6 +233,10 @@ _TURNS: dict[int, str] = {
     int(EventCode.TOOL_CALL_FAILED): "failed",
 }
 _new_row = maker(EventRow)
+_head_columns = attrgetter(
+    *("nr", "run_id", "tenant", "user", "tool_name", "status", "started_at", "updated_at", "seq", "hash"),
+    *("root_call", "open_calls"),
+)
 
 
 class RunHead:
@@ -289,7 +300,7 @@ class RunHead:
     @classmethod
     def of_first(cls, call: CallRef, at: float, nr: int = 0) -> RunHead:
         """The head before a run's first event; a run of mere notices counts as finished."""
-        user, tool_name = storable(call.user), storable(call.tool_name)
+        user, tool_name = escape_surrogates(call.user), escape_surrogates(call.tool_name)
         return cls(nr, call.run_id, call.tenant, user, tool_name, "completed", at, at, 0, b"", call.call_id, 0)
 
     @classmethod
@@ -307,21 +318,21 @@ class RunHead:
         code, at, seq = int(event.code), float(event.at), self.seq + 1
         digest = key.digest(self._ids, id=id, seq=seq, code=code, at=at, payload=payload)
         self.seq, self.hash, self.updated_at = seq, link(self.hash, digest), at
-        self.turn(code, call.call_id)
+        self.update_status(code, call.call_id)
         return _new_row(
             (id, self.run_id, seq, code, at, call.call_id, call.tenant, call.user, payload, self.hash, None)
         )
 
-    def sealed(self, key: LogKey) -> bytes:
+    def make_seal(self, key: LogKey) -> bytes:
         """The seal that this head should have."""
-        return key.seal("run", *self.facts())
+        return key.seal("run", *self.columns())
 
-    def turn(self, code: int, call_id: str) -> None:
+    def update_status(self, code: int, call_id: str) -> None:
         """Change the status. A run ends with the call that began it, not with a call nested in that one.
 
         After its end another call, or the answer to a question, may begin it anew.
         """
-        turn = _TURNS.get(code)
+        turn = _STATUS_BY_CODE.get(code)
         if turn is None:
             return
         if code == _REQUESTED:
@@ -334,22 +345,9 @@ class RunHead:
         elif turn not in FINISHED or call_id == self.root_call:
             self.status = turn
 
-    def facts(self) -> tuple[int, str, str, str, str, str, float, float, int, bytes, str, int]:
-        """The head in the order of the table's columns, but for its seal."""
-        return (
-            self.nr,
-            self.run_id,
-            self.tenant,
-            self.user,
-            self.tool_name,
-            self.status,
-            self.started_at,
-            self.updated_at,
-            self.seq,
-            self.hash,
-            self.root_call,
-            self.open_calls,
-        )
+    def columns(self) -> tuple[Any, ...]:
+        """Return the values of the table's columns, without the seal."""
+        return _head_columns(self)
 
     def summary(self) -> RunSummary:
         """The run at a glance."""
@@ -366,19 +364,19 @@ class RunHead:
         )
 
 
-def storable_call(call: CallRef) -> CallRef:
+def escape_call_ids(call: CallRef) -> CallRef:
     """The call with ids that are valid UTF-8; the same object nearly always."""
     if (call.run_id + call.call_id + call.tenant + call.user).isascii():
         return call
     return call._replace(
-        run_id=storable(call.run_id),
-        call_id=storable(call.call_id),
-        tenant=storable(call.tenant),
-        user=storable(call.user),
+        run_id=escape_surrogates(call.run_id),
+        call_id=escape_surrogates(call.call_id),
+        tenant=escape_surrogates(call.tenant),
+        user=escape_surrogates(call.user),
     )
 
 
-def storable(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """The text with lone surrogates written out."""
     whole = str(text)  # a caller may have taken something else for an id
     return whole if whole.isascii() else whole.encode("utf-8", "backslashreplace").decode()
@@ -389,9 +387,9 @@ def find_open_calls(rows: Iterable[EventRow]) -> list[RunSummary]:
     found: dict[str, RunHead] = {}
     for row in rows:
         call = CallRef(
-            row.run_id, row.call_id, read_facts(row.payload).get("tool_name", ""), row.tenant, row.user, "", dict
+            row.run_id, row.call_id, parse_payload(row.payload).get("tool_name", ""), row.tenant, row.user, "", dict
         )
         head = found.setdefault(row.call_id, RunHead.of_first(call, row.at))
         head.seq, head.updated_at = head.seq + 1, row.at
-        head.turn(row.code, row.call_id)
+        head.update_status(row.code, row.call_id)
     return [head.summary() for head in reversed(found.values()) if head.open_calls]

@@ -41,7 +41,7 @@ def open_writable(path: Path, *, busy_s: float) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as exc:
         raise store_error(exc, path) from exc
     try:
-        _patiently(lambda: _configure(db), busy_s)
+        _retry_while_busy(lambda: _configure(db), busy_s)
         migrate(db, path)
     except sqlite3.Error as exc:
         db.close()
@@ -72,7 +72,7 @@ def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> No
         _apply(db, file)
 
 
-def empty_wal(path: Path, *, busy_s: float) -> None:
+def truncate_wal(path: Path, *, busy_s: float) -> None:
     """Move the write-ahead log into the database and cut it off: it holds pages as they were before later changes.
 
     StoreError when somebody reads for so long that it cannot be done.
@@ -112,7 +112,7 @@ def _configure(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA cache_size = -16384")  # Run ids are random: keep the pages of their index at hand.
 
 
-def _patiently(work: Callable[[], T], patience_s: float) -> T:
+def _retry_while_busy(work: Callable[[], T], patience_s: float) -> T:
     """Switching a new file to WAL ignores the busy timeout, so two processes that open it at once try again."""
     deadline = time.monotonic() + patience_s
     while True:

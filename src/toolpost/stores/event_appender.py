@@ -16,7 +16,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolpost.contracts.errors import StoreError
-from toolpost.stores.chain import DIGEST_BYTES, KEY_BYTES, LogKey, RunHead, payload_text, storable, storable_call
+from toolpost.stores.chain import (
+    DIGEST_BYTES,
+    KEY_BYTES,
+    LogKey,
+    RunHead,
+    escape_call_ids,
+    escape_surrogates,
+    payload_text,
+)
 from toolpost.stores.sealing import UNREADABLE
 
 if TYPE_CHECKING:
@@ -163,10 +171,10 @@ class EventAppender:
         ledger = self.ledger
         rows: list[tuple[object, ...]] = []
         for head in sorted(self._touched.values(), key=lambda head: head.nr):
-            seal = b"" if head.is_damaged else head.sealed(ledger.key)
+            seal = b"" if head.is_damaged else head.make_seal(ledger.key)
             ledger.change(old=head.seal, new=seal)
             head.seal = seal
-            rows.append((*head.facts(), seal, self._owner_id))
+            rows.append((*head.columns(), seal, self._owner_id))
         _insert(db, _HEADS, rows)
 
     def finish(self, db: sqlite3.Connection) -> None:
@@ -212,7 +220,7 @@ class EventAppender:
         for name in {(event.call.tenant, event.call.run_id) for event in events}:
             head = heads.pop(name, None)
             if head is None:
-                missing.append(storable(name[1]))
+                missing.append(escape_surrogates(name[1]))
             else:
                 heads[name] = head
         if missing:
@@ -224,7 +232,7 @@ class EventAppender:
             head = RunHead.of_row(row)
             if (head.tenant, head.run_id) in self._heads:
                 continue
-            head.is_damaged = head.seal != head.sealed(self.ledger.key)
+            head.is_damaged = head.seal != head.make_seal(self.ledger.key)
             self._heads[head.tenant, head.run_id] = head
 
     def _chain(self, events: Iterable[RunEvent]) -> list[EventRow]:
@@ -240,7 +248,7 @@ class EventAppender:
             try:
                 rows.append(head.advance(event, call, payload, id=id_, key=key))
             except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
-                call = storable_call(call)
+                call = escape_call_ids(call)
                 head = self._head_of(call, event)
                 rows.append(head.advance(event, call, payload, id=id_, key=key))
             if head.nr == 0:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.events import CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
 from toolpost.stores.chain import (
@@ -14,13 +13,14 @@ from toolpost.stores.chain import (
     RunHead,
     find_open_calls,
     find_plain_breaks,
-    read_facts,
+    parse_payload,
     stored_event,
 )
-from toolpost.stores.database import Reader
-from toolpost.stores.event_appender import HEAD_COLUMNS, EventAppender, Ledger
+from toolpost.stores.database import Reader, in_transaction
+from toolpost.stores.event_appender import HEAD_COLUMNS, EventAppender, Ledger, load_ledger, make_ledger
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.pending import STANDING_COLUMNS, standing_seal
+from toolpost.stores.pending import STATUS_COLUMNS, status_seal
+from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
 
 if TYPE_CHECKING:
@@ -28,178 +28,9 @@ if TYPE_CHECKING:
 
 ROW_COLUMNS = "id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten"
 
-_HEADS = f"SELECT {HEAD_COLUMNS} FROM runs"  # noqa: S608 - constants, here and below
-_ROWS = f"SELECT {ROW_COLUMNS} FROM events WHERE run_id = ? AND tenant = ? ORDER BY seq"  # noqa: S608
-_QUESTIONS = f"SELECT {STANDING_COLUMNS}, seal FROM pending WHERE run_id = ? AND tenant = ?"  # noqa: S608
-_STRAY_EVENTS = """
-SELECT run_id, tenant, count(*) FROM events GROUP BY run_id, tenant
-HAVING NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = events.run_id AND runs.tenant = events.tenant)
-"""
-_STRAY_QUESTIONS = f"""
-SELECT {STANDING_COLUMNS}, seal FROM pending
-WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
-"""  # noqa: S608
-_ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED)})
-_ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.APPROVAL_DENIED), int(EventCode.CALL_RESUMED)})
-
-
-def verify_log(db: sqlite3.Connection, key: LogKey) -> list[str]:
-    """What is wrong with a log as a whole: runs that are missing or added, and every run of it."""
-    ledger = Ledger(key)
-    ledger.load(db)
-    heads = [RunHead.of_row(row) for row in db.execute(f"{_HEADS} ORDER BY nr")]
-    problems = ledger.find_breaks([head.seal for head in heads])
-    for head in heads:
-        name = f"run {head.run_id!r} of {head.tenant!r}"
-        problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
-    for run_id, tenant, count in db.execute(_STRAY_EVENTS):
-        problems.append(f"run {run_id!r} of {tenant!r}: it has no record, but {count} events")
-    return problems + list(_changed_questions(key, db.execute(_STRAY_QUESTIONS)))
-
-
-def verify_run(db: sqlite3.Connection, key: LogKey, run_id: str, tenant: str | None) -> list[str]:
-    """What is wrong with one run; of each tenant that has one of this name where none is given."""
-    meant = " WHERE run_id = :run_id" + ("" if tenant is None else " AND tenant = :tenant")
-    heads = [RunHead.of_row(row) for row in db.execute(_HEADS + meant, {"run_id": run_id, "tenant": tenant})]
-    if not heads:
-        return [f"there is no run {run_id!r}"]
-    return [problem for head in heads for problem in _verify_head(db, key, head)]
-
-
-def answered_twice(rows: Iterable[EventRow]) -> Iterator[str]:
-    """Questions that were answered again although nobody asked them again."""
-    answered: set[str] = set()
-    for row in rows:
-        if row.code not in _ASKED | _ANSWERED:
-            continue
-        facts = read_facts(row.payload)
-        question = facts.get("pending_id")
-        if row.code in _ASKED:
-            answered.discard(question)
-        elif question is not None and not facts.get("recovered"):
-            if question in answered:
-                yield f"question {question!r} was answered a second time, by event {row.seq}"
-            answered.add(question)
-
-
-def _verify_head(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
-    rows = [EventRow(*row) for row in db.execute(_ROWS, (head.run_id, head.tenant))]
-    problems = key.find_breaks(rows, last_seq=head.seq, last_hash=head.hash)
-    if head.seal != head.sealed(key):
-        problems.append("the run's record (whose it is, which tool, how it stands) was changed")
-    questions = db.execute(_QUESTIONS, (head.run_id, head.tenant))
-    return [*problems, *answered_twice(rows), *_changed_questions(key, questions)]
-
-
-def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    for *standing, seal in rows:
-        if seal != standing_seal(key, tuple(standing)):
-            yield f"question {standing[0]!r} was changed: how it stands, or who answered it"
-
-
-_OLD_RUNS = "SELECT run_id, tenant, user, tool_name, last_seq, last_hash, owner FROM runs_before ORDER BY rowid"
-_OLD_EVENTS = (
-    "SELECT id, seq, code, at, call_id, tenant, payload, hash FROM events_before WHERE run_id = ? ORDER BY seq"
-)
-_OLD_STRAY_EVENTS = """
-SELECT run_id, min(tenant), '', '', 0, x'', '' FROM events_before
-WHERE run_id NOT IN (SELECT run_id FROM runs_before) GROUP BY run_id
-"""
-_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_RUN = f"INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-
-
-class _OldRun(NamedTuple):
-    run_id: str
-    tenant: str
-    user: str
-    tool_name: str
-    last_seq: int
-    last_hash: bytes
-    owner: str
-
-
-class _OldEvent(NamedTuple):
-    id: int
-    seq: int
-    code: int
-    at: float
-    call_id: str
-    tenant: str
-    payload: str
-    hash: bytes
-
-
-def adopt_unkeyed_log(db: sqlite3.Connection, ledger: Ledger) -> None:
-    """Move all there is into the tables of a new ledger; within the transaction of the caller.
-
-    Never into one that has begun: whoever can write to the file could have put it there.
-    """
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs_before'").fetchone():
-        ledger.is_intact = False  # There was a ledger, and somebody removed it.
-        ledger.save(db)
-        return
-    sequence = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events_before'").fetchone()
-    ledger.last_event = sequence[0] if sequence else 0
-    for row in [*db.execute(_OLD_RUNS).fetchall(), *db.execute(_OLD_STRAY_EVENTS).fetchall()]:
-        _adopt_run(db, ledger, _OldRun(*row))
-    ledger.save(db)
-    db.execute("DROP TABLE events_before")
-    db.execute("DROP TABLE runs_before")
-    _seal_questions(db, ledger.key)
-
-
-def _seal_questions(db: sqlite3.Connection, key: LogKey) -> None:
-    for standing in db.execute(f"SELECT {STANDING_COLUMNS} FROM pending").fetchall():  # noqa: S608 - constants
-        db.execute("UPDATE pending SET seal = ? WHERE id = ?", (standing_seal(key, standing), standing[0]))
-
-
-def _adopt_run(db: sqlite3.Connection, ledger: Ledger, run: _OldRun) -> None:
-    """Chain a run's events anew; one that two tenants shared becomes a run of each."""
-    events = [_OldEvent(*row) for row in db.execute(_OLD_EVENTS, (run.run_id,))]
-    is_broken = not _is_whole(run, events)
-    for tenant in dict.fromkeys([run.tenant, *(event.tenant for event in events)]):
-        mine = tenant == run.tenant
-        user, tool_name = (run.user, run.tool_name) if mine else ("", "")
-        call = CallRef(run.run_id, "", tool_name, tenant, user, "", dict)
-        theirs = [event for event in events if event.tenant == tenant]
-        head = _chain_old_events(db, ledger, call, theirs)
-        if head is not None:
-            seal = b"" if is_broken else head.sealed(ledger.key)
-            ledger.change(new=seal)
-            db.execute(_INSERT_RUN, (*head.facts(), seal, run.owner))
-
-
-def _chain_old_events(
-    db: sqlite3.Connection, ledger: Ledger, call: CallRef, events: Iterable[_OldEvent]
-) -> RunHead | None:
-    head: RunHead | None = None
-    for event in events:
-        ref = call._replace(call_id=event.call_id)
-        if head is None:
-            ledger.last_run, ledger.runs = ledger.last_run + 1, ledger.runs + 1
-            head = RunHead.of_first(ref, event.at, ledger.last_run)
-        row: EventRow = head.advance(
-            RunEvent(EventCode(event.code), event.at, ref, {}), ref, event.payload, id=event.id, key=ledger.key
-        )
-        db.execute(_INSERT_EVENT, row)
-        if not head.tool_name:
-            head.tool_name = read_facts(row.payload).get("tool_name", "")
-    return head
-
-
-def _is_whole(run: _OldRun, events: Sequence[_OldEvent]) -> bool:
-    rows = [PlainRow(run.run_id, *event[1:]) for event in events]
-    last = (rows[-1].seq, rows[-1].hash) if rows else (0, b"")
-    return not find_plain_breaks(rows) and last == (run.last_seq, run.last_hash)
-
-
-T = TypeVar("T")
-
 _EVENTS = f"SELECT {ROW_COLUMNS} FROM events WHERE id > :after"  # noqa: S608 - constants, here and below
-_OF_RUN = f"SELECT {ROW_COLUMNS} FROM events WHERE run_id = ? AND tenant = ? ORDER BY seq"  # noqa: S608
-_COLUMNS = "run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, root_call"
-_RUNS = f"SELECT {_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
+_ROWS = f"SELECT {ROW_COLUMNS} FROM events WHERE run_id = ? AND tenant = ? ORDER BY seq"  # noqa: S608
+_RUNS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
 _CALLED = " AND root_call <> ''"  # notices of sources and of the catalog belong to no call, so that nobody ran them
 _TOOL = "CASE WHEN json_valid(payload) THEN json_extract(payload, '$.tool_name') END"
 # A run that waits for a person has an open call, too, and nothing of it is lost.
@@ -210,11 +41,22 @@ open_calls > 0 AND (status = 'running' OR open_calls > (
 ))
 """
 _RUNNERS = f"SELECT DISTINCT owner FROM runs WHERE {_ORPHANED}"  # noqa: S608
-_ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND {_ORPHANED} RETURNING {_COLUMNS}"  # noqa: S608
+_ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND {_ORPHANED} RETURNING {HEAD_COLUMNS}"  # noqa: S608
+_QUESTIONS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE run_id = ? AND tenant = ?"  # noqa: S608
+_STRAY_EVENTS = """
+SELECT run_id, tenant, count(*) FROM events GROUP BY run_id, tenant
+HAVING NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = events.run_id AND runs.tenant = events.tenant)
+"""
+_STRAY_QUESTIONS = f"""
+SELECT {STATUS_COLUMNS}, seal FROM pending
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
+"""  # noqa: S608
+_ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED)})
+_ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.APPROVAL_DENIED), int(EventCode.CALL_RESUMED)})
 
 
 class SQLiteEventLog:
-    """Append-only; what is read includes all that this process emitted before."""
+    """Append-only log of events; reading flushes first, so that it includes all that this process emitted."""
 
     def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, liveness: Liveness) -> None:
         self._writer = writer
@@ -262,13 +104,13 @@ class SQLiteEventLog:
         await self._writer.flush()
         sql = _RUNS + _CALLED + _where(tenant=tenant) + " ORDER BY nr DESC LIMIT :limit"
         values = {"tenant": tenant, "limit": max(0, limit)}
-        return await self._reader.query(lambda db: [_summary(row) for row in db.execute(sql, values)])
+        return await self._reader.query(lambda db: [RunHead.of_row(row).summary() for row in db.execute(sql, values)])
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
         await self._writer.flush()
         sql = _RUNS + _where(tenant=tenant, run_id=run_id) + " ORDER BY nr"
         row = await self._reader.query(lambda db: db.execute(sql, {"tenant": tenant, "run_id": run_id}).fetchone())
-        return _summary(row) if row else None
+        return RunHead.of_row(row).summary() if row else None
 
     async def adopt_orphans(self) -> list[RunSummary]:
         def work(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
@@ -276,28 +118,25 @@ class SQLiteEventLog:
             dead = [owner for (owner,) in db.execute(_RUNNERS).fetchall() if not self._liveness.alive(owner)]
             return [row for owner in dead for row in db.execute(_ADOPT, (self._liveness.owner_id, owner)).fetchall()]
 
-        return [_summary(row) for row in await self._writer.submit(work)]
+        return [RunHead.of_row(row).summary() for row in await self._writer.submit(work)]
 
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
         await self._writer.flush()
-        rows = await self._reader.query(lambda db: db.execute(_OF_RUN, (run_id, tenant)).fetchall())
+        rows = await self._reader.query(lambda db: db.execute(_ROWS, (run_id, tenant)).fetchall())
         return find_open_calls(EventRow(*row) for row in rows)
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         await self._writer.flush()
         key = self._appender.ledger.key
-        if run_id is None:
-            return await self._reader.query(lambda db: _in_snapshot(db, lambda: verify_log(db, key)))
-        return await self._reader.query(lambda db: _in_snapshot(db, lambda: verify_run(db, key, run_id, tenant)))
 
+        def work(db: sqlite3.Connection) -> list[str]:
+            db.execute("BEGIN")  # All queries see the same snapshot.
+            try:
+                return _verify_log(db, key) if run_id is None else _verify_run(db, key, run_id, tenant)
+            finally:
+                db.execute("ROLLBACK")
 
-def _in_snapshot(db: sqlite3.Connection, work: Callable[[], T]) -> T:
-    """Several queries that see the same moment."""
-    db.execute("BEGIN")
-    try:
-        return work()
-    finally:
-        db.execute("ROLLBACK")
+        return await self._reader.query(work)
 
 
 def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
@@ -312,16 +151,169 @@ def _filter(only: EventFilter) -> str:
     return sql + (f" AND code IN ({', '.join(str(int(code)) for code in only.codes)})" if only.codes else "")
 
 
-def _summary(row: tuple[Any, ...]) -> RunSummary:
-    run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, call_id = row
-    return RunSummary(
-        run_id=run_id,
-        tenant=tenant,
-        user=user,
-        tool_name=tool_name,
-        status=status,
-        started_at=started_at,
-        updated_at=updated_at,
-        events=last_seq,
-        call_id=call_id,
-    )
+def _verify_log(db: sqlite3.Connection, key: LogKey) -> list[str]:
+    """Return the problems of the whole log: missing or added runs, and the problems of each run."""
+    ledger = Ledger(key)
+    ledger.load(db)
+    heads = [RunHead.of_row(row) for row in db.execute(f"{_RUNS} ORDER BY nr")]
+    problems = ledger.find_breaks([head.seal for head in heads])
+    for head in heads:
+        name = f"run {head.run_id!r} of {head.tenant!r}"
+        problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
+    for run_id, tenant, count in db.execute(_STRAY_EVENTS):
+        problems.append(f"run {run_id!r} of {tenant!r}: it has no record, but {count} events")
+    return problems + list(_changed_questions(key, db.execute(_STRAY_QUESTIONS)))
+
+
+def _verify_run(db: sqlite3.Connection, key: LogKey, run_id: str, tenant: str | None) -> list[str]:
+    """Return the problems of one run; without a tenant, of each tenant that has a run of this id."""
+    sql = _RUNS + _where(tenant=tenant, run_id=run_id)
+    heads = [RunHead.of_row(row) for row in db.execute(sql, {"run_id": run_id, "tenant": tenant})]
+    if not heads:
+        return [f"there is no run {run_id!r}"]
+    return [problem for head in heads for problem in _verify_head(db, key, head)]
+
+
+def find_second_answers(rows: Iterable[EventRow]) -> Iterator[str]:
+    """Report questions that were answered again without being asked again."""
+    answered: set[str] = set()
+    for row in rows:
+        if row.code not in _ASKED | _ANSWERED:
+            continue
+        facts = parse_payload(row.payload)
+        question = facts.get("pending_id")
+        if row.code in _ASKED:
+            answered.discard(question)
+        elif question is not None and not facts.get("recovered"):
+            if question in answered:
+                yield f"question {question!r} was answered a second time, by event {row.seq}"
+            answered.add(question)
+
+
+def _verify_head(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
+    rows = [EventRow(*row) for row in db.execute(_ROWS, (head.run_id, head.tenant))]
+    problems = key.find_breaks(rows, last_seq=head.seq, last_hash=head.hash)
+    if head.seal != head.make_seal(key):
+        problems.append("the run's record (whose it is, which tool, how it stands) was changed")
+    questions = db.execute(_QUESTIONS, (head.run_id, head.tenant))
+    return [*problems, *find_second_answers(rows), *_changed_questions(key, questions)]
+
+
+def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    for *status, seal in rows:
+        if seal != status_seal(key, tuple(status)):
+            yield f"question {status[0]!r} was changed: how it stands, or who answered it"
+
+
+_OLD_RUNS = "SELECT run_id, tenant, user, tool_name, last_seq, last_hash, owner FROM runs_before ORDER BY rowid"
+_OLD_EVENTS = (
+    "SELECT id, seq, code, at, call_id, tenant, payload, hash FROM events_before WHERE run_id = ? ORDER BY seq"
+)
+_OLD_STRAY_EVENTS = """
+SELECT run_id, min(tenant), '', '', 0, x'', '' FROM events_before
+WHERE run_id NOT IN (SELECT run_id FROM runs_before) GROUP BY run_id
+"""
+_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_RUN = f"INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+
+
+class _OldRun(NamedTuple):
+    run_id: str
+    tenant: str
+    user: str
+    tool_name: str
+    last_seq: int
+    last_hash: bytes
+    owner: str
+
+
+class _OldEvent(NamedTuple):
+    id: int
+    seq: int
+    code: int
+    at: float
+    call_id: str
+    tenant: str
+    payload: str
+    hash: bytes
+
+
+def open_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
+    """Load the ledger of a log, or make one and migrate the events of versions that had none."""
+
+    def make() -> Ledger:
+        found = load_ledger(db, sealer)  # Another process may have been first.
+        if found is not None:
+            return found
+        ledger = make_ledger(db, sealer)
+        if ledger.is_intact:
+            _migrate_unkeyed_log(db, ledger)
+        return ledger
+
+    return load_ledger(db, sealer) or in_transaction(db, make)
+
+
+def _migrate_unkeyed_log(db: sqlite3.Connection, ledger: Ledger) -> None:
+    """Move events and runs of a log without a key into the tables of a new ledger, in the caller's transaction.
+
+    Each run is checked by the rule of its time. A run that was broken is moved without a seal, so that `verify`
+    goes on to name it; the others are sealed as they are.
+    """
+    # Never into a ledger that has begun: whoever can write to the file could have put the old tables there.
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs_before'").fetchone():
+        ledger.is_intact = False  # There was a ledger, and somebody removed it.
+        ledger.save(db)
+        return
+    sequence = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events_before'").fetchone()
+    ledger.last_event = sequence[0] if sequence else 0
+    for row in [*db.execute(_OLD_RUNS).fetchall(), *db.execute(_OLD_STRAY_EVENTS).fetchall()]:
+        _migrate_run(db, ledger, _OldRun(*row))
+    ledger.save(db)
+    db.execute("DROP TABLE events_before")
+    db.execute("DROP TABLE runs_before")
+    _seal_questions(db, ledger.key)
+
+
+def _seal_questions(db: sqlite3.Connection, key: LogKey) -> None:
+    for status in db.execute(f"SELECT {STATUS_COLUMNS} FROM pending").fetchall():  # noqa: S608 - constants
+        db.execute("UPDATE pending SET seal = ? WHERE id = ?", (status_seal(key, status), status[0]))
+
+
+def _migrate_run(db: sqlite3.Connection, ledger: Ledger, run: _OldRun) -> None:
+    """Chain a run's events with the key; a run that two tenants shared becomes one run of each."""
+    events = [_OldEvent(*row) for row in db.execute(_OLD_EVENTS, (run.run_id,))]
+    is_broken = not _is_whole(run, events)
+    for tenant in dict.fromkeys([run.tenant, *(event.tenant for event in events)]):
+        mine = tenant == run.tenant
+        user, tool_name = (run.user, run.tool_name) if mine else ("", "")
+        call = CallRef(run.run_id, "", tool_name, tenant, user, "", dict)
+        theirs = [event for event in events if event.tenant == tenant]
+        head = _chain_old_events(db, ledger, call, theirs)
+        if head is not None:
+            seal = b"" if is_broken else head.make_seal(ledger.key)
+            ledger.change(new=seal)
+            db.execute(_INSERT_RUN, (*head.columns(), seal, run.owner))
+
+
+def _chain_old_events(
+    db: sqlite3.Connection, ledger: Ledger, call: CallRef, events: Iterable[_OldEvent]
+) -> RunHead | None:
+    head: RunHead | None = None
+    for event in events:
+        ref = call._replace(call_id=event.call_id)
+        if head is None:
+            ledger.last_run, ledger.runs = ledger.last_run + 1, ledger.runs + 1
+            head = RunHead.of_first(ref, event.at, ledger.last_run)
+        row: EventRow = head.advance(
+            RunEvent(EventCode(event.code), event.at, ref, {}), ref, event.payload, id=event.id, key=ledger.key
+        )
+        db.execute(_INSERT_EVENT, row)
+        if not head.tool_name:
+            head.tool_name = parse_payload(row.payload).get("tool_name", "")
+    return head
+
+
+def _is_whole(run: _OldRun, events: Sequence[_OldEvent]) -> bool:
+    rows = [PlainRow(run.run_id, *event[1:]) for event in events]
+    last = (rows[-1].seq, rows[-1].hash) if rows else (0, b"")
+    return not find_plain_breaks(rows) and last == (run.last_seq, run.last_hash)

@@ -12,7 +12,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import CancelWish, JournalEntry, KeyRecord
 from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.sealing import RowSealer, readable
+from toolpost.stores.sealing import RowSealer, readable_rows
 from toolpost.stores.writer import Writer
 
 _COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
@@ -49,7 +49,7 @@ class SQLiteJournal:
     async def inner(self, call_id: str) -> list[JournalEntry]:
         sql = f"SELECT {_COLUMNS} FROM journal WHERE call_id > ? AND call_id < ? AND step = '' ORDER BY at, rowid"  # noqa: S608 - constants
         rows = await self._reader.query(lambda db: db.execute(sql, (f"{call_id}.", f"{call_id}/")).fetchall())
-        return readable(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
+        return readable_rows(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
 
     async def adopt_orphans(self) -> list[JournalEntry]:
         return await self._writer.submit(self._adopt)
@@ -73,7 +73,7 @@ class SQLiteJournal:
             if not self._liveness.alive(owner):
                 rows += db.execute(sql, (self._liveness.owner_id, owner)).fetchall()
         self._liveness.sweep()
-        return readable(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
+        return readable_rows(rows, self._entry, lambda row: f"the intent of call {row[0]!r}")
 
     def _entry(self, row: tuple[Any, ...]) -> JournalEntry:
         call_id, step, run_id, tool_name, tenant, user, at, owner, call, result = row

@@ -20,24 +20,27 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.storage import Sealer
 
-_BEGINNING = 16  # so much of what is sealed tells its key
-_KEYED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
+_PREFIX = 16  # so many bytes of a sealed value identify its key
+_CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
 
 
 def check_key(db: sqlite3.Connection, sealer: Sealer, path: Path) -> None:
-    """StoreError when all that was sealed lately was sealed with keys that are not here."""
+    """Raise StoreError when none of the newest sealed values was sealed with a key at hand.
+
+    A single damaged row says nothing about the key.
+    """
     knows: Callable[[bytes], bool] | None = getattr(sealer, "knows", None)
     if knows is None:
         return
-    beginnings = {bytes(found) for table, column in _KEYED for found in _lately(db, table, column)}
-    if beginnings and not any(map(knows, beginnings)):
+    prefixes = {bytes(prefix) for table, column in _CHECKED for prefix in _newest_prefixes(db, table, column)}
+    if prefixes and not any(map(knows, prefixes)):
         msg = f"the data at {str(path)!r} does not open: another key sealed it"
         raise StoreError(f"{msg}; put that key back, or begin with an empty folder")
 
 
-def _lately(db: sqlite3.Connection, table: str, column: str) -> list[bytes]:
-    sql = f"SELECT substr(CAST({column} AS BLOB), 1, {_BEGINNING}) FROM {table} ORDER BY rowid DESC LIMIT 50"  # noqa: S608 - constants
-    return [found for (found,) in db.execute(sql)]
+def _newest_prefixes(db: sqlite3.Connection, table: str, column: str) -> list[bytes]:
+    sql = f"SELECT substr(CAST({column} AS BLOB), 1, {_PREFIX}) FROM {table} ORDER BY rowid DESC LIMIT 50"  # noqa: S608 - constants
+    return [prefix for (prefix,) in db.execute(sql)]
 
 
 # Few enough that other writes do not wait long behind one step.
@@ -45,46 +48,42 @@ ROWS_A_STEP = 200
 
 
 class _Sealed(NamedTuple):
-    """A column that is sealed, and the columns whose values its row is named by."""
+    """A sealed column, and the columns that name its row; `suffix` ends the name."""
 
     table: str
     column: str
     named_by: tuple[str, ...]
     suffix: tuple[str, ...]
 
-    @classmethod
-    def of(cls, table: str, column: str, *named_by: str) -> _Sealed:
-        """A column that is part of the row's name, as nearly all are."""
-        return cls(table, column, named_by, (column,))
 
-
+_JOURNAL = ("tenant", "user", "call_id", "step")
+_PENDING = ("tenant", "user", "id")
+_TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
 _SEALED = (
-    _Sealed.of("journal", "call", "tenant", "user", "call_id", "step"),
-    _Sealed.of("journal", "result", "tenant", "user", "call_id", "step"),
-    _Sealed.of("pending", "action", "tenant", "user", "id"),
-    _Sealed.of("pending", "answer", "tenant", "user", "id"),
-    _Sealed.of("pending", "outcome", "tenant", "user", "id"),
-    _Sealed.of("keys", "outcome", "tenant", "user", "key"),
-    _Sealed.of("tokens", "body", "tenant", "user", "issuer", "resource", "client", "version"),
-    _Sealed.of("ledger", "key", "id"),
+    _Sealed("journal", "call", _JOURNAL, ("call",)),
+    _Sealed("journal", "result", _JOURNAL, ("result",)),
+    _Sealed("pending", "action", _PENDING, ("action",)),
+    _Sealed("pending", "answer", _PENDING, ("answer",)),
+    _Sealed("pending", "outcome", _PENDING, ("outcome",)),
+    _Sealed("keys", "outcome", ("tenant", "user", "key"), ("outcome",)),
+    _Sealed("tokens", "body", _TOKENS, ("body",)),
+    _Sealed("ledger", "key", ("id",), ("key",)),
     _Sealed("state", "body", ("kind", "key", "item"), ()),
 )
 
 
-class Resealer:
-    """Looks for what is sealed with older keys beside the writer, and changes it in small transactions.
+class KeyRotation:
+    """Creates a sealing key and seals existing values with it, in small transactions that can be repeated."""
 
-    What was done stays done, so a pass that was interrupted just begins again.
-    """
-
-    def __init__(self, writer: Writer, reader: Reader, sealer: RowSealer, files: ContentFiles) -> None:
+    def __init__(self, writer: Writer, reader: Reader, sealer: Sealer, files: ContentFiles) -> None:
         self._writer = writer
         self._reader = reader
         self._sealer = sealer
+        self._rows = RowSealer(sealer)
         self._files = files
 
     async def rotate(self, *, retire: bool) -> dict[str, int]:
-        """Create a key and seal everything with it; delete the older keys if asked to and nothing is unreadable."""
+        """Create a key and seal everything with it; with `retire` delete older keys unless a value is unreadable."""
         await asyncio.to_thread(self._sealer.rotate)
         counts = Counter(await self.reseal())
         if retire and not counts["unreadable"]:
@@ -93,7 +92,7 @@ class Resealer:
         return dict(counts)
 
     async def reseal(self) -> dict[str, int]:
-        """How many values of each table were sealed anew, and how many do not open (`unreadable`)."""
+        """Seal values of older keys anew; return their number by table, and how many do not open (`unreadable`)."""
         await self._writer.flush()
         counts = Counter({"unreadable": 0, **{sealed.table: 0 for sealed in _SEALED}})
         for sealed in _SEALED:
@@ -105,7 +104,7 @@ class Resealer:
         return dict(counts)
 
     async def _reseal_files(self) -> dict[str, int]:
-        """Seal the contents of artifacts anew; those that an older version left unsealed are sealed, too."""
+        """Seal the contents of artifacts anew, also those that an older version left unsealed."""
         counts = {"artifacts": 0, "unreadable": 0}
         sql = "SELECT DISTINCT sha256, size FROM artifacts"
         for sha256, size in await self._reader.query(lambda db: db.execute(sql).fetchall()):
@@ -125,18 +124,18 @@ class Resealer:
         return [rowid for (rowid,) in db.execute(sql, (after, len(mark), mark))]
 
     def _step(self, db: sqlite3.Connection, *, sealed: _Sealed, rowids: list[int]) -> dict[str, int]:
-        """Reads again within the transaction: a row may have been changed since it was found."""
         table, column = sealed.table, sealed.column
         read = f"SELECT {column}, {', '.join(sealed.named_by)} FROM {table} WHERE rowid = ?"  # noqa: S608
         write = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
         done = 0
         unreadable = 0
         for rowid in rowids:
+            # Read again within the transaction: another process may have changed the row.
             body, *names = db.execute(read, (rowid,)).fetchone() or (None,)
             if body is None:
                 continue
             try:
-                anew = self._sealer.reseal(body, table, *map(str, names), *sealed.suffix)
+                anew = self._rows.reseal(body, table, *map(str, names), *sealed.suffix)
             except StoreError:
                 unreadable += 1
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
@@ -16,40 +16,36 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
 from toolpost.contracts.storage import (
     ArtifactRef,
-    ArtifactStore,
-    CancelStore,
     CancelWish,
-    EventLog,
-    Journal,
     JournalEntry,
     KeyRecord,
-    KeyStore,
-    PendingStore,
     Retention,
 )
-from toolpost.contracts.tokens import TokenRows
 from toolpost.stores.artifacts import new_artifact_id
 from toolpost.stores.chain import FINISHED
 from toolpost.stores.memory_log import MemoryEventLog
-from toolpost.stores.pending import detached_action
-from toolpost.stores.retention import FORGOTTEN_USER, PRUNED, Weighed, over_quota
-from toolpost.stores.sealing import RowSealer, detached
-from toolpost.stores.state import MemoryShelf, SealedStateStore
+from toolpost.stores.pending import copy_action
+from toolpost.stores.retention import FORGOTTEN_USER, PRUNED, ArtifactSize, over_quota
+from toolpost.stores.sealing import RowSealer, copy_json
+from toolpost.stores.state import MemoryStateTable, SealedStateStore
 from toolpost.stores.tokens import MemoryTokenRows
 
 Actions: TypeAlias = list[PendingAction]  # The stores' own `list` hides the builtin one.
 Refs: TypeAlias = list[ArtifactRef]
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class MemoryJournal:
-    """Intents and results; the owner lives as long as they do, so none is ever orphaned."""
+    """Intents and results in a dict; the owner is this process, so none is ever orphaned."""
 
     def __init__(self, owner_id: str) -> None:
         self._owner_id = owner_id
         self.entries: dict[tuple[str, str], JournalEntry] = {}
 
     async def begin(self, entry: JournalEntry) -> None:
-        call = detached(dict(entry.call), "journal")
+        call = copy_json(dict(entry.call), "journal")
         kept = replace(entry, call=call, owner=self._owner_id, done=False, result=None)
         self.entries[entry.call_id, entry.step] = kept
 
@@ -57,7 +53,7 @@ class MemoryJournal:
         entry = self.entries.get((call_id, step))
         if entry is None:
             raise StoreError(f"call {call_id!r}, step {step!r}: a result without an intent; `begin` comes first")
-        self.entries[call_id, step] = replace(entry, done=True, result=detached(result, "journal"))
+        self.entries[call_id, step] = replace(entry, done=True, result=copy_json(result, "journal"))
 
     async def forget(self, call_id: str, step: str) -> None:
         self.entries.pop((call_id, step), None)
@@ -66,11 +62,11 @@ class MemoryJournal:
         entry = self.entries.get((call_id, step))
         if entry is None:
             return None
-        return replace(entry, call=detached(entry.call, "journal"), result=detached(entry.result, "journal"))
+        return replace(entry, call=copy_json(entry.call, "journal"), result=copy_json(entry.result, "journal"))
 
     async def inner(self, call_id: str) -> list[JournalEntry]:
         return [
-            replace(entry, call=detached(entry.call, "journal"), result=detached(entry.result, "journal"))
+            replace(entry, call=copy_json(entry.call, "journal"), result=copy_json(entry.result, "journal"))
             for (id_, step), entry in self.entries.items()
             if id_.startswith(f"{call_id}.") and not step
         ]
@@ -78,13 +74,9 @@ class MemoryJournal:
     async def adopt_orphans(self) -> list[JournalEntry]:
         return []
 
-    def tenants_of(self, call_id: str) -> set[str]:
-        """Whose call it is."""
-        return {entry.principal.tenant for (id_, _), entry in self.entries.items() if id_ == call_id}
-
 
 class MemoryPendingStore:
-    """Questions; the lock makes a claim atomic between threads too."""
+    """Pending actions in a dict; a lock makes claims atomic between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,11 +85,11 @@ class MemoryPendingStore:
     async def add(self, action: PendingAction) -> None:
         if action.id in self.actions:
             raise StoreError(f"question {action.id!r} is there already; every question needs an id of its own")
-        self.actions[action.id] = detached_action(action)
+        self.actions[action.id] = copy_action(action)
 
     async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
         action = self.actions.get(pending_id)
-        return detached_action(action) if action and tenant in (None, action.asked_by.tenant) else None
+        return copy_action(action) if action and tenant in (None, action.asked_by.tenant) else None
 
     async def list(
         self,
@@ -115,7 +107,7 @@ class MemoryPendingStore:
             and call_id in (None, action.call_id)
         ]
         newest_first = sorted(found, key=lambda action: action.created_at, reverse=True)
-        return [detached_action(action) for action in newest_first[: max(0, limit)]]
+        return [copy_action(action) for action in newest_first[: max(0, limit)]]
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         def is_open(action: PendingAction) -> bool:
@@ -147,21 +139,15 @@ class MemoryPendingStore:
     async def adopt_claims(self) -> Actions:
         return []
 
-    def tenants_of(self, call_id: str) -> set[str]:
-        """Whose call it is."""
-        return {action.asked_by.tenant for action in self.actions.values() if action.call_id == call_id}
-
     def _change(self, condition: Callable[[PendingAction], bool], **changes: Any) -> Actions:
         with self._lock:
-            changed = [
-                detached_action(replace(action, **changes)) for action in self.actions.values() if condition(action)
-            ]
+            changed = [copy_action(replace(action, **changes)) for action in self.actions.values() if condition(action)]
             self.actions.update({action.id: action for action in changed})
-        return [detached_action(action) for action in changed]
+        return [copy_action(action) for action in changed]
 
 
 class MemoryKeyStore:
-    """The keys of every user, apart from each other; with the time of the last change."""
+    """Idempotency keys by user, each with the time of its last change."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -174,10 +160,10 @@ class MemoryKeyStore:
             if held is None:
                 self.records[principal, key] = (replace(record, outcome=None), self._clock())
                 return None
-        return replace(held[0], outcome=detached(held[0].outcome, "keys"))
+        return replace(held[0], outcome=copy_json(held[0].outcome, "keys"))
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
-        kept = detached(dict(outcome), "keys")
+        kept = copy_json(dict(outcome), "keys")
         with self._lock:
             if held := self.records.get((principal, key)):
                 self.records[principal, key] = (replace(held[0], outcome=kept), self._clock())
@@ -190,7 +176,7 @@ class MemoryKeyStore:
 
 
 class MemoryCancelStore:
-    """A wish for what is known to belong to other tenants alone is not kept."""
+    """Cancel requests; one for a target of other tenants only is ignored."""
 
     def __init__(self, tenants_of: Callable[[str], set[str]], clock: Callable[[], float]) -> None:
         self._tenants_of = tenants_of
@@ -212,7 +198,7 @@ class MemoryCancelStore:
 
 
 class MemoryArtifactStore:
-    """Bytes by their hash, references by their id."""
+    """Artifact contents by hash, references by id."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
@@ -243,54 +229,42 @@ class MemoryArtifactStore:
         return sorted(meant, key=lambda ref: ref.created_at, reverse=True)[: max(0, limit)]
 
 
-K = TypeVar("K")
-V = TypeVar("V")
+class MemoryStore:
+    """Everything that one Toolbox stores, gone with the process.
 
+    With `max_events` the oldest finished runs make room for new events.
+    """
 
-class MemoryPruner:
-    """Removes whole finished runs, and artifacts past their age or the quota; what is open stays."""
+    def __init__(self, *, max_events: int | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.owner_id = f"own_{os.urandom(12).hex()}"
+        self.events = MemoryEventLog(max_events=max_events)
+        self.journal = MemoryJournal(self.owner_id)
+        self.pending = MemoryPendingStore()
+        self.keys = MemoryKeyStore(clock)
+        self.cancels = MemoryCancelStore(self._tenants_of, clock)
+        self.artifacts = MemoryArtifactStore()
+        self.tokens = MemoryTokenRows(clock)
+        self._state_table = MemoryStateTable()
+        self.state = SealedStateStore(self._state_table, RowSealer(NoSealer()))
 
-    def __init__(
-        self,
-        log: MemoryEventLog,
-        *,
-        journal: MemoryJournal,
-        pending: MemoryPendingStore,
-        keys: MemoryKeyStore,
-        cancels: MemoryCancelStore,
-        artifacts: MemoryArtifactStore,
-        shelf: MemoryShelf,
-    ) -> None:
-        self._log = log
-        self._journal = journal
-        self._pending = pending
-        self._keys = keys
-        self._cancels = cancels
-        self._artifacts = artifacts
-        self._shelf = shelf
-
-    def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        """How many of each kind were removed."""
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         removed = dict.fromkeys(PRUNED, 0)
         if retention.max_age_s is not None:
             removed.update(self._prune_by_age(now - retention.max_age_s))
         if retention.max_artifact_bytes is not None:
             removed["artifacts"] += self._prune_over_quota(retention.max_artifact_bytes)
-        named = {ref.sha256 for ref in self._artifacts.refs.values()}
-        removed["files"] = drop(self._artifacts.contents, lambda sha256, _: sha256 not in named)
+        removed["files"] = self._drop_unnamed_contents()
         return removed
 
     def _prune_by_age(self, cutoff: float) -> dict[str, int]:
         unsettled = self._unsettled_runs()
-        entries = self._journal.entries.values()
+        entries = self.journal.entries.values()
         unfinished = {_run_of(entry) for entry in entries if not entry.done and not entry.step}
-        runs = self._log.absorbed()
+        runs = self.events.collect_runs()
         old = {
             name: run
             for name, run in runs.by_name.items()
-            if run.standing.status in FINISHED
-            and run.standing.updated_at < cutoff
-            and name not in unsettled | unfinished
+            if run.head.status in FINISHED and run.head.updated_at < cutoff and name not in unsettled | unfinished
         }
         calls = {row.call_id for run in old.values() for row in run.render()}
         kept = runs.by_name
@@ -306,35 +280,87 @@ class MemoryPruner:
         return {
             "runs": len(old),
             "events": sum(len(run.ids) for run in old.values()),
-            "journal": drop(
-                self._journal.entries, lambda _, entry: is_over(entry) and is_old(_run_of(entry), entry.at)
+            "journal": _drop(
+                self.journal.entries, lambda _, entry: is_over(entry) and is_old(_run_of(entry), entry.at)
             ),
-            "pending": drop(
-                self._pending.actions,
+            "pending": _drop(
+                self.pending.actions,
                 lambda _, action: _asked_in(action) not in unsettled and is_old(_asked_in(action), action.created_at),
             ),
-            "keys": drop(
-                self._keys.records,
+            "keys": _drop(
+                self.keys.records,
                 lambda _, held: held[0].call_id in calls or (held[0].outcome is not None and held[1] < cutoff),
             ),
-            "state": self._shelf.remove(runs=alone, before=cutoff),
-            "cancels": drop(self._cancels.wishes, lambda _, wish: wish.at < cutoff),
-            "artifacts": drop(
-                self._artifacts.refs,
+            "state": self._state_table.remove(runs=alone, before=cutoff),
+            "cancels": _drop(self.cancels.wishes, lambda _, wish: wish.at < cutoff),
+            "artifacts": _drop(
+                self.artifacts.refs,
                 lambda _, ref: ref.created_at < cutoff and (ref.tenant, ref.run_id) not in unsettled,
             ),
         }
 
     def _prune_over_quota(self, max_bytes: int) -> int:
         unsettled = self._unsettled_runs()
-        refs = sorted(self._artifacts.refs.values(), key=lambda ref: ref.created_at)
+        refs = sorted(self.artifacts.refs.values(), key=lambda ref: ref.created_at)
         spared = {ref.id for ref in refs if (ref.tenant, ref.run_id) in unsettled}
-        gone = set(over_quota(_weighed(refs), spared=spared, max_bytes=max_bytes))
-        return drop(self._artifacts.refs, lambda id_, _: id_ in gone)
+        sizes = (ArtifactSize(ref.id, ref.sha256, ref.size) for ref in refs)
+        gone = set(over_quota(sizes, spared=spared, max_bytes=max_bytes))
+        return _drop(self.artifacts.refs, lambda id_, _: id_ in gone)
 
     def _unsettled_runs(self) -> set[tuple[str, str]]:
-        actions = self._pending.actions.values()
+        actions = self.pending.actions.values()
         return {_asked_in(action) for action in actions if action.status in ("open", "claimed")}
+
+    def _drop_unnamed_contents(self) -> int:
+        named = {ref.sha256 for ref in self.artifacts.refs.values()}
+        return _drop(self.artifacts.contents, lambda sha256, _: sha256 not in named)
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        who = principal
+        all_runs = list(self.events.collect_runs().by_name.values())
+        runs = {run.head.run_id for run in all_runs if (run.head.tenant, run.head.user) == who}
+        calls = {row.call_id for run in all_runs for row in run.render() if (row.tenant, row.user) == who}
+        entries, actions = self.journal.entries, self.pending.actions
+        removed = {
+            "tokens": _drop(self.tokens.rows, lambda key, _: key[:2] == who),
+            "pending": _drop(actions, lambda _, each: each.asked_by == who and each.status != "claimed"),
+            "journal": _drop(entries, lambda _, entry: entry.principal == who and entry.done),
+            "keys": _drop(self.keys.records, lambda key, held: key[0] == who and held[0].outcome is not None),
+            "state": self._state_table.remove(runs=runs, owner=str(who)),
+            "artifacts": _drop(
+                self.artifacts.refs,
+                lambda _, ref: ref.tenant == who.tenant and (ref.run_id in runs or ref.call_id in calls),
+            ),
+        }
+        running = sum(entry.principal == who for entry in entries.values())
+        answered = sum(action.asked_by == who for action in actions.values())
+        for action in list(actions.values()):
+            if action.answered_by == str(who):
+                actions[action.id] = replace(action, answered_by=FORGOTTEN_USER)
+        files = self._drop_unnamed_contents()
+        return {**removed, "under_way": running + answered, "files": files, **self.events.forget(who)}
+
+    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
+        """Do nothing: nothing is sealed in memory."""
+        return {}
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _tenants_of(self, target_id: str) -> set[str]:
+        """Return the tenants that a run or a call of this id belongs to."""
+        runs = {run.head.tenant for run in self.events.collect_runs().find_runs(target_id)}
+        entries = {entry.principal.tenant for (id_, _), entry in self.journal.entries.items() if id_ == target_id}
+        actions = {each.asked_by.tenant for each in self.pending.actions.values() if each.call_id == target_id}
+        return runs | entries | actions
 
 
 def _run_of(entry: JournalEntry) -> tuple[str, str]:
@@ -345,148 +371,16 @@ def _asked_in(action: PendingAction) -> tuple[str, str]:
     return action.asked_by.tenant, action.run_id
 
 
-def _weighed(refs: Iterable[ArtifactRef]) -> Iterable[Weighed]:
-    return (Weighed(ref.id, ref.sha256, ref.size) for ref in refs)
-
-
-def drop(items: dict[K, V], condition: Callable[[K, V], bool]) -> int:
-    """Remove from a dict; how many went."""
+def _drop(items: dict[K, V], condition: Callable[[K, V], bool]) -> int:
+    """Delete the items that meet a condition; return how many."""
     doomed = [key for key, value in items.items() if condition(key, value)]
     for key in doomed:
         del items[key]
     return len(doomed)
 
 
-class MemoryForgetter:
-    """Removes what is kept of a person; what is under way is counted and left to end."""
-
-    def __init__(
-        self,
-        log: MemoryEventLog,
-        *,
-        journal: MemoryJournal,
-        pending: MemoryPendingStore,
-        keys: MemoryKeyStore,
-        artifacts: MemoryArtifactStore,
-        tokens: MemoryTokenRows,
-        shelf: MemoryShelf,
-    ) -> None:
-        self._log = log
-        self._journal = journal
-        self._pending = pending
-        self._keys = keys
-        self._artifacts = artifacts
-        self._tokens = tokens
-        self._shelf = shelf
-
-    def forget(self, who: Principal) -> dict[str, int]:
-        """How many of each kind were removed, and how much is under way."""
-        runs, calls = self._runs_of(who), self._calls_of(who)
-        entries, actions, refs = self._journal.entries, self._pending.actions, self._artifacts.refs
-        removed = {
-            "tokens": drop(self._tokens.rows, lambda key, _: key[:2] == who),
-            "pending": drop(actions, lambda _, each: each.asked_by == who and each.status != "claimed"),
-            "journal": drop(entries, lambda _, entry: entry.principal == who and entry.done),
-            "keys": drop(self._keys.records, lambda key, held: key[0] == who and held[0].outcome is not None),
-            "state": self._shelf.remove(runs=runs, owner=str(who)),
-            "artifacts": drop(
-                refs, lambda _, ref: ref.tenant == who.tenant and (ref.run_id in runs or ref.call_id in calls)
-            ),
-        }
-        named = {ref.sha256 for ref in refs.values()}
-        running = sum(entry.principal == who for entry in entries.values())
-        answered = sum(action.asked_by == who for action in actions.values())
-        self._forget_answers(who)
-        return {
-            **removed,
-            "under_way": running + answered,
-            "files": drop(self._artifacts.contents, lambda sha256, _: sha256 not in named),
-            **self._log.forget(who),
-        }
-
-    def _runs_of(self, who: Principal) -> set[str]:
-        heads = [run.standing for run in self._log.absorbed().by_name.values()]
-        return {head.run_id for head in heads if (head.tenant, head.user) == who}
-
-    def _calls_of(self, who: Principal) -> set[str]:
-        rows = [row for run in self._log.absorbed().by_name.values() for row in run.render()]
-        return {row.call_id for row in rows if (row.tenant, row.user) == who}
-
-    def _forget_answers(self, who: Principal) -> None:
-        for action in list(self._pending.actions.values()):
-            if action.answered_by == str(who):
-                self._pending.actions[action.id] = replace(action, answered_by=FORGOTTEN_USER)
-
-
-class MemoryStore:
-    """All that one Toolbox remembers, gone with the process.
-
-    With `max_events` the oldest finished runs make room for new events.
-    """
-
-    def __init__(self, *, max_events: int | None = None, clock: Callable[[], float] = time.time) -> None:
-        self.owner_id = f"own_{os.urandom(12).hex()}"
-        log = MemoryEventLog(max_events=max_events)
-        journal = MemoryJournal(self.owner_id)
-        pending = MemoryPendingStore()
-        keys = MemoryKeyStore(clock)
-        artifacts = MemoryArtifactStore()
-        tokens = MemoryTokenRows(clock)
-        shelf = MemoryShelf()
-
-        def tenants_of(target_id: str) -> set[str]:
-            return {*_tenants_of_run(log, target_id), *journal.tenants_of(target_id), *pending.tenants_of(target_id)}
-
-        cancels = MemoryCancelStore(tenants_of, clock)
-        self._pruner = MemoryPruner(
-            log, journal=journal, pending=pending, keys=keys, cancels=cancels, artifacts=artifacts, shelf=shelf
-        )
-        self._forgetter = MemoryForgetter(
-            log,
-            journal=journal,
-            pending=pending,
-            keys=keys,
-            artifacts=artifacts,
-            tokens=tokens,
-            shelf=shelf,
-        )
-        self.events: EventLog = log
-        self.journal: Journal = journal
-        self.pending: PendingStore = pending
-        self.keys: KeyStore = keys
-        self.cancels: CancelStore = cancels
-        self.artifacts: ArtifactStore = artifacts
-        self.tokens: TokenRows = tokens
-        self.state = SealedStateStore(shelf, RowSealer(NoSealer()))
-
-    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        return self._pruner.prune(retention, now=now)
-
-    async def forget(self, principal: Principal) -> dict[str, int]:
-        return self._forgetter.forget(principal)
-
-    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
-        """Nothing is sealed here."""
-        return {}
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-def _tenants_of_run(log: MemoryEventLog, run_id: str) -> set[str]:
-    return {run.standing.tenant for run in log.absorbed().called(run_id)}
-
-
 class NoSealer:
-    """Leaves bytes as they are; for what never leaves the process."""
+    """A sealer without a key, for values that never leave the process."""
 
     def mark(self) -> bytes:
         return b""

@@ -18,14 +18,14 @@ from toolpost.stores.chain import (
     EventRow,
     LogKey,
     RunHead,
+    escape_call_ids,
+    escape_surrogates,
     find_open_calls,
     payload_text,
-    storable,
-    storable_call,
     stored_event,
 )
-from toolpost.stores.event_log import answered_twice
-from toolpost.stores.retention import FORGOTTEN_USER, names
+from toolpost.stores.event_log import find_second_answers
+from toolpost.stores.retention import FORGOTTEN_USER, mentions
 
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
 
@@ -37,7 +37,7 @@ _USUAL = 3  # requested, started, ended: in more events a run may have begun ane
 class MemoryRun:
     """One run: its events as they came, until they are rendered; how it stands is worked out for who asks."""
 
-    __slots__ = ("_chain", "_key", "_rows", "_standing", "_turned", "fresh", "ids")
+    __slots__ = ("_chain", "_head", "_key", "_rows", "_turned", "fresh", "ids")
 
     def __init__(self, key: LogKey) -> None:
         self.ids: list[int] = []
@@ -45,33 +45,33 @@ class MemoryRun:
         self._key = key
         self._rows: list[EventRow] = []
         self._chain: RunHead | None = None
-        self._standing: RunHead | None = None
-        self._turned = 0  # so many of the fresh ones are in the standing
+        self._head: RunHead | None = None
+        self._turned = 0  # so many of the fresh ones are in the head
 
     @property
     def is_finished(self) -> bool:
         """Whether it came to its end; nearly every run shows that by its first and its last event."""
-        if self._standing is None and len(self.fresh) <= _USUAL:
+        if self._head is None and len(self.fresh) <= _USUAL:
             first, last = self.fresh[0], self.fresh[-1]
             if first.code is _REQUESTED and first.call is last.call:
                 return last.code in _ENDS
-        return self.standing.status in FINISHED
+        return self.head.status in FINISHED
 
     @property
-    def standing(self) -> RunHead:
+    def head(self) -> RunHead:
         """The run as its last event left it."""
-        head = self._standing or RunHead.of_first(storable_call(self.fresh[0].call), float(self.fresh[0].at))
+        head = self._head or RunHead.of_first(escape_call_ids(self.fresh[0].call), float(self.fresh[0].at))
         for event in self.fresh[self._turned :]:
             head.seq, head.updated_at = head.seq + 1, float(event.at)
-            head.turn(int(event.code), storable_call(event.call).call_id)
-        self._standing, self._turned = head, len(self.fresh)
+            head.update_status(int(event.code), escape_call_ids(event.call).call_id)
+        self._head, self._turned = head, len(self.fresh)
         return head
 
     def render(self) -> list[EventRow]:
         """All events, chained."""
-        _ = self.standing  # afterwards there are only rows
+        _ = self.head  # afterwards there are only rows
         for id_, event in zip(self.ids[len(self._rows) :], self.fresh, strict=True):
-            call = storable_call(event.call)
+            call = escape_call_ids(event.call)
             self._chain = self._chain or RunHead.of_first(call, event.at)
             self._rows.append(self._chain.advance(event, call, payload_text(event), id=id_, key=self._key))
         self.fresh.clear()
@@ -83,15 +83,15 @@ class MemoryRun:
         rows, forgotten = self.render(), 0
         for at, row in enumerate(rows):
             mine = (row.tenant, row.user) == who
-            if mine or (row.forgotten is None and names(row.payload, who)):
+            if mine or (row.forgotten is None and mentions(row.payload, who)):
                 rows[at] = self._key.forget(row, user=FORGOTTEN_USER if mine else row.user)
                 forgotten += 1
         return forgotten
 
-    def breaks(self) -> list[str]:
+    def find_breaks(self) -> list[str]:
         """What is wrong with the chain."""
         rows, last = self.render(), self._chain.hash if self._chain else b""
-        return [*self._key.find_breaks(rows, last_seq=self.standing.seq, last_hash=last), *answered_twice(rows)]
+        return [*self._key.find_breaks(rows, last_seq=self.head.seq, last_hash=last), *find_second_answers(rows)]
 
 
 class MemoryRuns:
@@ -112,7 +112,7 @@ class MemoryRuns:
             name = (call.tenant, call.run_id)
             run = by_name.get(name)
             if run is None:
-                name = (storable(call.tenant), storable(call.run_id))
+                name = (escape_surrogates(call.tenant), escape_surrogates(call.run_id))
                 run = by_name.get(name)
             if run is None:
                 run = by_name[name] = MemoryRun(self._key)
@@ -121,7 +121,7 @@ class MemoryRuns:
         self._count += id_ - self._last_id
         self._last_id = id_
 
-    def called(self, run_id: str, tenant: str | None = None) -> list[MemoryRun]:
+    def find_runs(self, run_id: str, tenant: str | None = None) -> list[MemoryRun]:
         """The runs of a name; one for each tenant that has one."""
         if tenant is not None:
             return [run for run in [self.by_name.get((tenant, run_id))] if run is not None]
@@ -148,7 +148,7 @@ class MemoryRuns:
         self, run_id: str | None, after: int, tenant: str | None, *, newest: bool = False
     ) -> Iterator[StoredEvent]:
         """The events with an id above `after`, of one run or of all, of one tenant or of all."""
-        runs = self.by_name.values() if run_id is None else self.called(run_id, tenant)
+        runs = self.by_name.values() if run_id is None else self.find_runs(run_id, tenant)
         meant = [(id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after]
         for _, at, run in sorted(meant, key=itemgetter(0), reverse=newest):
             row = run.render()[at]
@@ -161,15 +161,15 @@ class MemoryEventLog:
 
     def __init__(self, *, max_events: int | None = None) -> None:
         self._max_events = max_events
-        self._absorb_at = None if max_events is None else max(1, max_events // 4)
+        self._collect_at = None if max_events is None else max(1, max_events // 4)
         self._lock = threading.Lock()
         self._fresh: list[RunEvent] = []
         self._runs = MemoryRuns(LogKey(secrets.token_bytes(KEY_BYTES)))
 
     def emit(self, event: RunEvent) -> None:
         self._fresh.append(event)
-        if self._absorb_at is not None and len(self._fresh) >= self._absorb_at:
-            self.absorbed()
+        if self._collect_at is not None and len(self._fresh) >= self._collect_at:
+            self.collect_runs()
 
     @property
     def congested(self) -> bool:
@@ -191,50 +191,50 @@ class MemoryEventLog:
         only: EventFilter | None = None,
         newest: bool = False,
     ) -> list[StoredEvent]:
-        runs = self.absorbed()
+        runs = self.collect_runs()
         with self._lock:
             meant = runs.events(run_id, after, tenant, newest=newest)
-            found = list(islice((event for event in meant if only is None or _is_meant(event, only)), max(0, limit)))
+            found = list(islice((event for event in meant if only is None or _matches(event, only)), max(0, limit)))
         return found[::-1] if newest else found
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
-        newest_first = [run.standing for run in reversed(self.absorbed().by_name.values())]
+        newest_first = [run.head for run in reversed(self.collect_runs().by_name.values())]
         meant = (head for head in newest_first if head.root_call and tenant in (None, head.tenant))
         return [head.summary() for head in islice(meant, max(0, limit))]
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
-        found = self.absorbed().called(run_id, tenant)
-        return found[0].standing.summary() if found else None
+        found = self.collect_runs().find_runs(run_id, tenant)
+        return found[0].head.summary() if found else None
 
     async def adopt_orphans(self) -> list[RunSummary]:
         """There is no other process."""
         return []
 
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
-        runs = self.absorbed().called(run_id, tenant)
+        runs = self.collect_runs().find_runs(run_id, tenant)
         with self._lock:
             return [call for run in runs for call in find_open_calls(run.render())]
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         """Nobody else can reach the memory, so that no run can be missing."""
-        runs = self.absorbed()
-        meant = list(runs.by_name.values()) if run_id is None else runs.called(run_id, tenant)
+        runs = self.collect_runs()
+        meant = list(runs.by_name.values()) if run_id is None else runs.find_runs(run_id, tenant)
         if run_id is not None and not meant:
             return [f"there is no run {run_id!r}"]
         with self._lock:
-            return [problem for run in meant for problem in run.breaks()]
+            return [problem for run in meant for problem in run.find_breaks()]
 
     def forget(self, who: Principal) -> dict[str, int]:
         """Remove what events say of a person, and their name from runs; how many of each."""
-        runs = list(self.absorbed().by_name.values())
+        runs = list(self.collect_runs().by_name.values())
         with self._lock:
             events = sum(run.forget(who) for run in runs)
-            theirs = [run.standing for run in runs if (run.standing.tenant, run.standing.user) == who]
+            theirs = [run.head for run in runs if (run.head.tenant, run.head.user) == who]
             for head in theirs:
                 head.user = FORGOTTEN_USER
         return {"events": events, "runs": len(theirs)}
 
-    def absorbed(self) -> MemoryRuns:
+    def collect_runs(self) -> MemoryRuns:
         """The runs, once what was emitted is sorted into them and there is room."""
         with self._lock:
             batch = self._fresh[:]
@@ -245,7 +245,7 @@ class MemoryEventLog:
         return self._runs
 
 
-def _is_meant(event: StoredEvent, only: EventFilter) -> bool:
+def _matches(event: StoredEvent, only: EventFilter) -> bool:
     if only.codes and event.code not in only.codes:
         return False
     if only.since is not None and event.at < only.since:

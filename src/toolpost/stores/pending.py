@@ -15,7 +15,7 @@ from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Q
 from toolpost.stores.chain import LogKey
 from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.sealing import UNREADABLE, RowSealer, detached, readable
+from toolpost.stores.sealing import UNREADABLE, RowSealer, copy_json, readable_rows
 from toolpost.stores.writer import Writer
 
 # What changes in the life of a question stands beside the record, not in it.
@@ -56,16 +56,16 @@ def answer_to_data(answer: Answer) -> dict[str, Any]:
     return {name: getattr(answer, name) for name in _ANSWER}
 
 
-def detached_action(action: PendingAction) -> PendingAction:
+def copy_action(action: PendingAction) -> PendingAction:
     """A copy of a pending action, as reading it back from a disk would give."""
     answer, outcome = action.answer, action.outcome
     return replace(
-        action_from_data(detached(action_to_data(action), "pending")),
+        action_from_data(copy_json(action_to_data(action), "pending")),
         status=action.status,
-        answer=None if answer is None else Answer(**detached(answer_to_data(answer), "pending")),
+        answer=None if answer is None else Answer(**copy_json(answer_to_data(answer), "pending")),
         answered_by=action.answered_by,
         answered_at=action.answered_at,
-        outcome=None if outcome is None else detached(dict(outcome), "pending"),
+        outcome=None if outcome is None else copy_json(dict(outcome), "pending"),
     )
 
 
@@ -81,13 +81,13 @@ class _Change(NamedTuple):
     condition: str
 
 
-STANDING_COLUMNS = "id, call_id, run_id, tenant, user, status, created_at, expires_at, answered_by, answered_at"
+STATUS_COLUMNS = "id, call_id, run_id, tenant, user, status, created_at, expires_at, answered_by, answered_at"
 _COLUMNS = "id, tenant, user, status, action, answer, answered_by, answered_at, outcome"
 _ADD = """
 INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action, seal)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
-_STANDING = f"SELECT {STANDING_COLUMNS}, seal FROM pending WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants, here and below
+_STATUS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants, here and below
 _GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608
 _LIST = f"SELECT {_COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
 _CLAIM = _Change(
@@ -134,7 +134,7 @@ class SQLitePendingStore:
         sealed = self._sealer.seal(action_to_data(action), "pending", tenant, user, action.id, "action")
         row = (action.id, action.call_id, action.run_id, tenant, user, action.status)
         times = (float(action.created_at), float(action.expires_at))
-        seal = standing_seal(self._key, (*row, *times, None, None))
+        seal = status_seal(self._key, (*row, *times, None, None))
         added = await self._writer.submit(lambda db: db.execute(_ADD, (*row, *times, sealed, seal)).rowcount)
         if not added:
             raise StoreError(f"question {action.id!r} is there already; every question needs an id of its own")
@@ -204,18 +204,18 @@ class SQLitePendingStore:
 
     def _apply(self, db: sqlite3.Connection, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Rows:
         """Change rows and seal them anew, but for those whose seal was wrong before: that goes on to show."""
-        meant = f"SELECT {STANDING_COLUMNS}, seal FROM pending WHERE {change.condition}"  # noqa: S608 - constants, here and below
+        meant = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE {change.condition}"  # noqa: S608 - constants, here and below
         sound = [row[0] for row in db.execute(meant, values).fetchall() if self._is_sound(row, strict=strict)]
         sql = f"UPDATE pending SET {change.assignments} WHERE {change.condition} RETURNING {_COLUMNS}"  # noqa: S608
         changed = db.execute(sql, values).fetchall()
-        for *standing, _ in db.execute(_STANDING, (json.dumps(sound),)).fetchall():
-            seal = standing_seal(self._key, tuple(standing))
-            db.execute("UPDATE pending SET seal = ? WHERE id = ?", (seal, standing[0]))
+        for *status, _ in db.execute(_STATUS, (json.dumps(sound),)).fetchall():
+            seal = status_seal(self._key, tuple(status))
+            db.execute("UPDATE pending SET seal = ? WHERE id = ?", (seal, status[0]))
         return changed
 
     def _is_sound(self, row: Row, *, strict: bool) -> bool:
-        *standing, seal = row
-        if seal == standing_seal(self._key, tuple(standing)):
+        *status, seal = row
+        if seal == status_seal(self._key, tuple(status)):
             return True
         if strict:
             msg = f"question {row[0]!r} was changed outside of toolpost and is not taken; call the tool again"
@@ -227,7 +227,7 @@ class SQLitePendingStore:
         return self._sealer.seal(outcome, "pending", *row, pending_id, "outcome") if row else None
 
     def _actions(self, rows: Iterable[Row]) -> Actions:
-        return readable(rows, self._action, lambda row: f"question {row[0]!r}")
+        return readable_rows(rows, self._action, lambda row: f"question {row[0]!r}")
 
     def _action(self, row: Row) -> PendingAction:
         id_, tenant, user, status, action, answer, answered_by, answered_at, outcome = row
@@ -242,6 +242,6 @@ class SQLitePendingStore:
         )
 
 
-def standing_seal(key: LogKey, standing: tuple[Any, ...]) -> bytes:
-    """The seal of how a question stands, of its `STANDING_COLUMNS`."""
-    return key.seal("pending", *standing)
+def status_seal(key: LogKey, status: tuple[Any, ...]) -> bytes:
+    """The seal of how a question stands, of its `STATUS_COLUMNS`."""
+    return key.seal("pending", *status)

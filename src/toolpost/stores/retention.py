@@ -20,14 +20,14 @@ from toolpost.stores.database import Reader
 from toolpost.stores.event_appender import EventAppender
 from toolpost.stores.event_log import ROW_COLUMNS
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.pending import STANDING_COLUMNS, standing_seal
+from toolpost.stores.pending import STATUS_COLUMNS, status_seal
 from toolpost.stores.writer import Writer
 
 # What pruning removes, and reports by these names.
 PRUNED: tuple[str, ...] = ("runs", "events", "journal", "pending", "keys", "cancels", "state", "artifacts", "files")
 
 
-class Weighed(NamedTuple):
+class ArtifactSize(NamedTuple):
     """An artifact as far as the quota goes."""
 
     id: str
@@ -35,7 +35,7 @@ class Weighed(NamedTuple):
     size: int
 
 
-def over_quota(oldest_first: Iterable[Weighed], *, spared: frozenset[str] | set[str], max_bytes: int) -> list[str]:
+def over_quota(oldest_first: Iterable[ArtifactSize], *, spared: frozenset[str] | set[str], max_bytes: int) -> list[str]:
     """The ids to remove: the oldest first, content that is shared counted once; those in `spared` stay."""
     artifacts = list(oldest_first)
     holders = Counter(artifact.sha256 for artifact in artifacts)
@@ -147,7 +147,7 @@ def _prune_by_age(db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
 
 def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
     spared = {row[0] for row in db.execute(_SPARED)}
-    gone = over_quota((Weighed(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
+    gone = over_quota((ArtifactSize(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
     return db.execute(
         "DELETE FROM artifacts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(gone),)
     ).rowcount
@@ -180,8 +180,8 @@ _DELETE = {
     "state": f"DELETE FROM state WHERE owner = :owner OR (kind IN ('event', 'binding') AND key IN ({_RUNS}))",  # noqa: S608
     "artifacts": f"DELETE FROM artifacts WHERE {_ARTIFACTS}",  # noqa: S608
 }
-_ANSWERS = f"SELECT {STANDING_COLUMNS}, seal FROM pending WHERE answered_by = :owner"  # noqa: S608
-_TELLING = f"""
+_ANSWERS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE answered_by = :owner"  # noqa: S608
+_MENTIONING = f"""
 SELECT {ROW_COLUMNS} FROM events WHERE id > :after AND (
     ({_PERSON}) OR (forgotten IS NULL AND (instr(payload, :owner) OR instr(payload, :escaped)))
 ) ORDER BY id LIMIT {EVENTS_A_STEP}
@@ -199,10 +199,10 @@ class Forgetter:
         appender: EventAppender,
         pruner: Pruner,
         liveness: Liveness,
-        empty_wal: Callable[[], None],
+        truncate_wal: Callable[[], None],
     ) -> None:
         self._writer = writer
-        self._empty_wal = empty_wal
+        self._empty_wal = truncate_wal
         self._appender = appender
         self._pruner = pruner
         self._liveness = liveness
@@ -221,26 +221,26 @@ class Forgetter:
 
     def _forget(self, db: sqlite3.Connection, *, principal: Principal) -> tuple[dict[str, int], list[str]]:
         self._appender.save_heads(db)  # A run that began in this very transaction may have artifacts too.
-        person = _person(principal)
+        person = _person_values(principal)
         owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
         values = {**person, "living": json.dumps([owner for owner in owners if self._liveness.alive(owner)])}
         under_way = db.execute(_UNDER_WAY, values).fetchone()[0]
         contents = [sha256 for (sha256,) in db.execute(_CONTENTS, values)]
-        with _overwriting(db):
+        with _secure_delete(db):
             removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE.items()}
         return {**removed, "under_way": under_way}, contents
 
     def _forget_events(self, db: sqlite3.Connection, *, principal: Principal, after: int) -> tuple[int, int] | None:
         """Remove what some more events say; how many, and the last that was looked at."""
         key = self._appender.ledger.key
-        rows = [EventRow(*row) for row in db.execute(_TELLING, {**_person(principal), "after": after})]
+        rows = [EventRow(*row) for row in db.execute(_MENTIONING, {**_person_values(principal), "after": after})]
         if not rows:
             return None
         forgotten = 0
-        with _overwriting(db):
+        with _secure_delete(db):
             for row in rows:
                 mine = (row.tenant, row.user) == principal
-                if mine or names(row.payload, principal):
+                if mine or mentions(row.payload, principal):
                     bare = key.forget(row, user=FORGOTTEN_USER if mine else row.user)
                     db.execute(_FORGET_EVENT, (bare.user, bare.payload, bare.forgotten, bare.id))
                     forgotten += 1
@@ -248,10 +248,10 @@ class Forgetter:
 
     def _forget_names(self, db: sqlite3.Connection, *, principal: Principal) -> int:
         """Take their name off runs, answers and wishes."""
-        person = _person(principal)
-        with _overwriting(db):
-            for *standing, seal in db.execute(_ANSWERS, person).fetchall():
-                self._forget_answer(db, standing, seal)
+        person = _person_values(principal)
+        with _secure_delete(db):
+            for *status, seal in db.execute(_ANSWERS, person).fetchall():
+                self._forget_answer(db, status, seal)
             db.execute("UPDATE cancels SET requested_by = '' WHERE requested_by = :owner", person)
             self._appender.save_heads(db)
             runs = [(principal.tenant, run_id) for (run_id,) in db.execute(_RUNS, person)]
@@ -259,28 +259,28 @@ class Forgetter:
             self._appender.save_heads(db)
         return len(runs)
 
-    def _forget_answer(self, db: sqlite3.Connection, standing: list[object], seal: bytes) -> None:
+    def _forget_answer(self, db: sqlite3.Connection, status: list[object], seal: bytes) -> None:
         key = self._appender.ledger.key
-        is_sound = seal == standing_seal(key, tuple(standing))
-        standing[-2] = FORGOTTEN_USER
-        renewed = standing_seal(key, tuple(standing)) if is_sound else seal
-        db.execute("UPDATE pending SET answered_by = ?, seal = ? WHERE id = ?", (FORGOTTEN_USER, renewed, standing[0]))
+        is_intact = seal == status_seal(key, tuple(status))
+        status[-2] = FORGOTTEN_USER
+        renewed = status_seal(key, tuple(status)) if is_intact else seal
+        db.execute("UPDATE pending SET answered_by = ?, seal = ? WHERE id = ?", (FORGOTTEN_USER, renewed, status[0]))
 
 
-def names(payload: str, principal: Principal) -> bool:
+def mentions(payload: str, principal: Principal) -> bool:
     """Whether a payload names a person, and not somebody whose name only begins like theirs."""
     written = {str(principal), json.dumps(str(principal))[1:-1]}
     return any(re.search(rf"(?<![\w.@:-]){re.escape(name)}(?![\w.@:-]*[\w@])", payload) for name in written)
 
 
-def _person(principal: Principal) -> dict[str, str]:
+def _person_values(principal: Principal) -> dict[str, str]:
     owner = str(principal)
     escaped = json.dumps(owner)[1:-1]
     return {"tenant": principal.tenant, "user": principal.user, "owner": owner, "escaped": escaped}
 
 
 @contextmanager
-def _overwriting(db: sqlite3.Connection) -> Generator[None]:
+def _secure_delete(db: sqlite3.Connection) -> Generator[None]:
     """Have deleted rows overwritten with zeros instead of left in free pages."""
     db.execute("PRAGMA secure_delete = ON").fetchall()
     try:

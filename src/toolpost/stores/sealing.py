@@ -19,91 +19,78 @@ if TYPE_CHECKING:
 
 
 class RowSealer:
-    """Seals values to rows; a row is named by its table, its owner and its key."""
+    """Seals JSON values to a row, named by table, owner and key; a value moved to another row does not open."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 
     def seal(self, value: Any, *row: str) -> bytes:
-        """The value, sealed; StoreError when it is not JSON."""
+        """Seal a value to its row; StoreError when it is not JSON."""
         return self._sealer.seal(to_json(value, row[0]), row=_name(row))
 
-    def mark(self) -> bytes:
-        """How all that is sealed now begins."""
-        return self._sealer.mark()
-
-    def rotate(self) -> None:
-        """Create a key that seals from now on."""
-        self._sealer.rotate()
-
-    def retire(self) -> None:
-        """Delete all keys but the newest."""
-        self._sealer.retire()
-
     def reseal(self, sealed: bytes, *row: str) -> bytes:
-        """The same value, sealed with the newest key."""
+        """Seal the same value with the newest key."""
         name = _name(row)
         return self._sealer.seal(self._sealer.open(sealed, row=name), row=name)
 
     def open(self, sealed: bytes, *row: str) -> Any:
-        """The value that was sealed for this row."""
+        """Open the value that was sealed to this row."""
         return json.loads(self._sealer.open(sealed, row=_name(row)))
 
 
 def _name(row: tuple[str, ...]) -> str:
-    """The row's identity; no part of it can be read as two."""
+    """Join the parts of a row's name; escaped, so that no part can be read as two."""
     return "|".join(part.replace("%", "%25").replace("|", "%7C") for part in row)
 
 
 def to_json(value: Any, what: str) -> bytes:
-    """A value as the bytes of a JSON document."""
+    """Encode a value as JSON; StoreError when it is not JSON."""
     try:
         return json.dumps(value, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise StoreError(f"{what}: a value that is not JSON cannot be kept ({exc}); use plain data", cause=exc) from exc
 
 
-def detached(value: Any, what: str) -> Any:
-    """A copy that shares nothing with the original; StoreError when it is not JSON."""
+def copy_json(value: Any, what: str) -> Any:
+    """Copy a JSON value deeply; StoreError when it is not JSON."""
     return json.loads(to_json(value, what))
 
 
 UNREADABLE = "row_unreadable"
-FAULTS = (StoreError, ValueError, TypeError, KeyError)
+ROW_FAULTS = (StoreError, ValueError, TypeError, KeyError)
 Row = TypeVar("Row")
 Read = TypeVar("Read")
 
 _log = logging.getLogger("toolpost.stores")
 
 
-def readable(rows: Iterable[Row], read: Callable[[Row], Read], name: Callable[[Row], str]) -> list[Read]:
-    """What can be read of some rows; the others are passed over."""
+def readable_rows(rows: Iterable[Row], read: Callable[[Row], Read], name: Callable[[Row], str]) -> list[Read]:
+    """Read rows; log and skip those that are damaged."""
     found: list[Read] = []
     for row in rows:
         try:
             found.append(read(row))
-        except FAULTS as error:
-            pass_over(name(row), error)
+        except ROW_FAULTS as error:
+            skip_damaged(name(row), error)
     return found
 
 
-def pass_over(name: str, error: Exception) -> None:
-    """Tell of a row that is damaged; a fault that is not the row's own is raised, because it may end by itself."""
+def skip_damaged(name: str, error: Exception) -> None:
+    """Log a damaged row; raise an error that is not the row's own, because it may be temporary."""
     if isinstance(error, StoreError) and error.error_code != UNREADABLE:
         raise error
-    _tell(name, str(error) if isinstance(error, StoreError) else type(error).__name__)
+    _warn_once(name, str(error) if isinstance(error, StoreError) else type(error).__name__)
 
 
-@lru_cache(maxsize=1000)
-def _tell(name: str, said: str) -> None:
-    """Once for each, because rows are looked at every few seconds; what they hold is not told."""
-    _log.warning("%s is damaged and passed over: %s", name, said)
+@lru_cache(maxsize=1000)  # Rows are read every few seconds.
+def _warn_once(name: str, reason: str) -> None:
+    _log.warning("%s is damaged and passed over: %s", name, reason)
 
 
 class CacheFolder:
-    """Whatever is wrong with a file, it counts as not there; what cannot be written is not kept.
+    """A folder of sealed cache files, such as listings and documents; a file that cannot be read counts as missing.
 
-    Older versions kept text as it is: such a file is read, and sealed when it is next written.
+    Files of older versions are plain text: they are read, and sealed when they are next written.
     """
 
     def __init__(self, folder: Path, sealer: Sealer) -> None:
@@ -111,7 +98,7 @@ class CacheFolder:
         self._sealer = sealer
 
     def read(self, name: str) -> bytes | None:
-        """What was kept under a name."""
+        """Return the contents of a file; None when there is none."""
         try:
             data = (self._folder / name).read_bytes()
             return data if data[:1] >= b" " else self._sealer.open(data, row=self._row(name))
@@ -119,7 +106,7 @@ class CacheFolder:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep a file whole or not at all, for its owner only."""
+        """Write a file atomically, readable by its owner only."""
         # A full or read-only disk costs the next start some time, and nothing else.
         with suppress(OSError, StoreError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -133,7 +120,7 @@ class CacheFolder:
                 raise
 
     def remove(self, name: str) -> None:
-        """Let a file go."""
+        """Delete a file."""
         with suppress(OSError):
             (self._folder / name).unlink(missing_ok=True)
 

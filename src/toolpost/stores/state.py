@@ -29,7 +29,7 @@ _EVENT = tuple(field.name for field in fields(StoredEvent))
 _ROW = "INTO state (kind, key, item, body, owner, until) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-class Document(NamedTuple):
+class StateRecord(NamedTuple):
     """Sealed bytes, whose they are (`tenant:user`, or nobody's), and until when they count."""
 
     body: bytes
@@ -37,31 +37,31 @@ class Document(NamedTuple):
     until: float | None = None
 
 
-class Shelf(Protocol):
-    """Where sealed documents stand: by kind, key and item."""
+class StateTable(Protocol):
+    """Where sealed records stand: by kind, key and item."""
 
-    async def put(self, kind: str, key: str, item: str, document: Document) -> None:
-        """Keep a document; replaces the one that stood there."""
+    async def put(self, kind: str, key: str, item: str, record: StateRecord) -> None:
+        """Keep a record; replaces the one that stood there."""
         ...
 
-    async def add(self, kind: str, key: str, item: str, document: Document) -> bool:
-        """Keep a document where none stands; whether that was so."""
+    async def add(self, kind: str, key: str, item: str, record: StateRecord) -> bool:
+        """Keep a record where none stands; whether that was so."""
         ...
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
-        """The documents under a key with their items, in the order of the items."""
+        """The records under a key with their items, in the order of the items."""
         ...
 
 
 class SealedStateStore:
-    """Fulfils `StateStore` and `PlannerStateStore` on any shelf.
+    """Fulfils `StateStore` and `PlannerStateStore` on any table.
 
     A pause's token resumes it, so only its hash is kept. One whose payload names its `user` is forgotten with that
     person; one with `expires_at` goes when that is longer ago than things are kept.
     """
 
-    def __init__(self, shelf: Shelf, sealer: RowSealer) -> None:
-        self._shelf = shelf
+    def __init__(self, table: StateTable, sealer: RowSealer) -> None:
+        self._table = table
         self._sealer = sealer
 
     async def save_event(self, event: StoredEvent) -> None:
@@ -81,78 +81,78 @@ class SealedStateStore:
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
         key = _fingerprint(token)
-        await self._shelf.put("pause", key, "", self._pause(key, payload))
+        await self._table.put("pause", key, "", self._pause(key, payload))
 
     async def load_planner_state(self, token: str) -> dict[str, Any]:
         found: list[dict[str, Any]] = await self._all("pause", _fingerprint(token))
         return found[0] if found else {}
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        """Keep a record under a token that has none yet; True for exactly one of those who try."""
         key = _fingerprint(token)
-        return await self._shelf.add("pause", key, "", self._pause(key, payload))
+        return await self._table.add("pause", key, "", self._pause(key, payload))
 
-    def _pause(self, key: str, payload: dict[str, Any]) -> Document:
+    def _pause(self, key: str, payload: dict[str, Any]) -> StateRecord:
         user, until = payload.get("user"), payload.get("expires_at")
         body = self._sealer.seal(payload, "state", "pause", key, "")
-        return Document(body, _owner(user), until if isinstance(until, (int, float)) else None)
+        return StateRecord(body, _owner(user), until if isinstance(until, (int, float)) else None)
 
     async def _put(self, kind: str, key: str, item: str, value: Any) -> None:
-        await self._shelf.put(kind, key, item, Document(self._sealer.seal(value, "state", kind, key, item)))
+        await self._table.put(kind, key, item, StateRecord(self._sealer.seal(value, "state", kind, key, item)))
 
     async def _all(self, kind: str, key: str) -> list[Any]:
-        found = await self._shelf.all(kind, key)
+        found = await self._table.all(kind, key)
         return [self._sealer.open(body, "state", kind, key, item) for item, body in found]
 
 
-class SQLiteShelf:
-    """The shelf in a table."""
+class SQLiteStateTable:
+    """The table in a table."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
         self._reader = reader
 
-    async def put(self, kind: str, key: str, item: str, document: Document) -> None:
+    async def put(self, kind: str, key: str, item: str, record: StateRecord) -> None:
         sql = f"INSERT OR REPLACE {_ROW}"
-        await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, *document)).close())
+        await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, *record)).close())
 
-    async def add(self, kind: str, key: str, item: str, document: Document) -> bool:
+    async def add(self, kind: str, key: str, item: str, record: StateRecord) -> bool:
         sql = f"INSERT OR IGNORE {_ROW}"
-        return await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, *document)).rowcount) == 1
+        return await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, *record)).rowcount) == 1
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         sql = "SELECT item, body FROM state WHERE kind = ? AND key = ? ORDER BY item"
         return await self._reader.query(lambda db: db.execute(sql, (kind, key)).fetchall())
 
 
-class MemoryShelf:
-    """The shelf in a dict."""
+class MemoryStateTable:
+    """The table in a dict."""
 
     def __init__(self) -> None:
-        self._documents: dict[tuple[str, str], dict[str, Document]] = {}
+        self._records: dict[tuple[str, str], dict[str, StateRecord]] = {}
 
-    async def put(self, kind: str, key: str, item: str, document: Document) -> None:
-        self._documents.setdefault((kind, key), {})[item] = document
+    async def put(self, kind: str, key: str, item: str, record: StateRecord) -> None:
+        self._records.setdefault((kind, key), {})[item] = record
 
-    async def add(self, kind: str, key: str, item: str, document: Document) -> bool:
-        return self._documents.setdefault((kind, key), {}).setdefault(item, document) is document
+    async def add(self, kind: str, key: str, item: str, record: StateRecord) -> bool:
+        return self._records.setdefault((kind, key), {}).setdefault(item, record) is record
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
-        return sorted((item, document.body) for item, document in self._documents.get((kind, key), {}).items())
+        return sorted((item, record.body) for item, record in self._records.get((kind, key), {}).items())
 
     def remove(self, *, runs: Collection[str] = (), owner: str = "", before: float = float("-inf")) -> int:
         """Forget what belongs to these runs or to this person, or counts no more since before a time; how many."""
         doomed = [
             name
-            for name, documents in self._documents.items()
+            for name, records in self._records.items()
             if (name[0] in OF_RUNS and name[1] in runs)
-            or any((owner and each.owner == owner) or _is_over(each, before) for each in documents.values())
+            or any((owner and each.owner == owner) or _is_over(each, before) for each in records.values())
         ]
-        return sum(len(self._documents.pop(name)) for name in doomed)
+        return sum(len(self._records.pop(name)) for name in doomed)
 
 
-def _is_over(document: Document, before: float) -> bool:
-    return document.until is not None and document.until < before
+def _is_over(record: StateRecord, before: float) -> bool:
+    return record.until is not None and record.until < before
 
 
 def _event(data: dict[str, Any]) -> StoredEvent:
@@ -209,7 +209,7 @@ class StoreState:
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
         """A run's events in order."""
         saved = {event.seq: event for event in await self._store.state.load_history(trace_id)}
-        told = {event.seq: event for event in await self._told(trace_id)}
+        told = {event.seq: event for event in await self._logged_events(trace_id)}
         return [event for _, event in sorted({**saved, **told}.items())]
 
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
@@ -225,10 +225,10 @@ class StoreState:
         return await self._store.state.load_planner_state(token)
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        """Keep a record under a token that has none yet; True for exactly one of those who try."""
         return await self._store.state.claim_planner_state(token, payload)
 
-    async def _told(self, run_id: str) -> list[StoredEvent]:
+    async def _logged_events(self, run_id: str) -> list[StoredEvent]:
         found: list[StoredEvent] = []
         while page := await self._store.events.read(run_id=run_id, after=found[-1].id if found else 0, limit=_PAGE):
             found += page
@@ -351,7 +351,7 @@ class _KeepsClaims(Protocol):
     """A state store that can tell who came first, as our own can."""
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Keep a document under a token that has none yet; True for exactly one of those who try."""
+        """Keep a record under a token that has none yet; True for exactly one of those who try."""
         ...
 
 
@@ -381,10 +381,10 @@ class PlannerPauses:
     async def keep_again(self, token: str, payload: Mapping[str, Any]) -> None:
         """Keep a pause whose resumption came to nothing as it stands now: its token, used before, resumes it again."""
         name = token
-        while resumed := await self._store.load_planner_state(_ticket(name)):
+        while resumed := await self._store.load_planner_state(_resumed_name(name)):
             if isinstance(self._store, _KeepsClaims):  # the way to the pause must last as long as the pause
-                await self._store.save_planner_state(_ticket(name), {**resumed, **self._lasting(payload)})
-            name = _again(name)
+                await self._store.save_planner_state(_resumed_name(name), {**resumed, **self._lasting(payload)})
+            name = _retry_name(name)
         await self._save(name, payload)
 
     async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
@@ -401,7 +401,7 @@ class PlannerPauses:
         if user is not None and payload.get("user") != user:
             raise KeyError("no pause of this user has this token")
         lasting = {key: kept.get(key) for key in ("user", "expires_at")}
-        if not await self._is_first(_ticket(name), lasting):
+        if not await self._is_first(_resumed_name(name), lasting):
             raise KeyError(_RESUMED)
         if isinstance(self._store, _KeepsClaims):  # only of these is it known that they replace what stands there
             with suppress(StoreError):  # it is taken already
@@ -419,8 +419,8 @@ class PlannerPauses:
 
     async def _latest(self, token: str) -> str:
         """Under what the pause of a token is kept, or would be kept next."""
-        while await self._store.load_planner_state(_ticket(token)):
-            token = _again(token)
+        while await self._store.load_planner_state(_resumed_name(token)):
+            token = _retry_name(token)
         return token
 
     async def _is_first(self, ticket: str, lasting: Mapping[str, Any]) -> bool:
@@ -452,11 +452,11 @@ class _MemoryPauses:
         return self._kept.setdefault(token, payload) is payload
 
 
-def _ticket(token: str) -> str:
+def _resumed_name(token: str) -> str:
     """Under what it is kept that a pause was resumed; it resumes nothing."""
     return f"resumed-{sha256(token.encode()).hexdigest()}"
 
 
-def _again(token: str) -> str:
+def _retry_name(token: str) -> str:
     """Under what a pause is kept whose resumption came to nothing."""
     return f"again-{sha256(token.encode()).hexdigest()}"

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from toolpost.contracts.tokens import TokenKey, TokenRow, TokenStatus
 from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
-from toolpost.stores.sealing import FAULTS, RowSealer, detached, pass_over
+from toolpost.stores.sealing import ROW_FAULTS, RowSealer, copy_json, skip_damaged
 from toolpost.stores.writer import Writer
 
 Rows: TypeAlias = list[TokenRow]  # The store's own `list` hides the builtin one.
@@ -123,9 +123,9 @@ class SQLiteTokenRows:
         """One among others: where it does not open it is doubtful and empty, so that it can be told of and removed."""
         try:
             return self._row(row)
-        except FAULTS as error:
+        except ROW_FAULTS as error:
             key, version, changed_at = TokenKey(*row[:5]), row[5], row[7]
-            pass_over(f"the row of {key.tenant}:{key.user} at {key.issuer!r}", error)
+            skip_damaged(f"the row of {key.tenant}:{key.user} at {key.issuer!r}", error)
             return TokenRow(key=key, version=version, status="doubtful", body={}, changed_at=changed_at)
 
     def _row(self, row: tuple[Any, ...]) -> TokenRow:
@@ -219,10 +219,10 @@ class MemoryTokenRows:
     def _write(self, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live") -> TokenRow:
         now, last = self._clock(), self.rows.get(key)
         version = next_version(now, last.version if last else 0)
-        kept = detached(dict(body), "tokens")
+        kept = copy_json(dict(body), "tokens")
         self.rows[key] = TokenRow(key=key, version=version, status=status, body=kept, changed_at=now)
         return _detached(self.rows[key])
 
 
 def _detached(row: TokenRow) -> TokenRow:
-    return replace(row, body=detached(row.body, "tokens"))
+    return replace(row, body=copy_json(row.body, "tokens"))

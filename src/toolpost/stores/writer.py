@@ -20,26 +20,26 @@ from toolpost.stores.database import FAULTS, store_error
 from toolpost.stores.event_appender import EventAppender
 
 
-class Reply(NamedTuple):
-    """What to tell the one who waits: a result or an error."""
+class JobResult(NamedTuple):
+    """The result or the error for a future."""
 
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
 
 
-def send(replies: Iterable[Reply]) -> None:
-    """Answer from any thread; each loop is woken once."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Reply]] = defaultdict(list)
-    for reply in replies:
-        by_loop[reply.future.get_loop()].append(reply)
-    for loop, its_replies in by_loop.items():
+def deliver(results: Iterable[JobResult]) -> None:
+    """Set the results of futures from any thread; each event loop is woken once."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[JobResult]] = defaultdict(list)
+    for result in results:
+        by_loop[result.future.get_loop()].append(result)
+    for loop, its_results in by_loop.items():
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-            loop.call_soon_threadsafe(_deliver, its_replies)
+            loop.call_soon_threadsafe(_set_results, its_results)
 
 
-def _deliver(replies: list[Reply]) -> None:
-    for future, result, error in replies:
+def _set_results(results: list[JobResult]) -> None:
+    for future, result, error in results:
         if future.done():  # The one who waited was cancelled.
             continue
         if error is None:
@@ -49,42 +49,42 @@ def _deliver(replies: list[Reply]) -> None:
 
 
 class Job(NamedTuple):
-    """A function to run on the writer's connection, and the one who waits for it."""
+    """A function to run on the writer's connection, and the future of its result."""
 
     work: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
 
 
 class Barrier(NamedTuple):
-    """One who waits for all that was put before; nothing by itself."""
+    """A future that is done once all items before it are durable."""
 
     future: asyncio.Future[Any]
 
 
 class Stop(NamedTuple):
-    """Wakes the writer so that it sees that it should end."""
+    """Wakes the writer thread so that it ends."""
 
 
 Item: TypeAlias = RunEvent | Job | Barrier | Stop
 
 
-class Transactor:
-    """Turns batches into transactions on the one connection that writes."""
+class TransactionRunner:
+    """Runs batches as transactions on the only connection that writes."""
 
     def __init__(self, db: sqlite3.Connection, appender: EventAppender, *, path: Path) -> None:
         self._db = db
         self._appender = appender
         self.path = path
 
-    def commit(self, batch: Sequence[Item]) -> list[Reply]:
-        """Make a batch durable and say what came of its functions; when this raises, nothing of it was kept."""
+    def commit(self, batch: Sequence[Item]) -> list[JobResult]:
+        """Commit a batch and return the results of its functions; when this raises, nothing of the batch is kept."""
         if not any(isinstance(item, RunEvent | Job) for item in batch):
-            return self._play(batch)
+            return self._run_batch(batch)
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
             self._appender.begin(db)
-            replies = self._play(batch)
+            results = self._run_batch(batch)
             self._appender.finish(db)
             db.execute("COMMIT")
         except BaseException:
@@ -92,15 +92,15 @@ class Transactor:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-        return replies
+        return results
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
         self._db.close()
 
-    def _play(self, batch: Sequence[Item]) -> list[Reply]:
-        """Everything in the order in which it was put."""
-        replies: list[Reply] = []
+    def _run_batch(self, batch: Sequence[Item]) -> list[JobResult]:
+        """Append events and run functions in the order of the batch."""
+        results: list[JobResult] = []
         events: list[RunEvent] = []
         for item in batch:
             if isinstance(item, RunEvent):
@@ -108,17 +108,17 @@ class Transactor:
             elif isinstance(item, Job):
                 self._append(events)
                 events = []
-                replies.append(self._attempt(item))
+                results.append(self._run_job(item))
             elif isinstance(item, Barrier):
-                replies.append(Reply(item.future))
+                results.append(JobResult(item.future))
         self._append(events)
-        return replies
+        return results
 
     def _append(self, events: list[RunEvent]) -> None:
         if events:
             self._appender.append(self._db, events)
 
-    def _attempt(self, job: Job) -> Reply:
+    def _run_job(self, job: Job) -> JobResult:
         db = self._db
         db.execute("SAVEPOINT job")
         try:
@@ -128,9 +128,9 @@ class Transactor:
                 raise
             db.execute("ROLLBACK TO job")
             db.execute("RELEASE job")
-            return Reply(job.future, error=store_error(exc, self.path) if isinstance(exc, FAULTS) else exc)
+            return JobResult(job.future, error=store_error(exc, self.path) if isinstance(exc, FAULTS) else exc)
         db.execute("RELEASE job")
-        return Reply(job.future, result)
+        return JobResult(job.future, result)
 
 
 T = TypeVar("T")
@@ -143,20 +143,19 @@ EXIT_PATIENCE_S = 10.0
 
 
 class Writer:
-    """Groups what waits into transactions, in the order it came; one sync to disk for each.
+    """Commits queued events and functions in order, as many as wait in one transaction with one sync to disk.
 
-    Events alone may wait a few milliseconds for company; a function never does.
-    When a transaction fails its functions are told, its events are kept and tried
-    again for ever. Nothing that was put is dropped.
+    Events alone wait a few milliseconds for more events; a function never does. When a transaction fails, its
+    functions get the error, and its events are retried for ever. No event is dropped.
     """
 
-    def __init__(self, transactor: Transactor, *, limit: int) -> None:
-        self._transactor = transactor
+    def __init__(self, transactions: TransactionRunner, *, limit: int) -> None:
+        self._transactions = transactions
         self._limit = limit
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._held: list[Item] = []
         self._in_hand = 0
-        self._trouble: StoreError | None = None
+        self._error: StoreError | None = None
         self._backoff_s = FIRST_BACKOFF_S
         self._drainers: deque[asyncio.Future[None]] = deque()
         self._urgent = threading.Event()
@@ -168,7 +167,7 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """How much was put and is not yet durable, but for one that the writer may just be taking."""
+        """The number of items that are not yet durable; off by one while the writer takes an item."""
         while True:  # What the writer takes between the two looks would be counted twice.
             in_hand = self._in_hand
             waiting = self._queue.qsize() + in_hand
@@ -177,45 +176,42 @@ class Writer:
 
     @property
     def congested(self) -> bool:
-        """Whether more waits than the limit; sometimes a moment too early, which costs one look more."""
+        """Whether more items wait than the limit; may be true a moment too early."""
         return self._queue.qsize() + self._in_hand > self._limit
 
     async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` within the next transaction; returns when that is durable."""
+        """Run `work` within the next transaction and return its result once that is durable."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        result: T = await self._reply_to(Job(work, future))
+        result: T = await self._enqueue(Job(work, future))
         return result
 
     async def flush(self) -> None:
-        """Wait until all that was put is durable.
-
-        Always by going through the queue: the writer may hold an event that it has
-        taken and not yet counted.
-        """
-        await self._reply_to(Barrier(asyncio.get_running_loop().create_future()))
+        """Wait until all items put so far are durable."""
+        # Always through the queue: the writer may hold an event that it has taken and not yet counted.
+        await self._enqueue(Barrier(asyncio.get_running_loop().create_future()))
 
     async def drain(self) -> None:
-        """Wait until at most half of the limit waits."""
+        """Wait until the queue is down to half of the limit."""
         while self.waiting > self._limit // 2:  # Again, because the writer may have looked before this one came.
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drainers.append(future)
             self._urgent.set()
-            self._answer_drainers()  # The writer may have caught up, or failed, just before it could see this one.
+            self._release_drainers()  # The writer may have caught up, or failed, just before it could see this one.
             await future
 
     async def close(self) -> None:
-        """Write what waits and end; StoreError says how many events could not be written."""
+        """Write the queue and end the thread; StoreError says how many events could not be written."""
         if self._stopping.is_set():
             return
         self._stop()
         await asyncio.to_thread(self._thread.join)
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
-            raise StoreError(f"{lost} events were not written: {self._trouble}", cause=self._trouble)
+            raise StoreError(f"{lost} events were not written: {self._error}", cause=self._error)
 
-    async def _reply_to(self, item: Job | Barrier) -> Any:
+    async def _enqueue(self, item: Job | Barrier) -> Any:
         if self._stopping.is_set():
-            _refuse(self._transactor.path, item)
+            _refuse(self._transactions.path, item)
         self._queue.put(item)
         self._urgent.set()
         return await item.future
@@ -223,16 +219,16 @@ class Writer:
     def _run(self) -> None:
         while True:
             self._write(self._take())
-            self._answer_drainers()
-            if self._stopping.is_set() and (self._trouble is not None or not self.waiting):
+            self._release_drainers()
+            if self._stopping.is_set() and (self._error is not None or not self.waiting):
                 break
-            if self._trouble is not None:
+            if self._error is not None:
                 self._stopping.wait(self._backoff_s)
                 self._backoff_s = min(self._backoff_s * 2, LAST_BACKOFF_S)
-        self._transactor.close()
+        self._transactions.close()
 
     def _take(self) -> list[Item]:
-        """The next batch: what an earlier failure left, else what waits; sleeps while nothing does."""
+        """Return the next batch: events of a failed transaction first, else the queue; blocks while it is empty."""
         batch = self._held[:BATCH]
         del self._held[:BATCH]
         if not batch:
@@ -248,40 +244,40 @@ class Writer:
 
     def _write(self, batch: list[Item]) -> None:
         try:
-            replies = self._transactor.commit(batch)
+            results = self._transactions.commit(batch)
         except Exception as exc:  # noqa: BLE001 - whatever it was, nothing is lost and it is tried again
-            self._keep(batch, store_error(exc, self._transactor.path))
+            self._requeue(batch, store_error(exc, self._transactions.path))
             return
-        self._trouble, self._backoff_s = None, FIRST_BACKOFF_S
+        self._error, self._backoff_s = None, FIRST_BACKOFF_S
         self._in_hand = len(self._held)
-        send(replies)
+        deliver(results)
 
-    def _keep(self, batch: list[Item], trouble: StoreError) -> None:
-        """After a failed transaction: keep the events for another try, tell the functions."""
-        self._trouble = trouble
+    def _requeue(self, batch: list[Item], error: StoreError) -> None:
+        """After a failed transaction: keep its events for a retry, and give its functions the error."""
+        self._error = error
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         items = [*batch, *self._held, *newer]
         self._held = [item for item in items if isinstance(item, RunEvent)]
         self._in_hand = len(self._held)
-        send(Reply(item.future, error=_again(trouble)) for item in items if isinstance(item, Job | Barrier))
+        deliver(JobResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, Job | Barrier))
 
-    def _answer_drainers(self) -> None:
-        trouble = self._trouble
-        if trouble is None and self.waiting > self._limit // 2:
+    def _release_drainers(self) -> None:
+        error = self._error
+        if error is None and self.waiting > self._limit // 2:
             return
         with contextlib.suppress(IndexError):  # Two threads may empty it at once.
             while True:
-                send([Reply(self._drainers.popleft(), error=trouble and _again(trouble))])
+                deliver([JobResult(self._drainers.popleft(), error=error and _copy_error(error))])
 
     def _stop(self) -> None:
         self._stopping.set()
-        self.put = partial(_refuse, self._transactor.path)
+        self.put = partial(_refuse, self._transactions.path)
         self._queue.put(Stop())
         self._urgent.set()
         atexit.unregister(self._stop_at_exit)
 
     def _stop_at_exit(self) -> None:
-        """A program that ends without closing its store still gets its events written."""
+        """Write the queue of a program that ends without closing its store."""
         self._stop()
         self._thread.join(EXIT_PATIENCE_S)
 
@@ -290,6 +286,6 @@ def _refuse(path: Path, _: object) -> NoReturn:
     raise StoreError(f"the store at {str(path)!r} is closed; open it again to go on")
 
 
-def _again(error: StoreError) -> StoreError:
-    """The same error as an object of its own: each waiter raises one."""
+def _copy_error(error: StoreError) -> StoreError:
+    """Copy an error: each waiter raises an object of its own."""
     return StoreError(error.message, cause=error.__cause__)
