@@ -4,7 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from toolpost.builtin.assembly import BuiltinParts, Builtins
+from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.builtin.specs import SPECS_FILE, dump_specs
 from toolpost.contracts.spec import ToolSpec
@@ -19,7 +19,7 @@ async def main() -> None:
     store = MemoryStore()
     documents = ProviderSettings(provider="embedded", path=Path("docs.db"))
     builtins = Builtins(BuiltinParts(store=store, retrieve=[documents]))
-    specs = [tool.spec for tool in builtins.make_all()]
+    specs = [tool.spec for tool in builtins.load_all()]
     SPECS_FILE.write_text(dump_specs(specs), encoding="utf-8")
     for spec in specs:
         path = STANDARD / spec.name / "tool.md"

@@ -19,7 +19,7 @@ from bench.core.figures import Column, Figure, Row, Target
 from bench.core.harness import Tick
 from bench.envs import HERE
 from bench.files.material import NEEDLE, FileScale, make_large, make_tree
-from toolpost.builtin.files import file_tools
+from toolpost.builtin.loader import file_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.processes.commands import CommandRunner
 

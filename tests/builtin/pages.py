@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.wire.site import Received, Site, reply
 from toolpost.builtin.providers.config import ProviderSettings
-from toolpost.builtin.web_access import Web
+from toolpost.builtin.web_client import WebClient
 from toolpost.wire.network import NetworkPolicy
 
 HTML = "text/html; charset=utf-8"
@@ -33,8 +33,8 @@ def allowed(*sites: Site) -> NetworkPolicy:
 
 
 @asynccontextmanager
-async def web_to(*sites: Site, **limits: Any) -> AsyncGenerator[Web]:
-    web = Web(allowed(*sites), **limits)
+async def web_to(*sites: Site, **limits: Any) -> AsyncGenerator[WebClient]:
+    web = WebClient(allowed(*sites), **limits)
     try:
         yield web
     finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.builtin.artifacts import artifact_tools
+from toolpost.builtin.history import artifact_tools
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult

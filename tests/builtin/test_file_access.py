@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.files import file_tools
+from toolpost.builtin.loader import file_tools
 from toolpost.catalog.threads import run_in_thread
 
 READERS: list[tuple[str, dict[str, Any]]] = [

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.file_search import search_tools
+from toolpost.builtin.file_search import grep_tools
 from toolpost.processes.commands import CommandRunner
 
 RIPGREP = shutil.which("rg")
@@ -25,7 +25,7 @@ async def commands() -> AsyncGenerator[CommandRunner]:
 
 @pytest.fixture(params=[None, pytest.param("rg", marks=needs_ripgrep)], ids=["own", "ripgrep"])
 def caller(request: pytest.FixtureRequest, commands: CommandRunner) -> Caller:
-    return Caller(search_tools(ripgrep=request.param, commands=commands))
+    return Caller(grep_tools(ripgrep=request.param, commands=commands))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ ODD_SEARCHES: list[dict[str, Any]] = [
 async def test_ripgrep_and_our_own_search_find_the_same(
     commands: CommandRunner, tree: Path, pattern: str, more: dict[str, Any]
 ) -> None:
-    own, ripgrep = (Caller(search_tools(ripgrep=name, commands=commands)) for name in (None, "rg"))
+    own, ripgrep = (Caller(grep_tools(ripgrep=name, commands=commands)) for name in (None, "rg"))
     arguments = {"pattern": pattern, "path": str(tree), "context_lines": 1, **more}
 
     assert await own.do("grep_files", **arguments) == await ripgrep.do("grep_files", **arguments)
@@ -134,7 +134,7 @@ async def test_ripgrep_and_our_own_search_find_the_same(
 async def test_both_find_the_same_in_odd_files(commands: CommandRunner, tmp_path: Path, search: dict[str, Any]) -> None:
     for name, data in ODD_FILES.items():
         (tmp_path / name).write_bytes(data)
-    own, ripgrep = (Caller(search_tools(ripgrep=name, commands=commands)) for name in (None, "rg"))
+    own, ripgrep = (Caller(grep_tools(ripgrep=name, commands=commands)) for name in (None, "rg"))
     arguments = {"path": str(tmp_path / search.get("file", "")), "pattern": search["pattern"], "max_results": 1000}
     arguments |= {"include": search["include"]} if "include" in search else {}
 
@@ -245,7 +245,7 @@ async def test_a_search_that_did_not_come_to_its_end_is_no_result(
     program = tmp_path_factory.mktemp("bin") / "rg"
     program.write_text(f"#!/bin/sh\nprintf './a.py\\0002:1:10:\\n'\n{end}\n")
     program.chmod(0o755)
-    caller = Caller(search_tools(ripgrep=str(program), commands=commands))
+    caller = Caller(grep_tools(ripgrep=str(program), commands=commands))
 
     error = await caller.refused("grep_files", pattern="needle", path=str(tree))
 
@@ -260,7 +260,7 @@ async def test_a_missing_path_is_told(caller: Caller, tree: Path) -> None:
 
 async def test_a_pattern_that_takes_forever_is_ended(commands: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a" * 5000 + "\n")
-    caller = Caller(search_tools(ripgrep=None, commands=commands, limit_s=1))
+    caller = Caller(grep_tools(ripgrep=None, commands=commands, limit_s=1))
 
     error = await caller.refused("grep_files", pattern="(a+)+$x", path=str(tmp_path))
 
@@ -275,12 +275,12 @@ async def test_fifos_and_devices_do_not_hold_up_a_search(caller: Caller, tree: P
 
 
 async def test_a_search_works_without_commands_that_were_made_for_it(tree: Path) -> None:
-    found = await Caller(search_tools(ripgrep=None)).do("grep_files", pattern="needle", path=str(tree / "sub"))
+    found = await Caller(grep_tools(ripgrep=None)).do("grep_files", pattern="needle", path=str(tree / "sub"))
 
     assert found["total_matches"] == 2
 
 
 def test_where_ripgrep_is_not_installed_our_own_search_is_used() -> None:
-    (made,) = search_tools(ripgrep="no-such-program")
+    (made,) = grep_tools(ripgrep="no-such-program")
 
     assert made.spec.name == "grep_files"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolpost import Toolbox
-from toolpost.builtin.files import file_tools
+from toolpost.builtin.loader import file_tools
 from toolpost.builtin.system import system_tools
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ToolPermissionError

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.memory import memory_tools
-from toolpost.builtin.memory_files import resolve_memory_path
+from toolpost.builtin.memory import memory_tools, resolve_memory_path
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolPermissionError
 

@@ -12,19 +12,18 @@ from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_ssrf_corpus import Group, groups_to, rows
 from toolpost import Failed, Settings, Toolbox
-from toolpost.builtin.network import http_tools
 from toolpost.builtin.providers.page_readers import DirectPages
 from toolpost.builtin.providers.protocols import Chain
-from toolpost.builtin.web_access import Web
-from toolpost.builtin.web_pages import page_tools
+from toolpost.builtin.web_client import WebClient
+from toolpost.builtin.web_tools import http_tools, web_fetch_tools
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.wire.network import NetworkPolicy
 
 NAMES = ("http_get", "http_post", "http_request", "web_fetch")
 
 
-def caller(web: Web) -> Caller:
-    return Caller([*http_tools(web), *page_tools(Chain([DirectPages(web)]))])
+def caller(web: WebClient) -> Caller:
+    return Caller([*http_tools(web), *web_fetch_tools(Chain([DirectPages(web)]))])
 
 
 def arguments(name: str, url: str) -> dict[str, Any]:
@@ -113,7 +112,7 @@ async def test_no_tool_connects_to_what_the_guard_refuses(
     group: Group, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled, resolver = Dialled(monkeypatch), StubResolver([])
-    web = Web(resolver=resolver)
+    web = WebClient(resolver=resolver)
     asked = caller(web)
     for row in rows(group):
         resolver.lookups = [row.answers]
@@ -132,7 +131,7 @@ async def test_no_tool_connects_to_what_the_guard_refuses(
 async def test_no_tool_is_led_there_by_a_redirect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolver = StubResolver([])
     async with Site() as there:
-        web = Web(NetworkPolicy().for_source(there.url), resolver=resolver)
+        web = WebClient(NetworkPolicy().for_source(there.url), resolver=resolver)
         asked = caller(web)
         dialled = Dialled(monkeypatch, real={there.port})
         for row in (row for param in groups_to("refuse") for row in rows(param.values[0])):
@@ -172,7 +171,7 @@ async def test_a_server_that_says_nothing_is_asked_once_and_given_up_within_the_
         await asyncio.sleep(60)
 
     async with Site(answer=silent) as there, web_to(there, timeout_s=1.0) as web:
-        tools = [*http_tools(web), *page_tools(Chain([DirectPages(web)]), timeout_s=web.timeout_s)]
+        tools = [*http_tools(web), *web_fetch_tools(Chain([DirectPages(web)]), timeout_s=web.timeout_s)]
         async with Toolbox(tools=tools, settings=Settings(data_dir=None, builtins="none")) as box:
             outcome = await box.call(name, {"url": there.url})
 
@@ -189,7 +188,7 @@ async def test_a_call_that_goes_to_the_web_ends_after_ten_seconds_in_all() -> No
         limits = {spec.name: spec.timeout_s for spec in box.registry.specs()}
 
     assert limits == dict.fromkeys(NAMES, 10.0)
-    assert (Web().timeout_s, Web().max_bytes) == (10.0, 5 * 1024 * 1024)
+    assert (WebClient().timeout_s, WebClient().max_bytes) == (10.0, 5 * 1024 * 1024)
 
 
 @pytest.mark.req("NINJ-01")
@@ -205,7 +204,7 @@ async def test_what_comes_back_is_marked_as_untrusted_and_hides_nothing() -> Non
 
 
 def test_sending_asks_a_person_and_getting_does_not() -> None:
-    safety = {made.spec.name: made.spec.safety for made in http_tools(Web())}
+    safety = {made.spec.name: made.spec.safety for made in http_tools(WebClient())}
 
     assert safety["http_get"].destructive is False
     assert safety["http_post"].destructive is True

@@ -16,8 +16,7 @@ from toolpost.builtin.providers.factory import (
     build_search_chain,
     share_timeout,
 )
-from toolpost.builtin.web_pages import page_tools
-from toolpost.builtin.web_searching import search_tools
+from toolpost.builtin.web_tools import web_fetch_tools, web_search_tools
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.contracts.events import EventCode
@@ -38,7 +37,7 @@ def box(*tools: Any) -> Toolbox:
 async def test_the_next_provider_is_asked_when_one_fails_and_that_is_an_event() -> None:
     async with site({"/search": RESULTS}) as fine, site({"/web/search": reply(503, b"down")}) as broken:
         chain = build_search_chain([link(broken, "brave"), link(fine)], allowed())
-        async with box(*search_tools(chain)) as opened:
+        async with box(*web_search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
         await chain.close()
@@ -62,7 +61,7 @@ async def test_those_who_read_pages_share_the_time_that_a_call_may_take() -> Non
 async def test_when_all_fail_every_failure_is_told() -> None:
     async with site({"/search": reply(429, retry_after="9")}) as one, site({"/web/search": reply(503)}) as other:
         chain = build_search_chain([link(one), link(other, "brave")], allowed())
-        async with box(*search_tools(chain)) as opened:
+        async with box(*web_search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, timeout_s=5)
         await chain.close()
 
@@ -76,7 +75,7 @@ async def test_a_provider_that_leads_inside_is_passed_over() -> None:
     async with site({"/search": RESULTS}) as fine, site() as inside, site() as lost:
         lost.answer = reply(302, location=f"{inside.url}/secrets")
         chain = build_search_chain([link(lost, "brave"), link(fine)], allowed())
-        async with box(*search_tools(chain)) as opened:
+        async with box(*web_search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
         await chain.close()
@@ -94,7 +93,7 @@ async def test_a_provider_that_says_nothing_leaves_time_for_the_next() -> None:
     async with site({"/search": RESULTS}) as fine, Site(answer=silent) as mute:
         slow = provider("brave", api_key="k3y", url=mute.url, timeout_s=0.3)
         chain = build_search_chain([slow, link(fine)], allowed())
-        async with box(*search_tools(chain)) as opened:
+        async with box(*web_search_tools(chain)) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
         await chain.close()
@@ -108,7 +107,7 @@ async def test_nobody_who_listens_at_all_was_certainly_not_asked() -> None:
     async with site() as gone, site() as there:
         links = [link(gone), link(there, "brave")]
     chain = build_search_chain(links, allowed())
-    async with box(*search_tools(chain)) as opened:
+    async with box(*web_search_tools(chain)) as opened:
         outcome = await opened.call("web_search", {"query": "tea"}, timeout_s=5)
     await chain.close()
 
@@ -120,7 +119,7 @@ async def test_nobody_who_listens_at_all_was_certainly_not_asked() -> None:
 async def test_what_one_provider_must_not_reach_another_is_not_asked_for() -> None:
     async with site({"/": as_json({"data": {"content": "leaked"}})}) as jina:
         chain = build_scrape_chain([provider("direct"), link(jina, "jina")], allowed())
-        error = await Caller(page_tools(chain)).refused("web_fetch", url="http://169.254.169.254/latest/")
+        error = await Caller(web_fetch_tools(chain)).refused("web_fetch", url="http://169.254.169.254/latest/")
         await chain.close()
 
     assert error["message"].startswith("Permission denied: ")
@@ -144,7 +143,7 @@ async def test_a_tool_takes_the_place_of_a_provider_by_configuration_alone(answe
         return answer if query == "tea" else None
 
     chain = build_search_chain([provider("mcp", tool="find")], allowed())
-    async with box(find, *search_tools(chain)) as opened:
+    async with box(find, *web_search_tools(chain)) as opened:
         outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
         events = await opened.events(run_id="r1")
 
@@ -166,7 +165,7 @@ async def test_a_tool_that_fails_or_needs_a_person_is_passed_over() -> None:
     async with site({"/search": RESULTS}) as fine:
         links = [provider("mcp", tool="missing"), provider("mcp", tool="find")]
         chain = build_search_chain([*links, link(fine)], allowed())
-        async with Toolbox(tools=[find, *search_tools(chain)], settings=settings) as opened:
+        async with Toolbox(tools=[find, *web_search_tools(chain)], settings=settings) as opened:
             outcome = await opened.call("web_search", {"query": "tea"}, run_id="r1")
             events = await opened.events(run_id="r1")
         await chain.close()
@@ -183,7 +182,7 @@ async def test_a_tool_reads_pages_too() -> None:
         return f"# {url}"
 
     chain = build_scrape_chain([provider("mcp", tool="read")], allowed())
-    async with box(read, *page_tools(chain)) as opened:
+    async with box(read, *web_fetch_tools(chain)) as opened:
         outcome = await opened.call("web_fetch", {"url": "https://93.184.215.14/"})
 
     assert isinstance(outcome, Completed)

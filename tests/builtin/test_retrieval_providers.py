@@ -14,7 +14,7 @@ from tests.wire.site import Site
 from toolpost.builtin.providers.document_stores import EmbeddedRetriever, StoredDocument
 from toolpost.builtin.providers.factory import build_retrieve_chain
 from toolpost.builtin.providers.protocols import Chain, Filters
-from toolpost.builtin.web_searching import retrieve_tools
+from toolpost.builtin.web_tools import retrieve_tools
 from toolpost.contracts.errors import StoreError
 
 DOCUMENTS = [

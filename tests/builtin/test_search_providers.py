@@ -14,7 +14,7 @@ from tests.builtin.pages import allowed, as_html, as_json, provider
 from tests.builtin.recorded import KEY, ODD, TOO_LARGE, kept, recorded
 from tests.wire.site import Site, reply
 from toolpost.builtin.providers.factory import build_search_chain
-from toolpost.builtin.web_searching import search_tools
+from toolpost.builtin.web_tools import web_search_tools
 
 
 class Engine(NamedTuple):
@@ -51,7 +51,7 @@ async def asked(engine: Engine, answer: bytes, *, query: str = "") -> AsyncGener
         url = there.url + ("/" if engine.name in ("google", "duckduckgo") else "") + query
         chain = build_search_chain([provider(engine.name, api_key=KEY, url=url, **engine.options)], allowed())
         try:
-            yield Caller(search_tools(chain)), there
+            yield Caller(web_search_tools(chain)), there
         finally:
             await chain.close()
 
@@ -168,7 +168,7 @@ async def test_an_engine_without_its_key_is_not_asked(name: str) -> None:
     engine = {"engine": "e1"} if name == "google" else {}
     chain = build_search_chain([provider(name, **engine)], allowed())
 
-    error = await Caller(search_tools(chain)).refused("web_search", query="tea")
+    error = await Caller(web_search_tools(chain)).refused("web_search", query="tea")
 
     assert error["error_code"] == "key_missing"
     assert "apiKey" in error["message"]
@@ -222,7 +222,7 @@ async def test_a_page_of_duckduckgo_without_results_is_no_empty_list() -> None:
 async def test_a_key_with_a_line_end_is_sent_without_it() -> None:
     async with Site(answer=recorded("brave/found")) as there:
         chain = build_search_chain([provider("brave", api_key=f"{KEY}\n", url=there.url)], allowed())
-        await Caller(search_tools(chain)).do("web_search", query="tea")
+        await Caller(web_search_tools(chain)).do("web_search", query="tea")
         await chain.close()
 
     assert there.last.all("x-subscription-token") == [KEY]
@@ -246,7 +246,7 @@ def test_ten_results_are_asked_for_unless_the_configuration_says_otherwise() -> 
 
     defaults = [
         Caller(tools).registry.find("web_search").shown_schema["properties"]["limit"]["default"]
-        for tools in (search_tools(chain), search_tools(chain, max_results=5))
+        for tools in (web_search_tools(chain), web_search_tools(chain, max_results=5))
     ]
 
     assert defaults == [10, 5]

@@ -9,12 +9,12 @@ import pytest
 from hatchling.build import build_wheel
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.assembly import BuiltinParts, Builtins
+from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.builtin.providers.protocols import Chain, SearchResult, SearchResults
 from toolpost.builtin.specs import SPECS_FILE, dump_specs, read_specs, schema_document
 from toolpost.builtin.standard_check import STANDARD, check_builtin_folders, check_folder, front_matter
-from toolpost.builtin.web_searching import search_tools
+from toolpost.builtin.web_tools import web_search_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.stores.memory import MemoryStore
 
@@ -38,7 +38,7 @@ class Encyclopedia:
     async def close(self) -> None: ...
 
 
-TOOLS = {tool.spec.name: tool for tool in builtins().make_all()}
+TOOLS = {tool.spec.name: tool for tool in builtins().load_all()}
 FOLDERS = sorted(TOOLS)
 CASES = [
     pytest.param(name, case, id=f"{name}: {case['name']}")
@@ -127,7 +127,7 @@ async def test_the_cases_that_ship_hold(
         (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     made = builtins()
-    tools = search_tools(Chain([Encyclopedia()])) if name == "web_search" else made.tools([name])
+    tools = web_search_tools(Chain([Encyclopedia()])) if name == "web_search" else made.tools([name])
     caller = Caller(tools)
     caller.context = ToolContext(
         allowed_paths=[str(tmp_path)], memory_dir=f"{tmp_path}/memory", session_dir=f"{tmp_path}/sessions"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.environment import TaskEnvironment, looks_secret
-from toolpost.builtin.system import system_tools
+from toolpost.builtin.system import TaskEnvironment, looks_secret, system_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolValidationError
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.builtin.caller import Caller
 from toolpost import Toolbox, tool
-from toolpost.builtin.sessions import session_tools
-from toolpost.builtin.tasks import task_tools
+from toolpost.builtin.history import session_tools, task_tools
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Paused

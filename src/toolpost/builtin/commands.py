@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolpost.builtin.command_runs import BackgroundCommand, BackgroundCommands
-from toolpost.builtin.environment import TaskEnvironment
+from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import display_path
-from toolpost.builtin.spelling import either, with_camel_case
+from toolpost.builtin.system import TaskEnvironment
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import ToolPermissionError
+from toolpost.contracts.errors import ToolClientError, ToolError, ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.paths import is_path_allowed, is_protected
 from toolpost.processes.launch import Launch, child_environment
 
 if TYPE_CHECKING:
     from toolpost.processes.commands import CommandResult, CommandRunner
+
 
 _TAGS = ("builtin", "command")
 _LONGEST_S = 600
@@ -109,9 +111,9 @@ def _run_command(commands: CommandRunner, background: BackgroundCommands, enviro
         folder = _folder(cwd, ctx)
         variables = child_environment({**environment.overlay(ctx), **env})
         if run_in_background:
-            launch = Launch(argv=(*_with_one_stream(command),), env=variables, cwd=folder)
-            return _begun(background.start(_owner(ctx), launch, timeout_s=timeout_s or _LONGEST_S))
-        return _ended(await _run(commands, _words(command), variables, folder, timeout_s or _USUAL_S))
+            launch = Launch(argv=(*_argv_with_one_stream(command),), env=variables, cwd=folder)
+            return _started_result(background.start(_owner(ctx), launch, timeout_s=timeout_s or _LONGEST_S))
+        return _finished_result(await _run(commands, _argv(command), variables, folder, timeout_s or _USUAL_S))
 
     return run_command
 
@@ -131,7 +133,7 @@ def _command_output(background: BackgroundCommands) -> FunctionTool:
         command = background.find(command_id, _owner(ctx), tool_name="command_output")
         if wait_s and command.task is not None:
             await asyncio.wait([command.task], timeout=wait_s)
-        return _state(command)
+        return _command_state(command)
 
     return command_output
 
@@ -142,7 +144,7 @@ def _command_stop(background: BackgroundCommands) -> FunctionTool:
         """Stop a command in the background, with all that it started."""
         command = background.find(command_id, _owner(ctx), tool_name="command_stop")
         await background.stop(command)
-        return _state(command)
+        return _command_state(command)
 
     return command_stop
 
@@ -155,7 +157,7 @@ async def _run(
     return await run(words, env=env, cwd=folder, timeout_s=timeout_s, max_output_bytes=_MOST_BYTES, commands=commands)
 
 
-def _words(command: str | list[str]) -> list[str]:
+def _argv(command: str | list[str]) -> list[str]:
     if not isinstance(command, str):
         return command
     if sys.platform == "win32":
@@ -163,12 +165,12 @@ def _words(command: str | list[str]) -> list[str]:
     return ["/bin/sh", "-c", command]
 
 
-def _with_one_stream(command: str | list[str]) -> list[str]:
+def _argv_with_one_stream(command: str | list[str]) -> list[str]:
     """The words that run a command with stderr going where stdout goes, so that both are read in order."""
     if sys.platform == "win32":
-        return _words(command)
+        return _argv(command)
     if isinstance(command, str):
-        return _words(f"exec 2>&1; {command}")
+        return _argv(f"exec 2>&1; {command}")
     return ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", *command]
 
 
@@ -191,9 +193,9 @@ def _owner(ctx: ToolContext) -> tuple[str, str]:
     return ctx.tenant_id or "", ctx.user_id or ""
 
 
-def _ended(result: CommandResult) -> CommandRun:
+def _finished_result(result: CommandResult) -> CommandRun:
     stdout = result.stdout.decode("utf-8", "replace")
-    out, err = _middle_out(stdout), _middle_out(result.stderr)
+    out, err = _cut_middle(stdout), _cut_middle(result.stderr)
     return {
         "status": "completed" if result.exit_code == 0 else "failed",
         "command_id": None,
@@ -205,7 +207,7 @@ def _ended(result: CommandResult) -> CommandRun:
     }
 
 
-def _begun(command: BackgroundCommand) -> CommandRun:
+def _started_result(command: BackgroundCommand) -> CommandRun:
     return {
         "status": command.status,
         "command_id": command.id,
@@ -217,7 +219,7 @@ def _begun(command: BackgroundCommand) -> CommandRun:
     }
 
 
-def _state(command: BackgroundCommand) -> CommandState:
+def _command_state(command: BackgroundCommand) -> CommandState:
     return {
         "status": command.status,
         "command_id": command.id,
@@ -229,9 +231,137 @@ def _state(command: BackgroundCommand) -> CommandState:
     }
 
 
-def _middle_out(text: str) -> str:
+def _cut_middle(text: str) -> str:
     """The head and the tail of a long text, which say most."""
     if len(text) <= _SHOWN:
         return text
     half = _SHOWN // 2
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
+
+
+Status = Literal["running", "completed", "failed", "stopped"]
+Owner = tuple[str, str]
+
+_KEPT_BYTES = 64 * 1024
+_CHUNK = 64 * 1024
+_FLOOD_BYTES = 16 << 20
+_PAUSE_S = 0.01
+_MOST_RUNNING = 20
+_MOST_FINISHED = 100
+
+
+class BackgroundCommand:
+    """One command; what it wrote is kept as far back as there is room."""
+
+    def __init__(self, command_id: str, owner: Owner) -> None:
+        self.id = command_id
+        self.owner = owner
+        self.began = time.monotonic()
+        self.seconds: float | None = None
+        self.status: Status = "running"
+        self.exit_code: int | None = None
+        self.error: str | None = None
+        self.cut = False
+        self.task: asyncio.Task[None] | None = None
+        self._kept = bytearray()
+        self._read = 0
+
+    @property
+    def output(self) -> str:
+        """What it wrote, both streams in the order of their coming."""
+        return self._kept.decode("utf-8", "replace")
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it took, or takes so far."""
+        return time.monotonic() - self.began if self.seconds is None else self.seconds
+
+    async def run(self, launch: Launch, *, timeout_s: float) -> None:
+        """See it through to its end, whatever that is; one that was stopped stays stopped."""
+        try:
+            self.exit_code = await self._run(launch, timeout_s)
+            self._end("completed" if self.exit_code == 0 else "failed")
+        except asyncio.CancelledError:
+            self._end("stopped")
+        except TimeoutError:
+            self.error = f"it did not end within {timeout_s:g} s, and was ended with all that it started"
+            self._end("failed")
+        except ToolError as failed:
+            self.error = str(failed)
+            self._end("failed")
+
+    async def _run(self, launch: Launch, timeout_s: float) -> int:
+        from toolpost.processes.process import start  # noqa: PLC0415 - most runs never start one
+
+        async with asyncio.timeout(timeout_s):
+            process = await start(launch)
+            try:
+                process.stdin.close()
+                while data := await process.stdout.read(_CHUNK):
+                    self._take(data)
+                    if self._read > _FLOOD_BYTES:  # what floods has to wait, so that others get their turn
+                        await asyncio.sleep(_PAUSE_S)
+                code = await process.wait()
+                self._take(process.stderr_tail.encode())
+                return code
+            finally:
+                await process.close(grace_s=0)
+
+    def _take(self, data: bytes) -> None:
+        """Keep what came; the oldest goes, by whole lines if there are any, when there is too much."""
+        self._kept += data
+        self._read += len(data)
+        if len(self._kept) > _KEPT_BYTES:
+            self.cut = True
+            begin = len(self._kept) - _KEPT_BYTES
+            line = self._kept.find(b"\n", begin)
+            del self._kept[: begin if line < 0 else line + 1]
+
+    def _end(self, status: Status) -> None:
+        if self.status == "running":
+            self.status = status
+            self.seconds = time.monotonic() - self.began
+
+
+class BackgroundCommands:
+    """The commands of all tasks; each is seen only by the person who started it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, BackgroundCommand] = {}
+
+    def start(self, owner: Owner, launch: Launch, *, timeout_s: float) -> BackgroundCommand:
+        """Begin one; there may not be too many at a time."""
+        running = sum(one.status == "running" for one in self._known.values())
+        if running >= _MOST_RUNNING:
+            message = f"{running} commands run in the background already; stop one with command_stop first"
+            raise ToolClientError(message, tool_name="run_command", code="too_many_commands")
+        command = BackgroundCommand(f"cmd-{secrets.token_hex(4)}", owner)
+        self._known[command.id] = command
+        command.task = asyncio.create_task(command.run(launch, timeout_s=timeout_s))
+        self._forget_oldest()
+        return command
+
+    def find(self, command_id: str, owner: Owner, *, tool_name: str) -> BackgroundCommand:
+        """One by its id, if this person started it."""
+        command = self._known.get(command_id)
+        if command is None or command.owner != owner:
+            message = f"command {command_id[:40]!r} not found; run_command gives an id to one in the background"
+            raise ToolClientError(message, tool_name=tool_name, code="command_not_found")
+        return command
+
+    async def stop(self, command: BackgroundCommand) -> None:
+        """End a command with all that it started."""
+        if command.task is not None and not command.task.done():
+            command.task.cancel()
+            await asyncio.wait([command.task])
+
+    async def close(self) -> None:
+        """End them all; safe to call twice."""
+        for command in self._known.values():
+            await self.stop(command)
+        self._known.clear()
+
+    def _forget_oldest(self) -> None:
+        finished = [one.id for one in self._known.values() if one.status != "running"]
+        for command_id in finished[:-_MOST_FINISHED]:
+            del self._known[command_id]

@@ -20,25 +20,25 @@ _DEEPEST = 200
 _MOST_DIGITS = 4000
 
 
-class Parsed(TypedDict):
+class ParseResult(TypedDict):
     """The value of a JSON text."""
 
     data: Any
 
 
-class Text(TypedDict):
+class StringifyResult(TypedDict):
     """A JSON text."""
 
     text: str
 
 
-class Encoded(TypedDict):
+class EncodeResult(TypedDict):
     """Base64."""
 
     encoded: str
 
 
-class Decoded(TypedDict):
+class DecodeResult(TypedDict):
     """The text behind base64."""
 
     decoded: str
@@ -50,7 +50,7 @@ def data_tools() -> list[FunctionTool]:
 
 
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
-def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> Parsed:
+def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> ParseResult:
     """Read a JSON text; NaN and Infinity are not JSON."""
     try:
         data = json.loads(text, parse_constant=_refuse_constant, parse_float=_float, parse_int=_int)
@@ -67,7 +67,7 @@ def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> Pars
 def json_stringify(
     data: Annotated[Any, Field(description="Any JSON value")],
     pretty: Annotated[bool, Field(description="One member a line, indented")] = False,  # noqa: FBT002 - an argument of the tool
-) -> Text:
+) -> StringifyResult:
     """Write a value as JSON text."""
     try:
         return {"text": json.dumps(data, ensure_ascii=False, indent=2 if pretty else None, allow_nan=False)}
@@ -79,7 +79,7 @@ def json_stringify(
 
 
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
-def base64_encode(text: Annotated[str, Field(description="The text, encoded as UTF-8 first")]) -> Encoded:
+def base64_encode(text: Annotated[str, Field(description="The text, encoded as UTF-8 first")]) -> EncodeResult:
     """Write a text in base64."""
     try:
         data = text.encode()
@@ -92,7 +92,7 @@ def base64_encode(text: Annotated[str, Field(description="The text, encoded as U
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
 def base64_decode(
     encoded: Annotated[str, Field(description="Base64 of a UTF-8 text; the form for URLs and missing = are fine")],
-) -> Decoded:
+) -> DecodeResult:
     """Read a text from base64."""
     plain = "".join(encoded.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, display_path
 from toolpost.builtin.file_walk import LONGEST, Glob, GlobError, OpenFolder, is_generated, is_kernel_folder, walk
-from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.patterns import repeats
@@ -91,7 +91,7 @@ async def list_files(
     access = FileAccess.of(ctx, "list_files")
     names = None if pattern is None else _names(access, pattern, anywhere=True)
     listing = _Listing(access=access, names=names, with_folders=include_dirs, limit=limit)
-    return await in_worker(partial(listing.run, access.start_folder(path), deep=recursive))
+    return await run_cancellable(partial(listing.run, access.start_folder(path), deep=recursive))
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
@@ -111,7 +111,7 @@ async def glob_files(
     globbing = _Listing(
         access=access, names=names, with_folders=False, limit=max_results, newest=True, all_folders=all_folders
     )
-    return await in_worker(partial(globbing.run, access.start_folder(path), deep=True))
+    return await run_cancellable(partial(globbing.run, access.start_folder(path), deep=True))
 
 
 class _Names(Protocol):

@@ -34,8 +34,8 @@ from toolpost.builtin.file_access import (
     file_changed_error,
     tool_error_from_os,
 )
-from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.questions import CallPreview
@@ -64,14 +64,16 @@ def move_tools() -> list[FunctionTool]:
 async def preview_delete(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
     """What would be gone; nothing, where nothing is there."""
     access = FileAccess.of(ctx, "delete_file", writes=True)
-    return await in_worker(partial(_preview_delete, access, params["path"], recursive=params.get("recursive", False)))
+    return await run_cancellable(
+        partial(_preview_delete, access, params["path"], recursive=params.get("recursive", False))
+    )
 
 
 async def preview_move(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
     """What would be moved, and what would be lost at its new place."""
     access = FileAccess.of(ctx, "move_file", writes=True)
     overwrite = params.get("overwrite", False)
-    return await in_worker(partial(_preview_move, access, params["from"], params["to"], overwrite=overwrite))
+    return await run_cancellable(partial(_preview_move, access, params["from"], params["to"], overwrite=overwrite))
 
 
 @tool(
@@ -92,7 +94,7 @@ async def delete_file(
 ) -> DeleteResult:
     """Delete a file; a link is deleted itself, not what it leads to. `deleted` is false when nothing was there."""
     access = FileAccess.of(ctx, "delete_file", writes=True)
-    deleted = await in_worker(partial(_delete, access, path, ctx.preview, recursive=recursive))
+    deleted = await run_cancellable(partial(_delete, access, path, ctx.preview, recursive=recursive))
     return {"path": path, "deleted": deleted}
 
 
@@ -114,7 +116,7 @@ async def move_file(
 ) -> MoveResult:
     """Move or rename a file or folder; missing folders of the new path are made."""
     access = FileAccess.of(ctx, "move_file", writes=True)
-    await in_worker(partial(_move, access, source, to, ctx.preview, overwrite=overwrite))
+    await run_cancellable(partial(_move, access, source, to, ctx.preview, overwrite=overwrite))
     return {"success": True, "from": source, "to": to}
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error
-from toolpost.builtin.spelling import either, with_camel_case
 from toolpost.builtin.text_files import (
     UTF8,
     Encoding,
@@ -25,8 +25,8 @@ from toolpost.builtin.text_files import (
     read_lines,
     with_actual_mark,
 )
-from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.spec import ToolCategory
@@ -92,7 +92,7 @@ async def read_file(
     """
     access = FileAccess.of(ctx, "read_file")
     reading = _Reading(access, path, LineRequest(offset, limit, CONTENT_BYTES), encoding)
-    content = await in_worker(reading.run)
+    content = await run_cancellable(reading.run)
     if line_numbers:
         content["content"] = _numbered(content["content"], offset)
     return content
@@ -102,7 +102,7 @@ async def read_file(
 async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
     """Tell whether a file or folder exists, how large it is, and when it was last changed."""
     access = FileAccess.of(ctx, "get_file_info")
-    return await in_worker(partial(_facts, access, path))
+    return await run_cancellable(partial(_facts, access, path))
 
 
 class _Reading:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, display_path
 from toolpost.builtin.file_listing import AllFolders, Folder, shown_name
 from toolpost.builtin.file_walk import LONGEST, Glob, GlobError
 from toolpost.builtin.search_programs import GrepQuery, GrepRunner, Hits, PatternError, find_ripgrep, parse_pattern
-from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory
 
@@ -72,7 +72,7 @@ class GrepResult(TypedDict):
     truncated: bool
 
 
-def search_tools(
+def grep_tools(
     *, ripgrep: str | None = "rg", commands: CommandRunner | None = None, limit_s: float = SEARCH_S
 ) -> list[FunctionTool]:
     """The tools of this module; `ripgrep` names its program, and None stands for our own search.
@@ -108,11 +108,11 @@ def _grep_files(searcher: GrepRunner) -> FunctionTool:
         given = access.start_folder(path)
         make = partial(_search, access, pattern, include, ignore_case=case_insensitive, all_folders=all_folders)
         with ExitStack() as held:
-            search = await in_worker(partial(make, given, held))
+            search = await run_cancellable(partial(make, given, held))
             hits = await searcher.run(search, keep=max_results)
             lines = LineReader(search.folder, max_results=max_results, context=context_lines, hides=access.is_protected)
             only_files = output_mode == "files"
-            return await in_worker(partial(_result, lines, hits, given, search, only_files=only_files))
+            return await run_cancellable(partial(_result, lines, hits, given, search, only_files=only_files))
 
     return grep_files
 

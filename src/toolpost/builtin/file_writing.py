@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
+from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.atomic_files import (
     ABSENT,
     LARGEST_READ,
@@ -22,10 +23,9 @@ from toolpost.builtin.atomic_files import (
     replace_file,
 )
 from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error
-from toolpost.builtin.spelling import either, with_camel_case
 from toolpost.builtin.text_files import decode_text, detect_encoding, encode_text, parse_encoding
-from toolpost.builtin.workers import in_worker
 from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.questions import CallPreview
@@ -76,7 +76,7 @@ async def preview_write(params: dict[str, Any], ctx: ToolContext) -> CallPreview
     access = FileAccess.of(ctx, "write_file", writes=True)
     encoding = parse_encoding(params.get("encoding", "utf-8"), tool_name=access.tool_name)
     data = encode_text(params["content"], encoding, tool_name=access.tool_name)
-    return await in_worker(partial(_preview_write, access, params["path"], data))
+    return await run_cancellable(partial(_preview_write, access, params["path"], data))
 
 
 def writing_tools() -> list[FunctionTool]:
@@ -109,7 +109,7 @@ async def write_file(
     access = FileAccess.of(ctx, "write_file", writes=True)
     chosen = parse_encoding(encoding, tool_name=access.tool_name)
     data = encode_text(content, chosen, tool_name=access.tool_name)
-    created = await in_worker(partial(_write, access, path, data, ctx.preview))
+    created = await run_cancellable(partial(_write, access, path, data, ctx.preview))
     return {"path": path, "bytes_written": len(data), "encoding": chosen.name, "created": created}
 
 
@@ -136,7 +136,7 @@ async def edit_file(
     elif old_string is not None or new_string is not None or not wanted:
         message = "give `edits`, or both `old_string` and `new_string`"
         raise access.refusal(message, "edits_missing")
-    replacements = await in_worker(partial(_edit, access, path, wanted))
+    replacements = await run_cancellable(partial(_edit, access, path, wanted))
     return {"path": path, "applied": len(wanted), "replacements": replacements}
 
 

@@ -1,29 +1,227 @@
-"""A web page as Markdown: what a person would read of it, with its links, lists and tables."""
+"""Parses a web page in one pass, whatever is wrong with it, and converts what a person would read to Markdown.
+
+Not a browser's parser: it knows the end tags that authors leave out, and drops elements that are nested too deeply.
+"""
 
 from __future__ import annotations
 
+import html
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urljoin
 
-from toolpost.builtin.html_tables import table_lines
-from toolpost.builtin.html_tree import Element, parse_html, words
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from toolpost.builtin.html_tree import Child
+    Cell = list[str]
+
+Child: TypeAlias = "Element | str"
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a text, as a set of names."""
+    return frozenset(text.split())
+
+
+_VOID = _words("area base br col embed hr img input link meta source track wbr")
+_RAW = _words("script style iframe noembed noframes xmp template noscript svg math")
+_PLAIN = frozenset({"title", "textarea"})
+_DEEPEST = 150
+_MOST_TOKENS = 200_000
+_MOST_ATTRIBUTES = 50
+_OPENING = re.compile("<(?=[a-zA-Z/!?])")
+_NAME = re.compile(r"[a-zA-Z][^\s/>]*")
+_ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
+_TAG_END = re.compile(r"[\s/]*>")
+
+_SECTIONS = frozenset({"tbody", "thead", "tfoot"})
+_CELLS, _ROWS = frozenset({"td", "th"}), frozenset({"tr", "td", "th"})
+# By the element that begins: those that it ends, and those that it cannot reach beyond.
+_ENDED_BY: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "li": (frozenset({"li"}), frozenset({"ul", "ol", "menu"})),
+    "dt": (frozenset({"dt", "dd"}), frozenset({"dl"})),
+    "dd": (frozenset({"dt", "dd"}), frozenset({"dl"})),
+    "td": (_CELLS, frozenset({"tr", "table"})),
+    "th": (_CELLS, frozenset({"tr", "table"})),
+    "tr": (_ROWS, frozenset({"table"})),
+    "option": (frozenset({"option"}), frozenset({"select"})),
+    **dict.fromkeys(_SECTIONS, (_ROWS | _SECTIONS | {"caption"}, frozenset({"table"}))),
+}
+_ENDS_P = _words(
+    "address article aside blockquote details div dl fieldset figure footer form h1 h2 h3 h4 h5 h6 header "
+    "hr main nav ol p pre section table ul"
+)
+_HOLDS_P = _words("article aside blockquote body button dd div fieldset footer header li main section td th")
+
+
+@dataclass(slots=True)
+class Element:
+    """An element with its attributes, and what is in it; text is kept as it is written."""
+
+    name: str
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
+    children: list[Child] = field(default_factory=list["Element | str"])
+
+
+class _Token(NamedTuple):
+    """A piece of markup: text when it has no name, else the beginning or the end of an element."""
+
+    text: str = ""
+    name: str = ""
+    end: bool = False
+    attributes: dict[str, str] | None = None
+
+
+def parse_html(source: str) -> Element:
+    """The tree of a document, below an element without a name."""
+    tree = _Tree()
+    for token in islice(_tokens(source), _MOST_TOKENS):
+        if not token.name:
+            tree.text(token.text)
+        elif token.end:
+            tree.end(token.name)
+        else:
+            tree.begin(token.name, token.attributes or {})
+    return tree.root
+
+
+class _Tree:
+    """The elements that are open."""
+
+    def __init__(self) -> None:
+        self.root = Element("")
+        self._open = [self.root]
+
+    def text(self, text: str) -> None:
+        if text:
+            self._open[-1].children.append(text)
+
+    def begin(self, name: str, attributes: dict[str, str]) -> None:
+        if name in _ENDED_BY:
+            self._close_any(*_ENDED_BY[name])
+        elif name in _ENDS_P:
+            self._close_any(frozenset({"p"}), _HOLDS_P)
+        if name not in _VOID and len(self._open) >= _DEEPEST:
+            return
+        element = Element(name, attributes)
+        self._open[-1].children.append(element)
+        if name not in _VOID:
+            self._open.append(element)
+
+    def end(self, name: str) -> None:
+        for depth in range(len(self._open) - 1, 0, -1):
+            if self._open[depth].name == name:
+                del self._open[depth:]
+                return
+            if self._open[depth].name == "table":  # an end tag inside a cell cannot end what is around the table
+                return
+
+    def _close_any(self, names: frozenset[str], within: frozenset[str]) -> None:
+        """Close the open elements of these names, as far as the nearest that they belong to."""
+        outermost = None
+        for depth in range(len(self._open) - 1, 0, -1):
+            if self._open[depth].name in within:
+                break
+            if self._open[depth].name in names:
+                outermost = depth
+        if outermost is not None:
+            del self._open[outermost:]
+
+
+def _tokens(source: str) -> Iterator[_Token]:
+    """Every character is looked at a bounded number of times, so that no page takes longer than its length."""
+    at = 0
+    while (opening := _OPENING.search(source, at)) is not None:
+        begin = opening.start()
+        yield _Token(html.unescape(source[at:begin]))
+        token, at = _tag_at(source, begin)
+        if token is not None:
+            yield token
+            if not token.end and token.name in _PLAIN:
+                inside, at = at, _raw_end(source, token.name, at)
+                yield _Token(html.unescape(source[inside:at]))
+                yield _Token(name=token.name, end=True)
+    yield _Token(html.unescape(source[at:]))
+
+
+def _tag_at(source: str, begin: int) -> tuple[_Token | None, int]:
+    """The token that begins at a `<`, None where it says nothing, and where it ends."""
+    if source.startswith("<!--", begin):
+        return None, _after(source, "-->", begin + 4)
+    if source[begin + 1 : begin + 2] in ("!", "?"):
+        return None, _after(source, ">", begin)
+    if source.startswith("</", begin):
+        name = _NAME.match(source, begin + 2)
+        token = _Token(name=name[0].lower(), end=True) if name else None
+        return token, _after(source, ">", begin)
+    return _start_tag(source, begin + 1)
+
+
+def _start_tag(source: str, begin: int) -> tuple[_Token | None, int]:
+    attributes: dict[str, str] = {}
+    name = _NAME.match(source, begin)
+    at = name.end() if name else begin
+    while (closing := _TAG_END.match(source, at)) is None:
+        written = _ATTRIBUTE.match(source, at)
+        if written is None:
+            return None, len(source)
+        value = written[2] or written[3] or written[4] or ""
+        if len(attributes) < _MOST_ATTRIBUTES:
+            attributes.setdefault(written[1].lower(), html.unescape(value))
+        at = written.end()
+    lowered, end = name[0].lower() if name else "", closing.end()
+    if lowered in _RAW:
+        return None, _after(source, ">", _raw_end(source, lowered, end))
+    return _Token(name=lowered, attributes=attributes), end
+
+
+def _raw_end(source: str, name: str, at: int) -> int:
+    found = re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE).search(source, at)
+    return found.start() if found else len(source)
+
+
+def _after(source: str, mark: str, at: int) -> int:
+    found = source.find(mark, at)
+    return len(source) if found < 0 else found + len(mark)
+
+
+_LONGEST_CELL = 500
+_MOST_COLUMNS = 50
+
+
+def table_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """A table as one block, of rows of cells of blocks; a layout as all of its blocks."""
+    width = max((len(row) for row in rows), default=0)
+    if width < 2 or width > _MOST_COLUMNS or any(_is_layout(cell) for row in rows for cell in row):
+        return [block for row in rows for cell in row for block in cell]
+    head, *body = [row for row in rows if any(row)] or [[]]
+    above: list[str] = []
+    if len(head) == 1 and body:  # a caption, or a heading over all columns
+        above, head, body = head[0], body[0], body[1:]
+    lines = [_line(head, width), "|" + " --- |" * width, *(_line(row, width) for row in body)]
+    return [*above, "\n".join(lines)] if any(head) or body else []
+
+
+def _is_layout(cell: Cell) -> bool:
+    return sum(map(len, cell)) > _LONGEST_CELL or any(block.startswith(("#", "|", "```")) for block in cell)
+
+
+def _line(row: Sequence[Cell], width: int) -> str:
+    cells = [" ".join(cell).replace("\n", " ").replace("|", "\\|") for cell in row]
+    return "".join(f"| {cell} " for cell in [*cells, *[""] * (width - len(cells))]) + "|"
+
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
 _CODE = frozenset({"code", "kbd", "samp", "tt"})
-_BLOCKS = words(
+_BLOCKS = _words(
     "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure "
     "footer form h1 h2 h3 h4 h5 h6 head header hr html li main nav ol p pre section summary table tbody "
     "td tfoot th thead tr ul"
 )
-_NEVER = words("head title button select option input textarea datalist dialog object embed canvas audio video")
+_NEVER = _words("head title button select option input textarea datalist dialog object embed canvas audio video")
 _AROUND = frozenset({"nav", "footer", "aside", "header"})
 _CONTENT = frozenset({"main", "article"})
 _HIDING_STYLE = re.compile(
@@ -37,21 +235,21 @@ _LANGUAGE = re.compile(r"\blang(?:uage)?-([\w+#-]+)")
 _GAPS = re.compile(r"\n{3,}")
 
 
-class Page(NamedTuple):
+class MarkdownPage(NamedTuple):
     """A page's title, and what it says as Markdown."""
 
     title: str
     markdown: str
 
 
-def page_markdown(source: str, *, base_url: str) -> Page:
+def page_markdown(source: str, *, base_url: str) -> MarkdownPage:
     """Read a page; links in it are written in full, from its URL."""
     tree = parse_html(source)
     base = _first(tree, "base")
     start = _joined(base_url, base.attributes.get("href", "")) or base_url if base else base_url
     title = _first(tree, "title")
     text = _Writer(start).markdown(tree) or _Writer(start, whole=True).markdown(tree)
-    return Page(_flat(title) if title else "", text)
+    return MarkdownPage(_flat(title) if title else "", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +320,7 @@ class _Writer:
 
     def _list(self, element: Element) -> list[str]:
         lines: list[str] = []
-        number = _start_of(element)
+        number = _list_start(element)
         for item in (child for child in element.children if isinstance(child, Element)):
             if self._is_left_out(item, around=False):
                 continue
@@ -274,6 +472,6 @@ def _joined(base: str, reference: str) -> str:
 _URL_ESCAPES = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E", "\n": "", "\t": "", "\r": ""}
 
 
-def _start_of(element: Element) -> int:
+def _list_start(element: Element) -> int:
     written = element.attributes.get("start", "")
     return int(written) if written.isascii() and written.isdigit() and len(written) < 7 else 1

@@ -1,23 +1,34 @@
-"""Tools for long-term memory: memory_list, memory_read, memory_write, memory_patch and memory_append."""
+"""Tools for long-term memory: Markdown files below one folder, replaced as a whole, with earlier versions kept.
+
+Versions are in `.history`, which git ignores; git sees the files as they are now.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import time
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolpost.builtin.memory_files import MemoryEntry, MemoryFiles
-from toolpost.builtin.memory_text import appended, patched, summary_of, with_summary
-from toolpost.builtin.spelling import either, with_camel_case
-from toolpost.builtin.workers import in_worker
+from toolpost.builtin.argument_aliases import either, with_camel_case
+from toolpost.builtin.atomic_files import check_writable, folder_lock, remove_leftovers, replace_file
+from toolpost.builtin.file_access import FileAccess, display_path
+from toolpost.builtin.file_writing import occurrences
 from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError, ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
 
 _TAGS = ("builtin", "memory")
 _TIMEOUT_S = 30.0
@@ -26,7 +37,7 @@ MemoryPath = Annotated[
 ]
 
 
-class MemoryFact(TypedDict):
+class MemoryListEntry(TypedDict):
     """A line of the index; `size` is in characters."""
 
     path: str
@@ -34,7 +45,7 @@ class MemoryFact(TypedDict):
     size: int
 
 
-class MemoryWritten(TypedDict):
+class MemoryWriteResult(TypedDict):
     """A file that was written, and how many characters it has now."""
 
     path: str
@@ -48,10 +59,10 @@ def memory_tools() -> list[FunctionTool]:
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
-async def memory_list(ctx: ToolContext) -> list[MemoryFact]:
+async def memory_list(ctx: ToolContext) -> list[MemoryListEntry]:
     """List the memory files with their summaries."""
     entries = MemoryFiles(ctx, tool_name="memory_list").entries
-    return await in_worker(lambda check_cancelled: [_fact(one) for one in entries(check_cancelled)])
+    return await run_cancellable(lambda check_cancelled: [_fact(one) for one in entries(check_cancelled)])
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
@@ -63,15 +74,15 @@ async def memory_read(
 ) -> str:
     """Read a memory file."""
     files = MemoryFiles(ctx, tool_name="memory_read")
-    return await in_worker(lambda _: files.read_version(path, version) if version else files.read(path))
+    return await run_cancellable(lambda _: files.read_version(path, version) if version else files.read(path))
 
 
 @tool(side_effects="write", idempotent=True, file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
 async def memory_write(
     path: MemoryPath, content: Annotated[str, Field(description="The whole new content, in Markdown")], ctx: ToolContext
-) -> MemoryWritten:
+) -> MemoryWriteResult:
     """Write a memory file, in place of an old one if there is one."""
-    return await _changed(ctx, "memory_write", path, lambda _: content)
+    return await _change(ctx, "memory_write", path, lambda _: content)
 
 
 @tool(side_effects="write", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
@@ -82,9 +93,9 @@ async def memory_patch(
     ],
     new_str: Annotated[str, Field(validation_alias=either("new_str"), description="What to put in its place")],
     ctx: ToolContext,
-) -> MemoryWritten:
+) -> MemoryWriteResult:
     """Replace one text in a memory file."""
-    return await _changed(ctx, "memory_patch", path, lambda text: patched(text, path, old_str, new_str))
+    return await _change(ctx, "memory_patch", path, lambda text: replace_once(text, path, old_str, new_str))
 
 
 @tool(side_effects="write", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
@@ -94,20 +105,201 @@ async def memory_append(
     ctx: ToolContext,
     *,
     summary: Annotated[str | None, Field(description="A new summary of the whole file, for the index")] = None,
-) -> MemoryWritten:
+) -> MemoryWriteResult:
     """Add an entry to a memory file, which is made if it is missing."""
 
     def new(text: str | None) -> str:
-        longer = appended(text, entry)
-        return longer if summary is None else with_summary(longer, summary)
+        longer = append_entry(text, entry)
+        return longer if summary is None else set_summary(longer, summary)
 
-    return await _changed(ctx, "memory_append", path, new)
-
-
-def _fact(entry: MemoryEntry) -> MemoryFact:
-    return {"path": entry.path, "summary": summary_of(entry.text), "size": len(entry.text)}
+    return await _change(ctx, "memory_append", path, new)
 
 
-async def _changed(ctx: ToolContext, name: str, path: str, new: Callable[[str | None], str]) -> MemoryWritten:
+def _fact(entry: MemoryEntry) -> MemoryListEntry:
+    return {"path": entry.path, "summary": find_summary(entry.text), "size": len(entry.text)}
+
+
+async def _change(ctx: ToolContext, name: str, path: str, new: Callable[[str | None], str]) -> MemoryWriteResult:
     files = MemoryFiles(ctx, tool_name=name)
-    return {"path": path, "size": await in_worker(partial(files.change, path, new))}
+    return {"path": path, "size": await run_cancellable(partial(files.change, path, new))}
+
+
+HISTORY = ".history"
+SUFFIX = ".md"
+MOST_VERSIONS = 100
+_LARGEST = 10 << 20
+
+
+def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
+    """Where a path of a memory file leads; it must not lead out of the folder, by `..` or by a link."""
+    root = os.path.realpath(memory_dir)
+    try:
+        resolved = os.path.realpath(os.path.join(root, relative_path))  # noqa: PTH118 - an absolute one must show
+    except (ValueError, OSError):  # no name, or a link that is being replaced
+        resolved = ""
+    if "\0" in relative_path or (resolved != root and not resolved.startswith(root.rstrip(os.sep) + os.sep)):
+        raise ToolPermissionError(f'Path "{display_path(relative_path)}" escapes memory directory', code="path_refused")
+    return resolved
+
+
+class MemoryEntry(NamedTuple):
+    """A file as the index knows it; the path is written with `/` on every system."""
+
+    path: str
+    text: str
+
+
+class MemoryFiles:
+    """The memory of one context, for one tool."""
+
+    def __init__(self, ctx: ToolContext, *, tool_name: str) -> None:
+        if not ctx.memory_dir:
+            message = "there is no folder for memory; set `data_dir` in the configuration, or memory_dir in the context"
+            raise ConfigError(message, tool_name=tool_name, code="memory_dir_missing")
+        self._root = os.path.realpath(ctx.memory_dir)
+        self._access = FileAccess(tool_name=tool_name, allowed_paths=(self._root,))
+
+    def entries(self, check_cancelled: Callable[[], None]) -> Iterator[MemoryEntry]:
+        """Every Markdown file, by its path; those whose names begin with a dot are not memory."""
+        for path in self._paths(check_cancelled):
+            with suppress(ToolError):  # gone since, or a link that leads outside
+                yield MemoryEntry(path, self._text(path, errors="backslashreplace"))
+
+    def read(self, path: str) -> str:
+        """A file's text; bytes that are no UTF-8 show as such."""
+        self._check(path)
+        return self._text(path, errors="backslashreplace")
+
+    def read_version(self, path: str, back: int) -> str:
+        """The text that a file had so many changes ago."""
+        kept = self._versions(self._check(path))
+        if back > len(kept):
+            message = f"{display_path(path)!r} has {len(kept)} earlier versions; ask for one of them"
+            raise self._access.refusal(message, "version_not_found")
+        return self._text(str(kept[back - 1]), errors="backslashreplace")
+
+    def change(self, path: str, new: Callable[[str | None], str], check_cancelled: Callable[[], None]) -> int:
+        """Replace a file by what `new` makes of its text (None: there is none); how many characters it has then.
+
+        The version before is kept first, so that at every moment the old one, or both, are on the disk.
+        """
+        resolved = self._check(path)
+        Path(self._root).mkdir(parents=True, exist_ok=True)
+        with folder_lock(self._access, self._root, check_cancelled), self._access.place(resolved, make=True) as place:
+            old = check_writable(self._access, place)
+            remove_leftovers(place)
+            before = None if old is None else self._text(path)
+            after = new(before)
+            data = self._encoded(after)
+            if before is not None and after != before:
+                self._keep(resolved, before)
+            if after != before:
+                replace_file(place, [data], old=old)
+        return len(after)
+
+    def _paths(self, check_cancelled: Callable[[], None]) -> Iterator[str]:
+        for folder, folders, names in os.walk(self._root):
+            check_cancelled()
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                if name.endswith(SUFFIX) and not name.startswith("."):
+                    yield (Path(folder) / name).relative_to(self._root).as_posix()
+
+    def _check(self, path: str) -> str:
+        """Where a file is; what is no Markdown, or hidden as git's own files are, is no memory."""
+        resolved = resolve_memory_path(path, self._root)
+        parts = Path(os.path.relpath(resolved, self._root)).parts
+        if not resolved.endswith(SUFFIX) or any(part.startswith(".") for part in parts):
+            message = f"{display_path(path)!r} is no memory file; name one that ends in .md, such as facts/user.md"
+            raise self._access.refusal(message, "path_refused")
+        return resolved
+
+    def _text(self, path: str, *, errors: str = "strict") -> str:
+        try:
+            with self._access.open_file(resolve_memory_path(path, self._root)) as opened:
+                if opened.status.st_size > _LARGEST:
+                    raise self._access.refusal(f"{display_path(path)!r} has more than 10 MB", "file_too_large")
+                with os.fdopen(opened.fd, "rb", closefd=False) as file:
+                    return file.read().decode("utf-8", errors)
+        except UnicodeDecodeError:
+            message = f"{display_path(path)!r} is no UTF-8 text and is left as it is; write it anew under another name"
+            raise self._access.refusal(message, "encoding_wrong") from None
+        except ToolClientError as failed:
+            if failed.error_code != "file_not_found":
+                raise
+            message = f"Memory file not found: {display_path(path)!r}; memory_list shows what there is"
+            raise self._access.refusal(message, failed.error_code) from None
+
+    def _encoded(self, text: str) -> bytes:
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            message = "the text holds half of a surrogate pair, which UTF-8 cannot carry; correct the text"
+            raise self._access.refusal(message, "encoding_wrong") from None
+        if len(data) > _LARGEST:
+            message = "a memory file may have 10 MB at most; keep less, or begin another file"
+            raise self._access.refusal(message, "file_too_large")
+        return data
+
+    def _keep(self, resolved: str, text: str) -> None:
+        """Keep a version; the oldest go when there are too many."""
+        with self._access.place(f"{self._root}/{HISTORY}/.gitignore", make=True) as place:
+            if place.status_or_none() is None:
+                replace_file(place, [b"*\n"], old=None)
+        with self._access.place(str(self._shelf(resolved) / f"{time.time_ns():020d}{SUFFIX}"), make=True) as place:
+            remove_leftovers(place)
+            replace_file(place, [text.encode()], old=None)
+        for old in self._versions(resolved)[MOST_VERSIONS:]:
+            old.unlink(missing_ok=True)
+
+    def _versions(self, resolved: str) -> list[Path]:
+        """The kept versions of a file, the newest first."""
+        return sorted(self._shelf(resolved).glob(f"[0-9]*{SUFFIX}"), reverse=True)
+
+    def _shelf(self, resolved: str) -> Path:
+        return Path(self._root) / HISTORY / os.path.relpath(resolved, self._root)
+
+
+_SUMMARY = re.compile(r"^>[ \t]*Summary:(.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
+
+
+def find_summary(text: str) -> str:
+    """The first summary of a file; empty when it has none."""
+    found = _SUMMARY.search(text)
+    return found[1].strip() if found else ""
+
+
+def set_summary(text: str, summary: str) -> str:
+    """The text with this summary: in the place of the one it has, else under its first heading, else at its top."""
+    line = f"> Summary: {' '.join(summary.split())}"
+    found = _SUMMARY.search(text)
+    if found:
+        return f"{text[: found.start()]}{line}{text[found.end() :]}"
+    heading = _HEADING.search(text)
+    if heading:
+        return f"{text[: heading.end()]}\n\n{line}{text[heading.end() :]}"
+    return f"{line}\n\n{text}"
+
+
+def append_entry(text: str | None, entry: str) -> str:
+    """The text with an entry at its end; it begins on a line of its own."""
+    if not text:
+        return entry
+    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{entry}"
+
+
+def replace_once(text: str | None, path: str, old: str, new: str) -> str:
+    """The text with one place changed, which must be the only one."""
+    if text is None:
+        raise ToolClientError(
+            f"Memory file not found: {path!r}; memory_list shows what there is", code="file_not_found"
+        )
+    count = occurrences(text, old)
+    if count == 1:
+        return text.replace(old, new)
+    if not count:
+        message = f"String not found in {path}; memory_read shows what it holds now"
+        raise ToolClientError(message, code="string_not_found")
+    message = f"String appears multiple times in {path} — provide more context to make it unique"
+    raise ToolClientError(message, code="string_ambiguous")

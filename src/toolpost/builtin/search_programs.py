@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.builtin.file_walk import GENERATED, expand_braces
 from toolpost.builtin.grep_program import GrepRequest
-from toolpost.builtin.workers import in_worker
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ErrorCategory, ToolClientError, ToolServerError, ToolTimeoutError
 from toolpost.processes.commands import run_command
 from toolpost.processes.launch import child_environment
@@ -74,7 +74,7 @@ class GrepRunner:
         argv = _ripgrep_command(search, self.ripgrep) if self.ripgrep else _own_command(search)
         result = await self._result(argv, _folder_path(search))
         _check(result, by_ripgrep=self.ripgrep is not None)
-        return await in_worker(partial(_hits, result.stdout, keep))
+        return await run_cancellable(partial(_hits, result.stdout, keep))
 
     async def _result(self, argv: Sequence[str], folder: str) -> CommandResult:
         try:

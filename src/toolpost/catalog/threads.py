@@ -8,13 +8,18 @@ import functools
 import threading
 from collections import deque
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
 _idle: deque[_Worker] = deque()
+T = TypeVar("T")
+
+
+class WorkCancelled(Exception):  # noqa: N818 - no failure: nobody waits for the work
+    """Ends the work of a cancelled caller; nobody sees it."""
 
 
 class _Worker:
@@ -45,6 +50,23 @@ async def run_in_thread(fn: Callable[[], Any]) -> Any:
     future = asyncio.get_running_loop().create_future()
     _free_worker().jobs.put((future, functools.partial(contextvars.copy_context().run, fn)))
     return await future
+
+
+async def run_cancellable(work: Callable[[Callable[[], None]], T]) -> T:
+    """Run `work` in a worker thread; the function it is given raises once the caller is cancelled.
+
+    `work` calls that function now and then, so that the thread ends soon after.
+    """
+    cancelled = threading.Event()
+
+    def check_cancelled() -> None:
+        if cancelled.is_set():
+            raise WorkCancelled
+
+    try:
+        return cast("T", await run_in_thread(functools.partial(work, check_cancelled)))
+    finally:
+        cancelled.set()
 
 
 def _free_worker() -> _Worker:

@@ -206,7 +206,7 @@ def _needs_more(box: Toolbox, name: str, needed: Collection[str], *, called: boo
 
 def _may_call_others(entry: Entry, settings: Settings) -> bool:
     """Whether a tool is handed the context, by which code of this process calls other tools."""
-    from toolpost.builtin.deferred import DeferredTool
+    from toolpost.builtin.loader import DeferredTool
     from toolpost.catalog.function import FunctionTool
     from toolpost.contracts.config import TransportType
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.auth.authorizer import Authorizer
 from toolpost.auth.keys import keys_from
 from toolpost.auth.seal import KeySealer
-from toolpost.builtin.assembly import BuiltinParts, Builtins
+from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings

@@ -26,7 +26,7 @@ from toolpost.web.media_types import media_type
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolpost.builtin.web_access import Answer, Web
+    from toolpost.builtin.web_client import WebClient, WebResponse
     from toolpost.contracts.errors import ToolError
     from toolpost.wire.requests import Headers
 
@@ -41,7 +41,7 @@ class Api:
     """Client of an API below one URL; `secrets` and keys in the query of the URL are redacted from all it returns."""
 
     name: str
-    web: Web
+    web: WebClient
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -57,7 +57,7 @@ class Api:
 
     async def ask(
         self, method: str, path: str = "", *, query: Mapping[str, str | int] | None = None, body: bytes | None = None
-    ) -> Answer:
+    ) -> WebResponse:
         """Send a request and return its response, whatever the status.
 
         An address that the guard refuses is a failure of this provider alone, so that the next one is tried.
@@ -71,7 +71,7 @@ class Api:
             reason = str(refused).removeprefix("Permission denied: ")
             raise ToolClientError(f"{self.name} cannot be asked: {reason}", code="provider_refused") from None
 
-    def read(self, answer: Answer) -> Any:
+    def read(self, answer: WebResponse) -> Any:
         """Parse a response as JSON; raise a ToolError for one that is no success, or no JSON."""
         if answer.status not in _FINE:
             raise self.failure(answer)
@@ -85,7 +85,7 @@ class Api:
             raise self._error_in_body(answer, error)
         return self._redacted(found, answer.body)
 
-    def failure(self, answer: Answer) -> ToolError:
+    def failure(self, answer: WebResponse) -> ToolError:
         """Build the error for a response that is no success."""
         return error_from_response(self.name, answer, secrets=self._secrets())
 
@@ -94,7 +94,7 @@ class Api:
         message = f"{self.name} answered {said}; is {shown_address(self.url)} the address of its API?"
         return ToolServerError(message, code="answer_unreadable")
 
-    def _error_in_body(self, answer: Answer, error: Any) -> ToolError:
+    def _error_in_body(self, answer: WebResponse, error: Any) -> ToolError:
         """Build the error for a 2xx response with an error in its body, by the status that the body names."""
         parts = [error] if is_object(error) else objects(error)
         statuses = [part.get(key) for part in parts for key in ("status", "code", "statusCode")]
@@ -187,7 +187,7 @@ _LOOKED_AT = 20_000
 _WHOLE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
-def error_from_response(name: str, answer: Answer, *, secrets: tuple[str, ...] = ()) -> ToolError:
+def error_from_response(name: str, answer: WebResponse, *, secrets: tuple[str, ...] = ()) -> ToolError:
     """Map a response of a provider to an error, with secrets redacted."""
     remedy = f"Check the key of {name} in the configuration."
     status, said = answer.status, answer.body[:_LOOKED_AT]

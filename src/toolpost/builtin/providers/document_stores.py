@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from toolpost.builtin.providers.api import Api, finite_number, first_text, objects
 from toolpost.builtin.providers.protocols import RetrievedChunk, RetrievedChunks
-from toolpost.builtin.workers import in_worker
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import (
     ConfigError,
     StoreError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.builtin.providers.protocols import Filters
-    from toolpost.builtin.web_access import Web
+    from toolpost.builtin.web_client import WebClient
     from toolpost.contracts.errors import ToolNodeError
 
     Embed = Callable[[str], Awaitable[Sequence[float]]]
@@ -102,7 +102,7 @@ class EmbeddedRetriever:
     async def close(self) -> None:
         """Close the file, after the work in progress."""
         if self._connection is not None or self._turn.locked():
-            await in_worker(self._close)
+            await run_cancellable(self._close)
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one transaction in a thread, one at a time."""
@@ -119,7 +119,7 @@ class EmbeddedRetriever:
                     where = self.path or "in memory"
                     raise StoreError(f"the embedded store ({where}) failed: {failed}; check its file") from failed
 
-        return await in_worker(turn)
+        return await run_cancellable(turn)
 
     def _close(self, _: Callable[[], None]) -> None:
         with self._turn:
@@ -168,7 +168,7 @@ _LONGEST_LIST = 50  # a longer one is a vector, which says nothing to a reader
 class OpenSearchProvider:
     """Full-text search of an index; documents name their origin in `source`, `url` or `path`."""
 
-    web: Web
+    web: WebClient
     url: str = field(repr=False)
     index: str
     user: str = ""
@@ -375,7 +375,7 @@ def _row_chunk(row: tuple[Any, ...]) -> RetrievedChunk:
 class EmbeddingApi:
     """Client of an endpoint like OpenAI's `/v1/embeddings`, one text at a time."""
 
-    web: Web
+    web: WebClient
     url: str
     model: str
     key: str = field(default="", repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolpost.builtin.providers.protocols import Chain
-from toolpost.builtin.web_access import TIMEOUT_S, Web
+from toolpost.builtin.web_client import TIMEOUT_S, WebClient
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def _build(purpose: str, factories: Mapping[str, Factory], link: ProviderSetting
     return factory(link, network)
 
 
-def _web(link: ProviderSettings, network: NetworkPolicy) -> Web:
+def _web(link: ProviderSettings, network: NetworkPolicy) -> WebClient:
     """Connections for one provider; an address that the operator wrote may be private."""
-    web = Web(network, timeout_s=link.timeout_s)
+    web = WebClient(network, timeout_s=link.timeout_s)
     return web.for_operator(link.url) if link.url else web
 
 
@@ -63,7 +63,7 @@ def _search_engine(link: ProviderSettings, network: NetworkPolicy) -> SearchProv
         return engines.GoogleSearchProvider(web, key, link.url or engines.GOOGLE_URL, link.engine or "")
     if link.provider == "duckduckgo":
         return engines.DuckDuckGoSearchProvider(web, link.url or engines.DUCKDUCKGO_URL)
-    kinds: dict[str, tuple[Callable[[Web, str, str], SearchProvider], str]] = {
+    kinds: dict[str, tuple[Callable[[WebClient, str, str], SearchProvider], str]] = {
         "brave": (engines.BraveSearchProvider, engines.BRAVE_URL),
         "tavily": (engines.TavilySearchProvider, engines.TAVILY_URL),
         "bing": (engines.BingSearchProvider, engines.BING_URL),
@@ -77,7 +77,7 @@ def _page_reader(link: ProviderSettings, network: NetworkPolicy) -> ScrapeProvid
     from toolpost.builtin.providers import page_readers as readers  # noqa: PLC0415 - when one is named
 
     if link.provider == "direct":
-        return readers.DirectPages(Web(network, timeout_s=link.timeout_s))
+        return readers.DirectPages(WebClient(network, timeout_s=link.timeout_s))
     url = (link.url or readers.JINA_READER_URL).rstrip("/")
     return readers.JinaReaderProvider(_web(link, network), link.key, url)
 
@@ -95,7 +95,9 @@ def _document_store(link: ProviderSettings, network: NetworkPolicy) -> RetrieveP
     if named is None:
         raise ConfigError("provider 'pgvector' needs embeddings: who turns a question into a vector")
     key = named.api_key.get_secret_value() if named.api_key else ""
-    embed = stores.EmbeddingApi(web=Web(network).for_operator(named.url), url=named.url, model=named.model, key=key)
+    embed = stores.EmbeddingApi(
+        web=WebClient(network).for_operator(named.url), url=named.url, model=named.model, key=key
+    )
     return stores.PgVectorProvider(url=url, table=index, embed=embed, password=link.key)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolpost.builtin.html_markdown import page_markdown
 from toolpost.builtin.providers.api import Api, first_text, page_address
 from toolpost.builtin.providers.protocols import ScrapedPage
-from toolpost.builtin.workers import in_worker
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.schema.jsontypes import is_object
 from toolpost.web.contents import decoded
@@ -17,7 +17,7 @@ from toolpost.web.media_types import media_type
 from toolpost.wire.network import NetworkPolicy, parse_target
 
 if TYPE_CHECKING:
-    from toolpost.builtin.web_access import Answer, Web
+    from toolpost.builtin.web_client import WebClient, WebResponse
 
 
 JINA_READER_URL = "https://r.jina.ai"
@@ -33,7 +33,7 @@ _FAILED_THERE = re.compile(r"Target URL returned error (\d{3})")
 class DirectPages:
     """Fetches a page through the guard and converts it to Markdown."""
 
-    web: Web
+    web: WebClient
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class DirectPages:
         told = kind.essence or "text/html"
         if told in _PAGES or not kind.essence:
             source = _decoded(answer)
-            page = await in_worker(lambda _: page_markdown(source, base_url=answer.url))
+            page = await run_cancellable(lambda _: page_markdown(source, base_url=answer.url))
             title, content = page
         elif kind.kind in _READABLE:
             title, content = "", decoded(answer.body, kind.charset)
@@ -67,7 +67,7 @@ class DirectPages:
 class JinaReaderProvider:
     """Reads pages by Jina's reader, which learns their URLs: only those of public addresses are sent."""
 
-    web: Web
+    web: WebClient
     key: str = field(default="", repr=False)
     url: str = field(default=JINA_READER_URL, repr=False)
 
@@ -112,7 +112,7 @@ async def _check_public(url: str, allowed: NetworkPolicy) -> None:
         raise ToolClientError(f"jina is not told of this URL: {reason}", code="not_public") from None
 
 
-def _decoded(answer: Answer) -> str:
+def _decoded(answer: WebResponse) -> str:
     """Decode a page by the charset of its header, else by that of its meta element."""
     charset = media_type(answer.content_type).charset
     if charset is None and (written := _META_CHARSET.search(answer.body[:_HEAD])):

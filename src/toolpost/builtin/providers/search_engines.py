@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from toolpost.builtin.html_tree import Element, parse_html
+from toolpost.builtin.html_markdown import Element, parse_html
 from toolpost.builtin.providers.api import Api, finite_number, first_text, objects, require_key
 from toolpost.builtin.providers.protocols import SearchResult, SearchResults
-from toolpost.builtin.workers import in_worker
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError, ToolRateLimitError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.web.contents import decoded
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from toolpost.builtin.web_access import Web
+    from toolpost.builtin.web_client import WebClient
 
 
 BRAVE_URL = "https://api.search.brave.com/res/v1"
@@ -36,7 +36,7 @@ _NOTHING_FOUND = "No search results available"
 class _JsonSearch:
     """Common base of the engines: connections, key and address."""
 
-    web: Web
+    web: WebClient
     key: str = field(repr=False)
     url: str = field(repr=False)  # an operator may have written a key into it
 
@@ -202,7 +202,7 @@ class _ResultPage(NamedTuple):
 class DuckDuckGoSearchProvider:
     """Searches by the page for browsers without scripts, without a key. Frequent searches get a challenge instead."""
 
-    web: Web
+    web: WebClient
     url: str = field(default=DUCKDUCKGO_URL, repr=False)
 
     @property
@@ -216,7 +216,7 @@ class DuckDuckGoSearchProvider:
         answer = await api.ask("GET", query={"q": query})
         if answer.status not in (_OK, _ACCEPTED):
             raise api.failure(answer)
-        page = await in_worker(lambda _: _read_page(decoded(answer.body)))
+        page = await run_cancellable(lambda _: _read_page(decoded(answer.body)))
         if answer.status == _ACCEPTED or page.is_challenge:
             message = "duckduckgo wants a person to answer first; search later, or configure a provider with a key"
             raise ToolRateLimitError(message, code="challenged")

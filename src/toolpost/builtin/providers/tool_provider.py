@@ -16,7 +16,7 @@ from toolpost.builtin.providers.protocols import (
     SearchResult,
     SearchResults,
 )
-from toolpost.builtin.web_access import TIMEOUT_S
+from toolpost.builtin.web_client import TIMEOUT_S
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.schema.jsontypes import is_array, is_object

@@ -1,4 +1,4 @@
-"""The way of built-in tools to the network: the guarded client, made when somebody first asks for something."""
+"""Guarded HTTP client of the built-in tools, opened at the first request."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from toolpost.wire.network import Resolver
     from toolpost.wire.requests import HeaderInput, Headers
 
+
 TIMEOUT_S = 10.0
 _OF_A_CALL = 0.98  # a request ends a little before the call that it is for, so that its own error is the one told
 MAX_BYTES = 5 * 1024 * 1024
 
 
-class Answer(NamedTuple):
+class WebResponse(NamedTuple):
     """A whole answer; `url` is the one that answered, after all redirects."""
 
     url: str
@@ -31,7 +32,7 @@ class Answer(NamedTuple):
         return self.headers.get("content-type") or ""
 
 
-class Web:
+class WebClient:
     """Sends requests to public addresses, and to what else an operator allows; `close` lets go of all connections.
 
     `timeout_s` is the longest that a call may take, whatever number of requests it comes to.
@@ -51,15 +52,15 @@ class Web:
         self._resolver = resolver
         self._client: HttpClient | None = None
 
-    async def ask(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> Answer:
+    async def ask(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> WebResponse:
         """Send a request and read its answer, whatever its status; only GET and HEAD follow redirects."""
         async with await self._opened().send(Request(method, url, headers=headers, body=body)) as response:
-            return Answer(response.url, response.status, response.headers, await response.read())
+            return WebResponse(response.url, response.status, response.headers, await response.read())
 
-    def for_operator(self, url: str) -> Web:
+    def for_operator(self, url: str) -> WebClient:
         """The same for an address that an operator wrote down, private or not; it has connections of its own."""
         network = self.network.for_source(url)
-        return Web(network, timeout_s=self.timeout_s, max_bytes=self.max_bytes, resolver=self._resolver)
+        return WebClient(network, timeout_s=self.timeout_s, max_bytes=self.max_bytes, resolver=self._resolver)
 
     async def close(self) -> None:
         """Close every connection; safe to call twice."""

@@ -221,6 +221,5 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
 
     assert set(done.stdout.split()) <= {
-        f"toolpost.builtin.{name}"
-        for name in ("assembly", "deferred", "groups", "providers", "providers.config", "specs")
+        f"toolpost.builtin.{name}" for name in ("loader", "providers", "providers.config", "specs")
     }

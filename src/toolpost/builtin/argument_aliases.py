@@ -1,4 +1,4 @@
-"""The camelCase spelling of arguments: taken like snake_case, and not shown to a model a second time."""
+"""Aliases of arguments: camelCase is accepted like snake_case, and not shown to a model a second time."""
 
 from __future__ import annotations
 

@@ -1,19 +1,24 @@
-"""Tools that look at earlier tasks: task_list and task_replay, over the record of runs."""
+"""Tools that read what earlier work left: tasks in the journal, archived sessions, and artifacts of large results."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolpost.builtin.spelling import either, with_camel_case
+from toolpost.builtin.argument_aliases import either, with_camel_case
+from toolpost.builtin.file_access import FileAccess, display_path
 from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import ToolClientError, ToolPermissionError
+from toolpost.contracts.errors import ConfigError, ToolClientError, ToolPermissionError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.spec import ToolCategory
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from toolpost.contracts.events import RunSummary, StoredEvent
-    from toolpost.contracts.storage import EventLog
+    from toolpost.contracts.storage import ArtifactRef, ArtifactStore, EventLog
 
     OpenLog = Callable[[str], AbstractAsyncContextManager[EventLog]]
 
@@ -221,3 +226,157 @@ def _day(written: str | None) -> date:
     except ValueError:
         message = f"{written[:40]!r} is no day; write it like 2026-11-16"
         raise ToolClientError(message, tool_name="task_list", code="date_invalid") from None
+
+
+CURRENT = "current.jsonl"
+_LARGEST_ARCHIVE = 10 << 20
+_NAME = "session_archive_read"
+
+
+def session_tools() -> list[FunctionTool]:
+    """The tool of this module; the folder is the context's `session_dir`."""
+    return [session_archive_read]
+
+
+@tool(side_effects="read", file=True, category=ToolCategory.SYSTEM, tags=["builtin", "session"], timeout_s=30)
+async def session_archive_read(
+    file: Annotated[
+        str, Field(min_length=1, max_length=1000, description="An archive's name, such as 20260225T143000.jsonl")
+    ],
+    ctx: ToolContext,
+) -> str:
+    """Read an earlier session that was archived, as lines of JSON."""
+    if not ctx.session_dir:
+        message = "there is no folder for sessions; set `data_dir` in the configuration, or session_dir in the context"
+        raise ConfigError(message, tool_name=_NAME, code="session_dir_missing")
+    return await run_cancellable(partial(_read_archive, ctx.session_dir, file))
+
+
+def _read_archive(session_dir: str, file: str, _: Callable[[], None]) -> str:
+    folder = os.path.realpath(session_dir)
+    path = _resolve_archive(folder, file)
+    if os.path.basename(path) == CURRENT:  # noqa: PTH119 - a path as text, like all here
+        message = f"Cannot read {CURRENT} — it is the active session, not an archive"
+        raise ToolClientError(message, tool_name=_NAME, code="session_active")
+    access = FileAccess(tool_name=_NAME, allowed_paths=(folder,))
+    try:
+        with access.open_file(path) as opened:
+            if opened.status.st_size > _LARGEST_ARCHIVE:
+                message = f"{display_path(file)!r} has more than 10 MB; read it with read_file, in parts"
+                raise access.refusal(message, "file_too_large")
+            with os.fdopen(opened.fd, "rb", closefd=False) as lines:
+                return lines.read().decode("utf-8", "backslashreplace")
+    except ToolClientError as failed:
+        if failed.error_code != "file_not_found":
+            raise
+        message = (
+            f"Session archive not found: {display_path(file)!r}; the first line of a session names the one before it"
+        )
+        raise access.refusal(message, failed.error_code) from None
+
+
+def _resolve_archive(folder: str, file: str) -> str:
+    try:
+        path = os.path.realpath(os.path.join(folder, file))  # noqa: PTH118 - an absolute one must show
+    except ValueError:
+        path = ""
+    if "\0" in file or not path.startswith(folder.rstrip(os.sep) + os.sep):
+        message = f'Path "{display_path(file)}" escapes session directory'
+        raise ToolPermissionError(message, tool_name=_NAME, code="path_refused")
+    return path
+
+
+_CHUNK = 1 << 20
+_EXCERPT = 80
+
+
+def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
+    """The artifact tools over one store."""
+    return [_reader(artifacts), _searcher(artifacts)]
+
+
+def _reader(artifacts: ArtifactStore) -> FunctionTool:
+    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"], timeout_s=30)
+    async def artifact_read(
+        artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
+        ctx: ToolContext,
+        offset: Annotated[int, Field(ge=0, description="Where to begin, in bytes")] = 0,
+        limit: Annotated[int, Field(ge=4, le=20_000, description="The most bytes to read")] = 16_000,
+    ) -> dict[str, Any]:
+        """Read part of a result that was too large to hand on; `next_offset` is where to go on, null at the end."""
+        ref = await _find_artifact(artifacts, artifact_id, ctx)
+        data = await artifacts.read(artifact_id, tenant=ref.tenant, offset=offset, limit=limit)
+        text = _decode_whole(data) if _is_text(ref.media_type) else None
+        end = offset + (len(data) if text is None else len(text.encode("utf-8", "surrogatepass")))
+        return {
+            "artifact_id": artifact_id,
+            "media_type": ref.media_type,
+            "size": ref.size,
+            "offset": offset,
+            "next_offset": end if end < ref.size else None,
+            "encoding": "base64" if text is None else "utf-8",
+            "content": base64.b64encode(data).decode() if text is None else text,
+        }
+
+    return artifact_read
+
+
+def _searcher(artifacts: ArtifactStore) -> FunctionTool:
+    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"], timeout_s=30)
+    async def artifact_search(
+        artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
+        query: Annotated[
+            str,
+            Field(min_length=1, max_length=1000, description="The text to find; the case of A to Z does not matter"),
+        ],
+        ctx: ToolContext,
+        max_results: Annotated[int, Field(ge=1, le=100)] = 20,
+    ) -> dict[str, Any]:
+        """Find a text in a large result. Each match has its offset in bytes and some text around it."""
+        ref = await _find_artifact(artifacts, artifact_id, ctx)
+        needle, matches, begin = query.encode("utf-8", "surrogatepass").lower(), list[dict[str, Any]](), 0
+        while begin < ref.size and len(matches) <= max_results:
+            data = await artifacts.read(artifact_id, tenant=ref.tenant, offset=begin, limit=_CHUNK + len(needle) - 1)
+            matches += _matches(data, needle, begin, room=max_results + 1 - len(matches))
+            begin += _CHUNK
+        return {
+            "artifact_id": artifact_id,
+            "matches": matches[:max_results],
+            "truncated": len(matches) > max_results,
+        }
+
+    return artifact_search
+
+
+async def _find_artifact(artifacts: ArtifactStore, artifact_id: str, ctx: ToolContext) -> ArtifactRef:
+    """The artifact, if it belongs to the caller's tenant; a context without one is local, never everyone's."""
+    ref = await artifacts.info(artifact_id, tenant=ctx.tenant_id or LOCAL_TENANT)
+    if ref is None:
+        msg = f"no artifact {artifact_id!r} for this user; a completed call names its artifacts"
+        raise ToolClientError(msg, code="artifact_not_found")
+    return ref
+
+
+def _is_text(media_type: str) -> bool:
+    return media_type.startswith("text/") or "json" in media_type or "xml" in media_type
+
+
+def _decode_whole(data: bytes) -> str | None:
+    """The longest whole text in the bytes; None when they do not begin with one."""
+    for cut in range(4):  # a character may be cut in its middle at the end
+        try:
+            text = data[: len(data) - cut].decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            continue
+        return text if text or not data else None
+    return None
+
+
+def _matches(data: bytes, needle: bytes, begin: int, *, room: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    lowered, at = data.lower(), 0
+    while len(found) < room and (at := lowered.find(needle, at)) >= 0:
+        around = data[max(0, at - _EXCERPT) : at + len(needle) + _EXCERPT]
+        found.append({"offset": begin + at, "excerpt": around.decode("utf-8", "replace")})
+        at += len(needle)
+    return found

@@ -1,0 +1,277 @@
+"""Loads the built-in tools of one Toolbox: listed by their specs, imported by groups at the first call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from toolpost.builtin.specs import COLLECTIONS, COMMANDS, builtin_target, read_specs
+from toolpost.catalog.function import FunctionTool
+from toolpost.contracts.errors import ConfigError
+from toolpost.wire.network import NetworkPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from toolpost.builtin.history import OpenLog
+    from toolpost.builtin.providers.config import ProviderSettings
+    from toolpost.builtin.system import TaskEnvironment
+    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import ToolResult
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.storage import Store
+    from toolpost.contracts.tool import Preview
+    from toolpost.processes.commands import CommandRunner
+
+_DEFAULT_MAX_RESULTS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltinParts:
+    """Services and settings of the built-in tools; without a `retrieve` chain there is no tool `retrieve`."""
+
+    store: Store
+    network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    search: Sequence[ProviderSettings] = ()
+    scrape: Sequence[ProviderSettings] = ()
+    retrieve: Sequence[ProviderSettings] = ()
+    max_results: int = _DEFAULT_MAX_RESULTS
+    env: Sequence[str] = ()
+    open_log: OpenLog | None = None
+
+
+class Builtins:
+    """The built-in tools, over one store and one network policy."""
+
+    def __init__(self, parts: BuiltinParts) -> None:
+        self._parts = parts
+        self._shared = _SharedServices(parts)
+        self._loaded: dict[str, FunctionTool] = {}
+
+    def tools(self, wanted: Sequence[str] | str) -> list[FunctionTool]:
+        """Return the tools named by `all`, `none` or a list of names; raise a ConfigError for an unknown name."""
+        specs = read_specs()
+        if not self._parts.retrieve:
+            del specs["retrieve"]
+        names = _names(wanted, known=set(specs))
+        configured = self._configured()
+        return [
+            self._load(name) if name in configured else DeferredTool(spec, partial(self._load, name))
+            for name, spec in specs.items()
+            if name in names
+        ]
+
+    def load_all(self) -> list[FunctionTool]:
+        """Import and return every tool, whether it is enabled or not."""
+        return [self._load(name) for names, _ in _GROUPS for name in names]
+
+    async def close(self) -> None:
+        """Close connections, commands and files of all tools; safe to call twice."""
+        while self._shared.closing:
+            await self._shared.closing.pop()()
+
+    def _configured(self) -> set[str]:
+        """The tools with settings of their own, which are loaded at once: wrong settings fail at the start."""
+        parts = self._parts
+        facts = {
+            "web_search": bool(parts.search) or parts.max_results != _DEFAULT_MAX_RESULTS,
+            "web_fetch": bool(parts.scrape),
+            "retrieve": bool(parts.retrieve),
+        }
+        return {name for name, configured in facts.items() if configured}
+
+    def _load(self, name: str) -> FunctionTool:
+        if name not in self._loaded:
+            build = next(build for names, build in _GROUPS if name in names)
+            for tool in build(self._parts, self._shared):
+                own = tool.spec.name
+                self._loaded[own] = tool.renamed(replace(tool.spec, target=builtin_target(own)))
+        return self._loaded[name]
+
+
+class DeferredTool(FunctionTool):
+    """Stands in the catalog for a tool whose code `load` imports at the first call."""
+
+    __slots__ = ("_load",)
+
+    def __init__(self, spec: ToolSpec, load: Callable[[], FunctionTool]) -> None:
+        self.spec = spec
+        self._load = load
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the plain function."""
+        return self._load()(*args, **kwargs)
+
+    @property
+    def previewer(self) -> Preview | None:
+        """The function that previews a call, if the tool has one."""
+        return self._load().previewer
+
+    def renamed(self, spec: ToolSpec) -> FunctionTool:
+        """Return the same tool under another spec."""
+        return DeferredTool(spec, self._load)
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call."""
+        return await self._load().invoke(call)
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run the function without the pipeline."""
+        return await self._load().execute(params, context)
+
+
+def file_tools(*, ripgrep: str | None = "rg", commands: CommandRunner | None = None) -> list[FunctionTool]:
+    """Build the tools that work on files; `ripgrep` names the program that searches, None chooses our own.
+
+    Searches start faster with `commands`, which the caller closes.
+    """
+    from toolpost.builtin import (  # noqa: PLC0415 - when it is first needed
+        file_listing,
+        file_moves,
+        file_reading,
+        file_search,
+        file_writing,
+    )
+
+    return [
+        *file_reading.reading_tools(),
+        *file_writing.writing_tools(),
+        *file_moves.move_tools(),
+        *file_listing.listing_tools(),
+        *file_search.grep_tools(ripgrep=ripgrep, commands=commands),
+    ]
+
+
+class _SharedServices:
+    """What several groups of tools share, created at first use, and what must be closed."""
+
+    def __init__(self, parts: BuiltinParts) -> None:
+        self.closing: list[Callable[[], Awaitable[None]]] = []
+        self._env = parts.env
+        self._commands: CommandRunner | None = None
+        self._environment: TaskEnvironment | None = None
+
+    @property
+    def commands(self) -> CommandRunner:
+        """The runner of commands for all tools; no process is started before the first command."""
+        if self._commands is None:
+            from toolpost.processes.commands import CommandRunner  # noqa: PLC0415 - when it is first needed
+
+            self._commands = CommandRunner()
+            self.closing.append(self._commands.close)
+        return self._commands
+
+    @property
+    def environment(self) -> TaskEnvironment:
+        """The environment variables that tasks have set."""
+        if self._environment is None:
+            from toolpost.builtin.system import ALLOWED, TaskEnvironment  # noqa: PLC0415 - when it is first needed
+
+            self._environment = TaskEnvironment((*ALLOWED, *self._env))
+        return self._environment
+
+
+def _system(_: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.system import system_tools  # noqa: PLC0415 - when it is first needed
+
+    return system_tools(shared.environment)
+
+
+def _files(_: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    return file_tools(commands=shared.commands)
+
+
+def _http(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.web_client import WebClient  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.web_tools import http_tools  # noqa: PLC0415 - the same
+
+    web = WebClient(parts.network)
+    shared.closing.append(web.close)
+    return http_tools(web)
+
+
+def _search(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.providers.factory import build_search_chain  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.web_tools import web_search_tools  # noqa: PLC0415 - the same
+
+    chain = build_search_chain(parts.search or _default_provider("duckduckgo"), parts.network)
+    shared.closing.append(chain.close)
+    return web_search_tools(chain, max_results=parts.max_results)
+
+
+def _pages(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.providers.factory import build_scrape_chain, share_timeout  # noqa: PLC0415 - the same
+    from toolpost.builtin.web_tools import web_fetch_tools  # noqa: PLC0415 - the same
+
+    links = share_timeout(parts.scrape or _default_provider("direct"))
+    chain = build_scrape_chain(links, parts.network)
+    shared.closing.append(chain.close)
+    return web_fetch_tools(chain, timeout_s=sum(link.timeout_s for link in links))
+
+
+def _retrieve(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.providers.factory import build_retrieve_chain  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.web_tools import retrieve_tools  # noqa: PLC0415 - the same
+
+    chain = build_retrieve_chain(parts.retrieve, parts.network)
+    shared.closing.append(chain.close)
+    return retrieve_tools(chain)
+
+
+def _data(_: BuiltinParts, __: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.data import data_tools  # noqa: PLC0415 - when it is first needed
+
+    return data_tools()
+
+
+def _memory(_: BuiltinParts, __: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.memory import memory_tools  # noqa: PLC0415 - when it is first needed
+
+    return memory_tools()
+
+
+def _history(parts: BuiltinParts, _: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.history import artifact_tools, session_tools, task_tools  # noqa: PLC0415 - the same
+
+    tasks = task_tools(parts.store.events, open_log=parts.open_log)
+    return [*tasks, *session_tools(), *artifact_tools(parts.store.artifacts)]
+
+
+def _commands(_: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    from toolpost.builtin.commands import BackgroundCommands, command_tools  # noqa: PLC0415 - when it is first needed
+
+    commands, background = shared.commands, BackgroundCommands()
+    shared.closing.append(background.close)
+    return command_tools(commands, background, shared.environment)
+
+
+def _default_provider(name: str) -> list[ProviderSettings]:
+    from toolpost.builtin.providers.config import ProviderSettings  # noqa: PLC0415 - when it is first needed
+
+    return [ProviderSettings.model_validate({"provider": name})]
+
+
+def _names(wanted: Sequence[str] | str, *, known: set[str]) -> set[str]:
+    if isinstance(wanted, str):
+        return known - set(COMMANDS) if wanted == "all" else set()
+    if unknown := sorted(set(wanted) - known):
+        hint = ", ".join(sorted(known))
+        raise ConfigError(f"builtins: there is no built-in tool {unknown[0]!r}; there are: {hint}")
+    return {*wanted, *(COMMANDS if "run_command" in wanted else ())}
+
+
+_GROUPS: tuple[tuple[Sequence[str], Callable[[BuiltinParts, _SharedServices], Sequence[FunctionTool]]], ...] = (
+    (COLLECTIONS["system_tools"], _system),
+    (COLLECTIONS["file_tools"], _files),
+    (("http_get", "http_post", "http_request"), _http),
+    (("web_search",), _search),
+    (("web_fetch",), _pages),
+    (COLLECTIONS["data_tools"], _data),
+    (COLLECTIONS["memory_tools"], _memory),
+    ((*COLLECTIONS["task_tools"], *COLLECTIONS["session_tools"], *COLLECTIONS["artifact_tools"]), _history),
+    (COMMANDS, _commands),
+    (("retrieve",), _retrieve),
+)

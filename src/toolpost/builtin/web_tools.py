@@ -1,0 +1,366 @@
+"""Tools for the network, through the guard: http_get, http_post, http_request, web_fetch, web_search and retrieve."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
+
+from toolpost.builtin.argument_aliases import either, with_camel_case
+from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, SearchResult
+from toolpost.builtin.web_client import TIMEOUT_S
+from toolpost.catalog.function import FunctionTool, tool
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.spec import ToolCategory
+from toolpost.schema.generation import schema_of
+from toolpost.schema.hidden_text import visible
+from toolpost.web.contents import decoded
+from toolpost.web.failures import phrase_of
+from toolpost.web.media_types import media_type
+from toolpost.web.untrusted import citations, from_outside, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolpost.builtin.providers.protocols import (
+        Chain,
+        RetrieveProvider,
+        ScrapedPage,
+        ScrapeProvider,
+        SearchProvider,
+        SearchResults,
+    )
+    from toolpost.builtin.web_client import WebClient, WebResponse
+    from toolpost.contracts.spec import JsonSchema
+
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+Url = Annotated[str, Field(min_length=1, max_length=8192, description="An http or https URL of a public address")]
+HeaderFields = Annotated[dict[str, str], Field(description="Header fields to send")]
+Body = Annotated[
+    str | dict[str, Any] | list[Any] | None,
+    Field(description="What to send: a text as it is, anything else as JSON"),
+]
+
+TAGS = ("builtin", "network")
+_NO_HEADERS: dict[str, str] = {}
+
+
+class HttpResult(TypedDict):
+    """An answer, whatever its status; a `body` that is no text is in base64, as `encoding` says."""
+
+    url: str
+    method: str
+    status: int
+    status_text: str
+    headers: dict[str, str]
+    body: str
+    encoding: Literal["text", "base64"]
+
+
+_HTTP_SCHEMA = schema_of(TypeAdapter(HttpResult), "serialization")
+
+
+def read_tool(
+    answer: JsonSchema,
+    *,
+    timeout_s: float,
+    category: ToolCategory = ToolCategory.NETWORK,
+    host_argument: str | None = None,
+) -> Callable[[Callable[..., Any]], FunctionTool]:
+    """What declares a tool that only looks at what is elsewhere."""
+    return tool(
+        side_effects="read",
+        network=True,
+        open_world=True,
+        category=category,
+        tags=TAGS,
+        timeout_s=timeout_s,
+        output_schema=answer,
+        host_argument=host_argument,
+    )
+
+
+def _send_tool(web: WebClient) -> Callable[[Callable[..., Any]], FunctionTool]:
+    return tool(
+        side_effects="external",
+        destructive=True,  # it sends whatever it is given to wherever it is told
+        category=ToolCategory.NETWORK,
+        tags=TAGS,
+        timeout_s=web.timeout_s,
+        output_schema=_HTTP_SCHEMA,
+        host_argument="url",
+    )
+
+
+def http_tools(web: WebClient) -> list[FunctionTool]:
+    """The tools of this module over one guarded client."""
+    return [_http_get(web), _http_post(web), _http_request(web)]
+
+
+def _http_get(web: WebClient) -> FunctionTool:
+    @read_tool(_HTTP_SCHEMA, timeout_s=web.timeout_s, host_argument="url")
+    async def http_get(url: Url, *, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
+        """Get what is at a URL. Any status is an answer; redirects are followed, at most three."""
+        return _http_output("GET", await web.ask("GET", url, headers=headers))
+
+    return http_get
+
+
+def _http_post(web: WebClient) -> FunctionTool:
+    @_send_tool(web)
+    async def http_post(url: Url, *, body: Body = None, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
+        """Post something to a URL, as JSON unless a Content-Type says otherwise. Any status is an answer."""
+        return await _send(web, "POST", url, body, headers)
+
+    return http_post
+
+
+def _http_request(web: WebClient) -> FunctionTool:
+    @_send_tool(web)
+    async def http_request(
+        method: Annotated[Method, Field(description="The HTTP method")],
+        url: Url,
+        *,
+        body: Body = None,
+        headers: HeaderFields = _NO_HEADERS,
+    ) -> ToolOutput:
+        """Send an HTTP request. Any status is an answer; only GET and HEAD follow redirects, at most three."""
+        return await _send(web, method, url, body, headers)
+
+    return http_request
+
+
+async def _send(web: WebClient, method: str, url: str, body: Any, headers: dict[str, str]) -> ToolOutput:
+    data, fields = None, headers
+    if body is not None:
+        text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+        data = text.encode("utf-8", "replace")
+        named = any(name.lower() == "content-type" for name in headers)
+        fields = headers if named else {**headers, "Content-Type": "application/json"}
+    return _http_output(method, await web.ask(method, url, headers=fields, body=data))
+
+
+def _http_output(method: str, answer: WebResponse) -> ToolOutput:
+    body, encoding = _body_text(answer)
+    seen = visible(body)
+    content = HttpResult(
+        url=answer.url,
+        method=method,
+        status=answer.status,
+        status_text=phrase_of(answer.status),
+        headers=_header_fields(answer),
+        body=seen.text,
+        encoding=encoding,
+    )
+    return from_outside(content, origin=answer.url, facts={"status": answer.status, "hidden_characters": seen.hidden})
+
+
+def _body_text(answer: WebResponse) -> tuple[str, Literal["text", "base64"]]:
+    kind = media_type(answer.content_type)
+    if kind.kind not in ("binary", "multipart"):
+        return decoded(answer.body, kind.charset), "text"
+    if not kind.essence and b"\0" not in answer.body:
+        return decoded(answer.body), "text"
+    return base64.b64encode(answer.body).decode(), "base64"
+
+
+def _header_fields(answer: WebResponse) -> dict[str, str]:
+    """The fields by their names in lower case; those that came more than once are joined, as RFC 9110 has it."""
+    fields: dict[str, str] = {}
+    for name, value in answer.headers:
+        key, shown = name.lower(), visible(value).text
+        fields[key] = f"{fields[key]}, {shown}" if key in fields else shown
+    return fields
+
+
+CHARS = 20_000
+_MOST_CHARS = 100_000
+
+
+class FetchedPage(TypedDict):
+    """Part of a page as Markdown; `next_offset` is where to go on, null at its end."""
+
+    url: str
+    title: str
+    status: int
+    content: str
+    media_type: str
+    offset: int
+    total_chars: int
+    next_offset: int | None
+    provider: str
+
+
+_PAGE_SCHEMA = schema_of(TypeAdapter(FetchedPage), "serialization")
+
+
+def web_fetch_tools(chain: Chain[ScrapeProvider], *, timeout_s: float = TIMEOUT_S) -> list[FunctionTool]:
+    """The tool of this module over a chain of those who read pages; together they may take `timeout_s`."""
+
+    @read_tool(_PAGE_SCHEMA, timeout_s=timeout_s, host_argument="url")
+    async def web_fetch(
+        url: Url,
+        ctx: ToolContext,
+        *,
+        offset: Annotated[int, Field(ge=0, description="Where to begin, in characters")] = 0,
+        max_chars: Annotated[
+            int,
+            Field(ge=1, le=_MOST_CHARS, validation_alias=either("max_chars"), description="The most to read"),
+        ] = CHARS,
+    ) -> ToolOutput:
+        """Read a web page as Markdown, with its links and tables, without scripts and hidden text."""
+        page = await chain.first(lambda provider: provider.scrape(url), ctx)
+        return _page_output(page, offset, max_chars)
+
+    return [with_camel_case(web_fetch)]
+
+
+def _page_output(page: ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
+    seen = visible(page.content)
+    part = seen.text[offset : offset + max_chars]
+    end = offset + len(part)
+    content = FetchedPage(
+        url=page.url,
+        title=one_line(page.title),
+        status=page.status,
+        content=part,
+        media_type=page.media_type,
+        offset=offset,
+        total_chars=len(seen.text),
+        next_offset=end if end < len(seen.text) else None,
+        provider=page.provider,
+    )
+    cited = citations([(page.title, page.url)])
+    more = f"\n\n(characters {offset} to {end} of {len(seen.text)})" if len(part) < len(seen.text) else ""
+    return from_outside(
+        content,
+        origin=page.url,
+        told=f"{cited[0]}\n\n{part}{more}",
+        facts={"citations": [one._asdict() for one in cited], "hidden_characters": seen.hidden},
+    )
+
+
+_TIMEOUT_S = 30.0
+_LONGEST_CONTENT = 1000
+_LONGEST_CHUNK = 4000
+_MOST = 20
+_OTHER_NAMES = ("count", "max_results", "maxResults")
+Query = Annotated[str, Field(min_length=1, max_length=2000, description="What to look for")]
+
+
+class WebSearchResult(TypedDict):
+    """What a search found, the best first; `provider` is who found it."""
+
+    query: str
+    results: list[SearchResult]
+    total_results: int
+    provider: str
+
+
+class RetrieveResult(TypedDict):
+    """Pieces of documents, the best first; `source` says where each is from."""
+
+    query: str
+    chunks: list[RetrievedChunk]
+    provider: str
+
+
+_SEARCH_SCHEMA = schema_of(TypeAdapter(WebSearchResult), "serialization")
+_RETRIEVE_SCHEMA = schema_of(TypeAdapter(RetrieveResult), "serialization")
+
+
+def web_search_tools(chain: Chain[SearchProvider], *, max_results: int = 10) -> list[FunctionTool]:
+    """web_search over a chain of those who search; `max_results` is how many are asked for unless a call says."""
+
+    @read_tool(_SEARCH_SCHEMA, timeout_s=_TIMEOUT_S)
+    async def web_search(
+        query: Query,
+        ctx: ToolContext,
+        *,
+        limit: Annotated[
+            int,
+            Field(
+                ge=1,
+                le=_MOST,
+                validation_alias=either("limit", *_OTHER_NAMES),
+                description="The most results to get",
+            ),
+        ] = min(max_results, _MOST),
+    ) -> ToolOutput:
+        """Search the web. Each result has a title, a URL to cite or to read with web_fetch, and a short text."""
+        return _search_output(await chain.first(lambda provider: provider.search(query, limit), ctx))
+
+    return [with_camel_case(web_search, also={"limit": _OTHER_NAMES})]
+
+
+def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
+    """Retrieve over a chain of stores."""
+
+    @read_tool(_RETRIEVE_SCHEMA, timeout_s=_TIMEOUT_S, category=ToolCategory.DATA)
+    async def retrieve(
+        query: Query,
+        ctx: ToolContext,
+        *,
+        filters: Annotated[dict[str, Any], Field(description="Values that the metadata must have")] = {},  # noqa: B006 - never changed
+        limit: Annotated[int, Field(ge=1, le=_MOST, description="The most pieces to get")] = 10,
+    ) -> ToolOutput:
+        """Find pieces of documents in the stores that the operator configured."""
+        wanted = Filters(limit=limit, equal=filters)
+        found = await chain.first(lambda provider: provider.retrieve(query, wanted), ctx)
+        chunks = [_clean_chunk(chunk) for chunk in found.chunks]
+        content = RetrieveResult(query=query, chunks=chunks, provider=found.provider)
+        sources = [(chunk["source"] or chunk["id"], chunk["text"], "") for chunk in chunks]
+        return _output_with_citations(content, sources, origin=found.provider, hidden=0)
+
+    return [retrieve]
+
+
+def _search_output(found: SearchResults) -> ToolOutput:
+    hidden = sum(visible(f"{one['title']}{one['content']}").hidden for one in found.results)
+    results = [_clean_result(one) for one in found.results]
+    content = WebSearchResult(query=found.query, results=results, total_results=len(results), provider=found.provider)
+    sources = [(one["url"], one["content"], one["title"]) for one in results]
+    return _output_with_citations(content, sources, origin=found.provider, hidden=hidden)
+
+
+def _output_with_citations(
+    content: Any, sources: Sequence[tuple[str, str, str]], *, origin: str, hidden: int
+) -> ToolOutput:
+    """Output whose texts are numbered like the sources that they are from."""
+    cited = citations((title, url) for url, _, title in sources)
+    told = "\n\n".join(f"{one}\n{text}" for one, (_, text, _) in zip(cited, sources, strict=True))
+    facts = {"citations": [one._asdict() for one in cited], "hidden_characters": hidden}
+    return from_outside(content, origin=origin, told=told or "(nothing was found)", facts=facts)
+
+
+def _clean_result(result: SearchResult) -> SearchResult:
+    return SearchResult(
+        title=one_line(result["title"]),
+        url=_shown_url(result["url"]),
+        content=_short(result["content"], _LONGEST_CONTENT),
+        score=result["score"],
+    )
+
+
+def _clean_chunk(chunk: RetrievedChunk) -> RetrievedChunk:
+    return {**chunk, "text": _short(chunk["text"], _LONGEST_CHUNK), "source": one_line(chunk["source"])}
+
+
+def _short(text: str, most: int) -> str:
+    seen = visible(text).text
+    return seen if len(seen) <= most else f"{seen[:most]}…"
+
+
+def _shown_url(url: str) -> str:
+    """A URL that can be cited: of the web, and on one line."""
+    line = "".join(visible(url).text.split())
+    try:
+        return line if urlsplit(line).scheme in ("http", "https") else ""
+    except ValueError:
+        return ""
