@@ -19,10 +19,9 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.generation import schema_of
 from toolpost.schema.hidden_text import visible
-from toolpost.web.contents import decoded
-from toolpost.web.failures import phrase_of
-from toolpost.web.media_types import media_type
-from toolpost.web.untrusted import citations, from_outside, one_line
+from toolpost.web.content import decode_text, parse_media_type
+from toolpost.web.failures import status_phrase
+from toolpost.web.untrusted import mark_untrusted, number_sources, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,20 +152,20 @@ def _http_output(method: str, answer: WebResponse) -> ToolOutput:
         url=answer.url,
         method=method,
         status=answer.status,
-        status_text=phrase_of(answer.status),
+        status_text=status_phrase(answer.status),
         headers=_header_fields(answer),
         body=seen.text,
         encoding=encoding,
     )
-    return from_outside(content, origin=answer.url, facts={"status": answer.status, "hidden_characters": seen.hidden})
+    return mark_untrusted(content, origin=answer.url, facts={"status": answer.status, "hidden_characters": seen.hidden})
 
 
 def _body_text(answer: WebResponse) -> tuple[str, Literal["text", "base64"]]:
-    kind = media_type(answer.content_type)
+    kind = parse_media_type(answer.content_type)
     if kind.kind not in ("binary", "multipart"):
-        return decoded(answer.body, kind.charset), "text"
+        return decode_text(answer.body, kind.charset), "text"
     if not kind.essence and b"\0" not in answer.body:
-        return decoded(answer.body), "text"
+        return decode_text(answer.body), "text"
     return base64.b64encode(answer.body).decode(), "base64"
 
 
@@ -236,9 +235,9 @@ def _page_output(page: ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
         next_offset=end if end < len(seen.text) else None,
         provider=page.provider,
     )
-    cited = citations([(page.title, page.url)])
+    cited = number_sources([(page.title, page.url)])
     more = f"\n\n(characters {offset} to {end} of {len(seen.text)})" if len(part) < len(seen.text) else ""
-    return from_outside(
+    return mark_untrusted(
         content,
         origin=page.url,
         told=f"{cited[0]}\n\n{part}{more}",
@@ -333,10 +332,10 @@ def _output_with_citations(
     content: Any, sources: Sequence[tuple[str, str, str]], *, origin: str, hidden: int
 ) -> ToolOutput:
     """Output whose texts are numbered like the sources that they are from."""
-    cited = citations((title, url) for url, _, title in sources)
+    cited = number_sources((title, url) for url, _, title in sources)
     told = "\n\n".join(f"{one}\n{text}" for one, (_, text, _) in zip(cited, sources, strict=True))
     facts = {"citations": [one._asdict() for one in cited], "hidden_characters": hidden}
-    return from_outside(content, origin=origin, told=told or "(nothing was found)", facts=facts)
+    return mark_untrusted(content, origin=origin, told=told or "(nothing was found)", facts=facts)
 
 
 def _clean_result(result: SearchResult) -> SearchResult:

@@ -13,7 +13,7 @@ import typer
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.schema.jsontypes import is_object
-from toolpost.web.media_types import OCTETS
+from toolpost.web.content import OCTETS
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox

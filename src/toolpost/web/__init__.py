@@ -1,1 +1,1 @@
-"""HTTP as tools see it: requests planned, credentials presented, answers read, failures told."""
+"""HTTP for tools: build requests, present credentials, parse responses, report errors."""

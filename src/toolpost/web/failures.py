@@ -1,4 +1,4 @@
-"""An answer that is no success, as an error: the status, what the server said of it, and when to come back."""
+"""Errors of HTTP responses: the status, the reason that the server gave, and when to retry."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import ErrorCategory, ToolRateLimitError
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.contents import decoded, looks_like_json, parsed_json
+from toolpost.web.content import decode_text, looks_like_json, parse_json, parse_media_type
 from toolpost.web.encoding import (
     UnsendableError,
     compact_json,
 )
-from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +47,7 @@ _SAID_OF_FIELDS = ("errors", "invalid-params", "validation", "violations")
 _PLACES = ("loc", "location")  # where a field is wrong, as FastAPI and Prism tell it
 
 
-def failure_of(
+def response_error(
     subject: str,
     status: int,
     headers: Headers,
@@ -59,42 +58,42 @@ def failure_of(
     writes: bool = False,
     now: float | None = None,
 ) -> ToolNodeError:
-    """The error that an answer stands for; nothing that was presented shows in it.
+    """Build the error of a response; secrets are redacted.
 
-    `subject` is what was called, as an error names it, and `writes` says that it was to change something; `remedy`
-    says what to do about a 401.
+    `subject` names what was called; `writes` says that the call was to change something; `remedy` says what to do
+    about a 401.
     """
     said = (
         [_redirection(headers), _DONE if writes and status in _AFTERWARDS else ""]
         if 300 <= status < 400
-        else [reason_of(headers, body), _challenge(headers)]
+        else [extract_reason(headers, body), _challenge(headers)]
     )
     told = " ".join(part for part in said if part)
-    head = f"{subject} answered {status} {phrase_of(status)}".rstrip()
-    message = f"{head}: {presentable(told, secrets)}" if told else head
+    head = f"{subject} answered {status} {status_phrase(status)}".rstrip()
+    message = f"{head}: {sanitize(told, secrets)}" if told else head
     if status == 401:
         message = f"{message.rstrip('.')}. {remedy}".rstrip()
     error = _limited(status, headers, message) or from_status(status, message)
-    error.retry_after_s = retry_after(headers, now=time.time() if now is None else now)
+    error.retry_after_s = parse_retry_after(headers, now=time.time() if now is None else now)
     error.challenges = headers.get_all("www-authenticate")
     return error
 
 
-def reason_of(headers: Headers, body: bytes) -> str:
-    """What a server says of a failure, wherever it says it; a problem's title and detail before anything else."""
-    kind = media_type(headers.get("content-type") or "")
+def extract_reason(headers: Headers, body: bytes) -> str:
+    """Extract the reason that a server gives for a failure; title and detail of RFC 9457 come first."""
+    kind = parse_media_type(headers.get("content-type") or "")
     if kind.kind == "json" or looks_like_json(body):
         try:
-            return _said(parsed_json(body, kind.charset))
+            return _said(parse_json(body, kind.charset))
         except ValueError:
             pass
     if kind.kind == "binary" and kind.essence:
         return ""
-    return _readable(decoded(body, kind.charset))
+    return _readable(decode_text(body, kind.charset))
 
 
-def retry_after(headers: Headers, *, now: float) -> float | None:
-    """How many seconds the server asks to wait: RFC 9110's header, else those that APIs use in its place."""
+def parse_retry_after(headers: Headers, *, now: float) -> float | None:
+    """Parse the seconds to wait from Retry-After (RFC 9110 section 10.2.3) or the fields that APIs use instead."""
     if (asked := headers.get("retry-after")) is not None:
         return _seconds(asked, now) if _SECONDS.fullmatch(asked.strip()) else _until_date(asked, now)
     if (millis := headers.get("retry-after-ms")) is not None and _SECONDS.fullmatch(millis.strip()):
@@ -105,15 +104,15 @@ def retry_after(headers: Headers, *, now: float) -> float | None:
     return _seconds(reset, now) if _NUMBER.fullmatch(reset.strip()) else None
 
 
-def presentable(text: str, secrets: Iterable[str]) -> str:
-    """One line without secrets and without anything that could play tricks on a terminal or a reader."""
+def sanitize(text: str, secrets: Iterable[str]) -> str:
+    """Return one line without secrets, control characters and terminal escapes."""
     told = _TERMINAL.sub(" ", Redactor(secrets).text(text)[:_LONGEST_LOOK])
     safe = " ".join("".join(char if char.isprintable() else " " for char in told).split())
     return safe if len(safe) <= _LONGEST else f"{safe[:_LONGEST]}…"
 
 
-def phrase_of(status: int) -> str:
-    """The words that HTTP has for a status; none for one that it does not know."""
+def status_phrase(status: int) -> str:
+    """Return the reason phrase of a status; empty for an unknown one."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -136,7 +135,7 @@ def _until_date(text: str, now: float) -> float | None:
 
 
 def _limited(status: int, headers: Headers, message: str) -> ToolRateLimitError | None:
-    """Some APIs say 403 when there were too many calls, and only a header tells it from a missing right."""
+    """Build a rate-limit error for a 403 whose header fields say that there were too many calls."""
     if status != 403 or not ("retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"):
         return None
     return ToolRateLimitError(message, status_code=status, category=ErrorCategory.RETRYABLE_RATE_LIMIT)
@@ -155,7 +154,7 @@ def _redirection(headers: Headers) -> str:
 
 
 def _challenge(headers: Headers) -> str:
-    """What the server says it would accept, for 401 and 403."""
+    """Extract error and scope of a WWW-Authenticate challenge."""
     found = dict(_CHALLENGE.findall(headers.get("www-authenticate") or ""))
     return ", ".join(f"{name}: {value}" for name, value in found.items())
 
@@ -190,7 +189,7 @@ def _as_json(value: Any) -> str:
 
 
 def _readable(text: str) -> str:
-    """A page as text, its title first; other text as it is."""
+    """Convert an HTML page to text, its title first; other text is returned unchanged."""
     if "<" not in text:
         return text
     title, words, inside = list[str](), list[str](), ""

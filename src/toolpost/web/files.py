@@ -1,4 +1,4 @@
-"""A file among the arguments of a call: an artifact, base64 or text, perhaps with a name and a media type."""
+"""File arguments: an artifact, base64 or text, with an optional name and media type."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError
 from toolpost.schema.jsontypes import is_object
-from toolpost.web.encoding import (
-    UnsendableError,
-    sendable_header,
-)
-from toolpost.web.media_types import OCTETS, media_type
+from toolpost.web.content import OCTETS, parse_media_type
+from toolpost.web.encoding import UnsendableError, check_header_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +32,7 @@ FILE: JsonSchema = {
     "oneOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
     "additionalProperties": False,
 }
-"""What a file takes, as an argument."""
+"""The schema of a file argument."""
 
 _CONTENTS = ("artifact_id", "base64", "text")
 _KEYS = frozenset({*_CONTENTS, "filename", "content_type"})
@@ -45,7 +42,7 @@ _SAYS = (
 
 
 class File(NamedTuple):
-    """Bytes with the media type and the name they go by; empty where nobody said."""
+    """Bytes with their media type and file name; empty where unknown."""
 
     data: bytes
     media_type: str = ""
@@ -53,31 +50,31 @@ class File(NamedTuple):
 
 
 def is_file(value: object) -> bool:
-    """Whether a value has the form of a file: exactly one content, and nothing beside it but name and type."""
+    """Whether a value is a file argument: exactly one content, and nothing beside it but name and type."""
     return is_object(value) and value.keys() <= _KEYS and sum(key in value for key in _CONTENTS) == 1
 
 
-def artifact_id_of(value: object) -> str | None:
-    """The artifact that a file is taken from."""
+def find_artifact_id(value: object) -> str | None:
+    """Return the artifact id of a file argument, if it has one."""
     return str(value["artifact_id"]) if is_object(value) and is_file(value) and "artifact_id" in value else None
 
 
-def file_of(value: object, artifacts: Mapping[str, File]) -> File:
-    """Read a file; `artifacts` holds those that the call refers to. A plain text is its own content."""
+def parse_file(value: object, artifacts: Mapping[str, File]) -> File:
+    """Parse a file argument; `artifacts` holds those that the call refers to. A plain text is its own content."""
     if isinstance(value, str):
         return File(value.encode())
     if not (is_object(value) and is_file(value)):
         raise UnsendableError(f"it is not a file; {_SAYS}")
     found = _content(value, artifacts)
     name, said = str(value.get("filename") or found.name), str(value.get("content_type") or "")
-    if said and not media_type(sendable_header(said)).essence:
+    if said and not parse_media_type(check_header_value(said)).essence:
         raise UnsendableError("its content_type is not a media type such as image/png")
     known = "" if found.media_type == OCTETS else found.media_type  # whoever kept it did not know either
     return File(found.data, said or known, name)
 
 
-async def files_at(artifact_ids: Iterable[str], store: ArtifactStore | None, tenant: str) -> dict[str, File]:
-    """The artifacts that a call takes its files from; each must belong to the tenant that calls."""
+async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | None, tenant: str) -> dict[str, File]:
+    """Load artifacts by id; each must belong to the tenant."""
     found: dict[str, File] = {}
     for artifact_id in artifact_ids:
         info = None if store is None else await store.info(artifact_id, tenant=tenant)
@@ -87,9 +84,9 @@ async def files_at(artifact_ids: Iterable[str], store: ArtifactStore | None, ten
     return found
 
 
-def type_of(file: File, offered: str = "") -> str:
-    """The media type to send a file as: its own, else the one the API asks for, else what its name suggests."""
-    wanted = [part for part in re.split(r"\s*,\s*", offered) if part and not media_type(part).is_range]
+def choose_media_type(file: File, offered: str = "") -> str:
+    """Choose the media type of a file: its own, else the one the API asks for, else a guess by its name."""
+    wanted = [part for part in re.split(r"\s*,\s*", offered) if part and not parse_media_type(part).is_range]
     guessed = mimetypes.guess_type(file.name)[0] if file.name else None
     return file.media_type or (wanted[0] if len(wanted) == 1 else "") or guessed or next(iter(wanted), OCTETS)
 

@@ -11,7 +11,7 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.models import ApiOperation, Parameter, SecurityRequirement, SecurityScheme
-from toolpost.web.presentation import Presentation
+from toolpost.web.requests import Presentation
 
 TOKEN_URL = "https://id.example.org/token"
 CLIENT = {"client_id": "me:1", "client_secret": "s3cr3t/ü"}

@@ -14,11 +14,10 @@ from toolpost.sources.openapi.credentials import Credentials
 from toolpost.sources.openapi.models import ApiOperation, SecurityRequirement, SecurityScheme
 from toolpost.sources.openapi.requests import RequestBuilder
 from toolpost.sources.openapi.source import call_operation
-from toolpost.web.planned import PlannedRequest
-from toolpost.web.presentation import Presentation
-from toolpost.web.sending import Reply
-from toolpost.web.tokens import ClientGrant, ClientTokens
+from toolpost.web.client_credentials import ClientGrant, ClientTokens
+from toolpost.web.requests import PlannedRequest, Presentation
 from toolpost.wire.requests import Headers
+from toolpost.wire.responses import Response
 
 TOKEN_URL = "https://id.example.org/token"
 CLIENT = {"client_id": "me:1", "client_secret": "s3cr3t/ü"}
@@ -35,12 +34,12 @@ class Endpoint:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, planned: PlannedRequest) -> Reply:
+    async def __call__(self, planned: PlannedRequest) -> Response:
         self.asked.append(planned)
         status, told = self.answer(len(self.asked))
         await self.gate.wait()
         body = told if isinstance(told, bytes) else json.dumps(told).encode()
-        return Reply(status, Headers(tuple(self.headers.items())), body)
+        return Response(status, Headers(tuple(self.headers.items())), body)
 
 
 def client(
@@ -166,9 +165,9 @@ async def test_half_a_client_is_a_mistake_in_the_configuration(value: dict[str, 
 async def test_a_token_that_is_refused_is_renewed_once(refusals: int, tries: list[str]) -> None:
     seen: list[str] = []
 
-    async def send(planned: PlannedRequest) -> Reply:
+    async def send(planned: PlannedRequest) -> Response:
         seen.append(dict(planned.wire_headers)["Authorization"].removeprefix("Bearer "))
-        return Reply(200 if len(seen) > refusals else 401, Headers(()), b"")
+        return Response(200 if len(seen) > refusals else 401, Headers(()), b"")
 
     call = call_operation(RequestBuilder(scoped()), {}, send=send, credentials=client(Endpoint()))
     if refusals < 2:

@@ -25,8 +25,8 @@ from toolpost.contracts.errors import (
 from toolpost.runtime.retry import may_repeat
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement
 from toolpost.sources.openapi.responses import parse_response
-from toolpost.web.contents import MOST_ITEMS
-from toolpost.web.planned import PlannedRequest
+from toolpost.web.content import MOST_ITEMS
+from toolpost.web.requests import PlannedRequest
 from toolpost.wire.requests import Headers
 
 NOW = 1_800_000_000.0

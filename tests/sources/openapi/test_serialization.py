@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.specs import build_request
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.sources.openapi.models import ApiOperation, Parameter
-from toolpost.web.planned import PlannedRequest
+from toolpost.web.requests import PlannedRequest
 
 SERVER = "https://api.example.org/v1"
 LIST = ["blue", "black", "brown"]

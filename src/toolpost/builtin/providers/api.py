@@ -19,9 +19,8 @@ from toolpost.contracts.errors import (
 )
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.contents import parsed_json
-from toolpost.web.failures import failure_of, presentable, reason_of
-from toolpost.web.media_types import media_type
+from toolpost.web.content import parse_json, parse_media_type
+from toolpost.web.failures import extract_reason, response_error, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,9 +75,9 @@ class Api:
         if answer.status not in _FINE:
             raise self.failure(answer)
         try:
-            found = parsed_json(answer.body)
+            found = parse_json(answer.body)
         except ValueError as wrong:
-            kind = media_type(answer.content_type).essence or "something unnamed"
+            kind = parse_media_type(answer.content_type).essence or "something unnamed"
             said = f"{kind} that is not JSON ({wrong})" if answer.body.strip() else "nothing"
             raise self.unreadable(said) from None
         if is_object(found) and (error := found.get("error") or found.get("errors")):
@@ -101,7 +100,7 @@ class Api:
         named = next((one for one in statuses if isinstance(one, int) and 400 <= one <= 599), None)
         if named is not None:
             return self.failure(answer._replace(status=named))
-        said = presentable(reason_of(answer.headers, answer.body), self._secrets())
+        said = sanitize(extract_reason(answer.headers, answer.body), self._secrets())
         return ToolServerError(f"{self.name} answered with an error: {said}")
 
     def _address(self, path: str, query: Mapping[str, str | int]) -> str:
@@ -191,7 +190,7 @@ def error_from_response(name: str, answer: WebResponse, *, secrets: tuple[str, .
     """Map a response of a provider to an error, with secrets redacted."""
     remedy = f"Check the key of {name} in the configuration."
     status, said = answer.status, answer.body[:_LOOKED_AT]
-    error = failure_of(name, status, answer.headers, answer.body, remedy=remedy, secrets=secrets)
+    error = response_error(name, status, answer.headers, answer.body, remedy=remedy, secrets=secrets)
     if status in (400, 422) and _WRONG_KEY.search(said):
         wrong_key = f"{error.message.rstrip('.')}. {remedy}"
         return ToolAuthError(wrong_key, status_code=status, category=ErrorCategory.AUTH_REQUIRED)

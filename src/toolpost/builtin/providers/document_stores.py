@@ -28,7 +28,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.failures import presentable
+from toolpost.web.failures import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -351,7 +351,7 @@ class PgVectorProvider:
 
     def _said(self, failed: BaseException) -> str:
         line = str(failed).strip().partition("\n")[0]
-        return presentable(line, [self.password] if self.password else []) or type(failed).__name__
+        return sanitize(line, [self.password] if self.password else []) or type(failed).__name__
 
 
 def _psycopg() -> Any:

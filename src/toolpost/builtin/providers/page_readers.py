@@ -12,8 +12,7 @@ from toolpost.builtin.providers.protocols import ScrapedPage
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.schema.jsontypes import is_object
-from toolpost.web.contents import decoded
-from toolpost.web.media_types import media_type
+from toolpost.web.content import decode_text, parse_media_type
 from toolpost.wire.network import NetworkPolicy, parse_target
 
 if TYPE_CHECKING:
@@ -43,14 +42,14 @@ class DirectPages:
     async def scrape(self, url: str) -> ScrapedPage:
         """Read a page; a status that is no success is part of the result, no error."""
         answer = await self.web.ask("GET", url, headers={"Accept": _ACCEPT})
-        kind = media_type(answer.content_type)
+        kind = parse_media_type(answer.content_type)
         told = kind.essence or "text/html"
         if told in _PAGES or not kind.essence:
             source = _decoded(answer)
             page = await run_cancellable(lambda _: page_markdown(source, base_url=answer.url))
             title, content = page
         elif kind.kind in _READABLE:
-            title, content = "", decoded(answer.body, kind.charset)
+            title, content = "", decode_text(answer.body, kind.charset)
         else:
             message = f"{answer.url} is {kind.essence}, {len(answer.body)} bytes, and no page; http_get gets its bytes"
             raise ToolClientError(message, code="not_a_page")
@@ -114,7 +113,7 @@ async def _check_public(url: str, allowed: NetworkPolicy) -> None:
 
 def _decoded(answer: WebResponse) -> str:
     """Decode a page by the charset of its header, else by that of its meta element."""
-    charset = media_type(answer.content_type).charset
+    charset = parse_media_type(answer.content_type).charset
     if charset is None and (written := _META_CHARSET.search(answer.body[:_HEAD])):
-        charset = media_type(f"text/html; charset={written[1].decode('ascii')}").charset
-    return decoded(answer.body, charset)
+        charset = parse_media_type(f"text/html; charset={written[1].decode('ascii')}").charset
+    return decode_text(answer.body, charset)

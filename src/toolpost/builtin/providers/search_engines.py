@@ -14,7 +14,7 @@ from toolpost.builtin.providers.protocols import SearchResult, SearchResults
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError, ToolRateLimitError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.contents import decoded
+from toolpost.web.content import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -216,7 +216,7 @@ class DuckDuckGoSearchProvider:
         answer = await api.ask("GET", query={"q": query})
         if answer.status not in (_OK, _ACCEPTED):
             raise api.failure(answer)
-        page = await run_cancellable(lambda _: _read_page(decoded(answer.body)))
+        page = await run_cancellable(lambda _: _read_page(decode_text(answer.body)))
         if answer.status == _ACCEPTED or page.is_challenge:
             message = "duckduckgo wants a person to answer first; search later, or configure a provider with a key"
             raise ToolRateLimitError(message, code="challenged")

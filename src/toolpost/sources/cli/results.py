@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import NO_META
-from toolpost.web.contents import parsed_json
+from toolpost.web.content import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -78,7 +78,7 @@ def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
         told = f"; it said: {said}" if said else ""
         raise ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected{told}")
     try:
-        return parsed_json(done.stdout)
+        return parse_json(done.stdout)
     except ValueError as error:
         begins = redact(done.stdout[:_LONGEST_LOOK].decode("utf-8", "replace"))[:_LONGEST_QUOTE]
         msg = f"command {name!r} did not write JSON to stdout: {error}. It begins: {begins!r}"
@@ -89,7 +89,7 @@ def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:
     """An object or an array if it is one, else text; what is no text at all stays bytes."""
     if stdout.lstrip()[:1] in (b"{", b"["):
         try:
-            return parsed_json(stdout), json_type
+            return parse_json(stdout), json_type
         except ValueError:
             pass
     try:

@@ -11,14 +11,10 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
-from toolpost.web.contents import UnreadableError, content_of, decoded
-from toolpost.web.encoding import UnsendableError, compact_json
-from toolpost.web.failures import failure_of, presentable, retry_after
-from toolpost.web.multipart import FormPart, multipart_body
-from toolpost.web.planned import PlannedRequest
-from toolpost.web.presentation import Presentation
-from toolpost.web.sending import sender
-from toolpost.web.targets import pairs_of
+from toolpost.web.content import UnreadableError, decode_text, parse_body
+from toolpost.web.encoding import FormPart, UnsendableError, compact_json, encode_multipart
+from toolpost.web.failures import parse_retry_after, response_error, sanitize
+from toolpost.web.requests import PlannedRequest, Presentation, make_sender, split_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +24,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.sources.graphql.operations import GraphqlOperation
     from toolpost.web.encoding import Pair
-    from toolpost.web.sending import Reply, Send
+    from toolpost.web.requests import Send
     from toolpost.wire.client import HttpClient
     from toolpost.wire.requests import Headers
+    from toolpost.wire.responses import Response
 
 _ACCEPT = ("Accept", "application/graphql-response+json, application/json;q=0.9")
 _JSON_CONTENT = ("Content-Type", "application/json")
@@ -76,12 +73,12 @@ class GraphqlEndpoint:
 
     def __init__(self, config: ExternalToolConfig, client: HttpClient) -> None:
         address, _, query = config.connection.partition("#")[0].partition("?")
-        self._http_request = PlannedRequest("POST", address, query=pairs_of(query))
+        self._http_request = PlannedRequest("POST", address, query=split_query(query))
         self._headers = tuple(config.headers.items())
         self._secrets = tuple(value for name, value in config.headers.items() if is_secret_header(name, value))
-        self._write = sender(client)
-        self._read = sender(client, reads=True)
-        self._introspect = sender(client, timeout_s=config.connect_timeout_s, reads=True)
+        self._write = make_sender(client)
+        self._read = make_sender(client, reads=True)
+        self._introspect = make_sender(client, timeout_s=config.connect_timeout_s, reads=True)
 
     async def send(self, request: GraphqlRequest, credential: Credential) -> GraphqlResponse:
         """Send a request; raise a ToolError for a response that is not a GraphQL response."""
@@ -95,8 +92,8 @@ class GraphqlEndpoint:
         presented = Presentation(headers=tuple(credential.headers.items()))
         headers, body = _encode(request)
         http_request = self._http_request._replace(headers=headers, body=body, presented=presented)
-        reply = await send(http_request.with_headers(self._headers))
-        return parse_response(request.subject, reply, secrets=(*presented.secrets, *self._secrets))
+        response = await send(http_request.with_headers(self._headers))
+        return parse_response(request.subject, response, secrets=(*presented.secrets, *self._secrets))
 
 
 def _encode(request: GraphqlRequest) -> tuple[tuple[Pair, ...], bytes]:
@@ -105,7 +102,7 @@ def _encode(request: GraphqlRequest) -> tuple[tuple[Pair, ...], bytes]:
         return (_ACCEPT, _JSON_CONTENT), _json_body(request)
     paths = {part.name: [path] for path, part in request.files.items()}
     first = FormPart("operations", _json_body(request)), FormPart("map", compact_json(paths).encode())
-    body, boundary = multipart_body([*first, *request.files.values()])
+    body, boundary = encode_multipart([*first, *request.files.values()])
     return (_ACCEPT, ("Content-Type", f"multipart/form-data; boundary={boundary}"), *_CSRF_HEADERS), body
 
 
@@ -157,16 +154,16 @@ class GraphqlResponse(NamedTuple):
         """Return the errors as one line, redacted."""
         more = len(self.errors) - _MAX_ERRORS
         entries = [*map(str, self.errors[:_MAX_ERRORS]), *([f"and {more} more"] if more > 0 else [])]
-        return presentable("; ".join(entries), self.secrets)
+        return sanitize("; ".join(entries), self.secrets)
 
 
-def parse_response(subject: str, reply: Reply, *, secrets: Sequence[str] = ()) -> GraphqlResponse:
-    """Parse an HTTP reply; raise the error of its status, or ToolOutputError when it is not a GraphQL response."""
-    status, headers = reply.status, reply.headers
+def parse_response(subject: str, response: Response, *, secrets: Sequence[str] = ()) -> GraphqlResponse:
+    """Parse an HTTP response; raise the error of its status, or ToolOutputError when it is not a GraphQL response."""
+    status, headers = response.status, response.headers
     if status in _PLAIN_HTTP_ERRORS:
-        raise failure_of(subject, status, headers, reply.body, remedy=_REMEDY, secrets=secrets)
+        raise response_error(subject, status, headers, response.body, remedy=_REMEDY, secrets=secrets)
     try:
-        content = content_of(reply.body, headers.get("content-type") or "", declared=_JSON_MEDIA_TYPES).value
+        content = parse_body(response.body, headers.get("content-type") or "", declared=_JSON_MEDIA_TYPES).value
         reason = "it is not a GraphQL answer: an object with data or errors"
     except UnreadableError as error:
         content, reason = None, str(error)
@@ -174,11 +171,11 @@ def parse_response(subject: str, reply: Reply, *, secrets: Sequence[str] = ()) -
     if is_object(content) and ("data" in content or "errors" in content):
         errors = parse_errors(content.get("errors"))
         if ok or errors:
-            wait = retry_after(headers, now=time.time()) or _throttle_wait_s(content.get("extensions"))
+            wait = parse_retry_after(headers, now=time.time()) or _throttle_wait_s(content.get("extensions"))
             return GraphqlResponse(content.get("data"), errors, status, headers, "data" in content, wait, secrets)
     if not ok:
-        raise failure_of(subject, status, headers, reply.body, remedy=_REMEDY, secrets=secrets)
-    excerpt = presentable(decoded(reply.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
+        raise response_error(subject, status, headers, response.body, remedy=_REMEDY, secrets=secrets)
+    excerpt = sanitize(decode_text(response.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
     raise ToolOutputError(f"{subject} answered {status}, but the answer is unusable: {reason}. It begins: {excerpt!r}")
 
 

@@ -15,7 +15,7 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.graphql.operations import SELECTION_ARGUMENT, OperationBuilder
 from toolpost.sources.graphql.selections import SelectionError
 from toolpost.sources.graphql.type_utils import truncate
-from toolpost.web.contents import looks_like_json, parsed_json
+from toolpost.web.content import looks_like_json, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ class SchemaLoader:
         what = f"graphql.schema_file {file!r} of source {self._config.name!r}"
         raw = _read_bytes(file, what)
         try:
-            if looks_like_json(raw) and is_object(known := parsed_json(raw)):
+            if looks_like_json(raw) and is_object(known := parse_json(raw)):
                 return self.read_introspection(known.get("data", known))
             self._build_operations(build_schema(raw.decode(), assume_valid=True, assume_valid_sdl=True), [])
         except (GraphQLError, TypeError, ValueError, RecursionError) as error:

@@ -23,7 +23,7 @@ from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.graphql.endpoint import GraphqlEndpoint, GraphqlRequest, error_of, output_of
-from toolpost.web.files import files_at
+from toolpost.web.files import load_artifacts
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 
@@ -155,7 +155,9 @@ class GraphqlSource:
             if selection.strip():  # validating a selection can take a second: keep the event loop free
                 operation = await asyncio.to_thread(self._loader.with_selection, operation, selection)
         split = operation.split_variables(variables)
-        files = split.form_parts(await files_at(split.artifact_ids, self._artifacts, tenant)) if split.files else {}
+        files = (
+            split.form_parts(await load_artifacts(split.artifact_ids, self._artifacts, tenant)) if split.files else {}
+        )
         subject, writes = f"{operation.kind} {operation.name!r}", operation.kind == "mutation"
         request = GraphqlRequest(subject, operation.query, operation.name, split.variables, files, writes)
         response = await self._endpoint.send(request, self._credential if credential is None else credential)

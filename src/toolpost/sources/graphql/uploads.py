@@ -9,10 +9,9 @@ from graphql import GraphQLInputObjectType, GraphQLScalarType
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.graphql.type_utils import item_type, named_type, type_of, unwrap_non_null
-from toolpost.web.encoding import UnsendableError
-from toolpost.web.files import artifact_id_of, file_of
-from toolpost.web.files import type_of as media_type_of
-from toolpost.web.multipart import FormPart
+from toolpost.web.encoding import FormPart, UnsendableError
+from toolpost.web.files import choose_media_type as media_type_of
+from toolpost.web.files import find_artifact_id, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +32,7 @@ class MultipartVariables(NamedTuple):
     @property
     def artifact_ids(self) -> list[str]:
         """Return the ids of the artifacts among the files, each once."""
-        found = (artifact_id_of(value) for value in self.files.values())
+        found = (find_artifact_id(value) for value in self.files.values())
         return list(dict.fromkeys(one for one in found if one is not None))
 
     def form_parts(self, artifacts: Mapping[str, File]) -> dict[str, FormPart]:
@@ -98,7 +97,7 @@ def _extract_files(value: Any, kind: GraphQLType, path: str, files: dict[str, An
 
 def _form_part(name: str, path: str, value: Any, artifacts: Mapping[str, File]) -> FormPart:
     try:
-        file = file_of(value, artifacts)
+        file = parse_file(value, artifacts)
     except UnsendableError as error:
         raise ToolValidationError(f"$.{path.partition('.')[2]}: {error}") from error
     return FormPart(name, file.data, media_type_of(file), file.name or name)

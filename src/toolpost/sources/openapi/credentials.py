@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.jsontypes import is_object
-from toolpost.web.encoding import (
-    UnsendableError,
-    sendable_header,
-)
-from toolpost.web.presentation import NOTHING, Presentation, present_headers
-from toolpost.web.tokens import grant_of
+from toolpost.web.client_credentials import parse_grant
+from toolpost.web.encoding import UnsendableError, check_header_value
+from toolpost.web.requests import NOTHING, Presentation, present_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from toolpost.contracts.calls import Credential
     from toolpost.sources.openapi.models import ApiOperation, SecurityRequirement, SecurityScheme
-    from toolpost.web.tokens import ClientTokens
+    from toolpost.web.client_credentials import ClientTokens
 
 _INTERACTIVE = frozenset({"digest", "negotiate", "ntlm", "hoba", "mutual", "scram-sha-1", "scram-sha-256"})
 _PAIRS = (("client_id", "client_secret"), ("username", "password"))
@@ -144,7 +141,7 @@ class Credentials:
             raise ConfigError(f"auth_config.schemes.{scheme.name} has a client_id, and needs client_secret too.")
         flow: Any = scheme.flows.get("clientCredentials")
         url = scheme.token_url or (flow.get("tokenUrl") if is_object(flow) else None)
-        token = await self._tokens.token(grant_of(scheme.name, url, given, need.scopes))
+        token = await self._tokens.token(parse_grant(scheme.name, url, given, need.scopes))
         return Presentation(headers=(("Authorization", f"{token.kind} {token.value}"),), tokens=(token.value,))
 
     def _fits_anywhere(self, operation: ApiOperation, credential: Credential) -> bool:
@@ -275,7 +272,7 @@ def _checked(name: str, presented: Presentation) -> Presentation:
     """Raise ConfigError, without the secret, if a value holds a line break or another character illegal in headers."""
     try:
         for _, value in presented.headers:
-            sendable_header(value)
+            check_header_value(value)
     except (UnsendableError, UnicodeEncodeError):
         raise ConfigError(f"auth_config.schemes.{name} holds a character that a header cannot carry.") from None
     return presented

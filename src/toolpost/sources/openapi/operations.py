@@ -20,7 +20,7 @@ from toolpost.sources.openapi.naming import UniqueNames, argument_name, tool_nam
 from toolpost.sources.openapi.references import ResolvedNode
 from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, BodyReader, choose_media_type
 from toolpost.sources.openapi.swagger2 import OperationInputs, convert_inputs, convert_response, list_media_types
-from toolpost.web.targets import pairs_of
+from toolpost.web.requests import split_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -135,7 +135,7 @@ class OperationReader:
         scope = _ParameterScope.of(found.method, found.path, is_swagger=self._is_swagger)
         parameters = _merge_parameters(lists, self._registry, scope, self._problems)
         if "?" in found.path:
-            fixed = {name for name, _ in pairs_of(found.path.partition("#")[0].partition("?")[2])}
+            fixed = {name for name, _ in split_query(found.path.partition("#")[0].partition("?")[2])}
             parameters = [one for one in parameters if one.node["in"] != "query" or one.node["name"] not in fixed]
         if self._is_swagger:
             return convert_inputs(parameters, list_media_types(node, self._document, "consumes"))

@@ -8,8 +8,8 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.openapi.descriptions import html_to_markdown
 from toolpost.sources.openapi.models import FieldEncoding, RequestBody
 from toolpost.sources.openapi.references import ResolvedNode
+from toolpost.web.content import parse_media_type
 from toolpost.web.files import FILE
-from toolpost.web.media_types import media_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -174,7 +174,7 @@ def _text_schema(schema: AnySchema, name: str) -> AnySchema:
     """Return the schema of a text body: scalars, lines, YAML values, or a string."""
     if is_object(schema) and schema.get("type") in _SCALARS:
         return schema
-    match media_type(name).kind:
+    match parse_media_type(name).kind:
         case "yaml":
             return {"anyOf": [schema, {"type": "string"}]}
         case "lines":
@@ -203,7 +203,7 @@ _ANYTHING = ("*/*", "application/*", "")
 
 def body_format(name: str) -> BodyFormat:
     """Return the format of a media type: value, form, text or bytes."""
-    read = media_type(name)
+    read = parse_media_type(name)
     if read.essence in _ANYTHING:
         return "any"
     match read.kind:
@@ -223,4 +223,4 @@ def _rank(name: str) -> tuple[int, int]:
     if form != "json":
         return _ORDER.index(form), 0
     # Of the patch formats, only a merge patch has the shape of the document.
-    return 0, {"application/json": 0, "application/merge-patch+json": 1}.get(media_type(name).essence, 2)
+    return 0, {"application/json": 0, "application/merge-patch+json": 1}.get(parse_media_type(name).essence, 2)

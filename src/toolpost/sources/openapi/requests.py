@@ -10,21 +10,20 @@ from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.makers import maker
 from toolpost.schema.jsontypes import is_array, is_object, json_type
 from toolpost.sources.openapi.models import DEFINITION_PREFIX, HEADER_NAME, FieldEncoding
+from toolpost.web.content import parse_media_type
 from toolpost.web.encoding import (
+    FormPart,
     UnsendableError,
+    check_header_value,
     compact_json,
-    cookie_name,
-    cookie_value,
-    percent,
-    sendable_header,
-    text_of,
+    encode_cookie_name,
+    encode_cookie_value,
+    encode_multipart,
+    format_value,
+    percent_encode,
 )
-from toolpost.web.files import artifact_id_of, file_of, is_file, type_of
-from toolpost.web.media_types import media_type
-from toolpost.web.multipart import FormPart, multipart_body
-from toolpost.web.planned import PlannedRequest
-from toolpost.web.presentation import NOTHING
-from toolpost.web.targets import target_of
+from toolpost.web.files import choose_media_type, find_artifact_id, is_file, parse_file
+from toolpost.web.requests import NOTHING, PlannedRequest, build_url
 from toolpost.wire.requests import MANAGED_HEADERS
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from toolpost.sources.openapi.models import ApiOperation, Parameter, RequestBody, Style
+    from toolpost.web.content import MediaType
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
-    from toolpost.web.media_types import MediaType
-    from toolpost.web.targets import Slot, Target
+    from toolpost.web.requests import BuiltUrl, PathParameter
 
     Artifacts = Mapping[str, File]
 
@@ -98,14 +97,14 @@ class RequestBuilder:
 def find_artifact_ids(operation: ApiOperation, arguments: Mapping[str, Any]) -> list[str]:
     """Return the ids of the artifacts that the request body takes files from, each once."""
     body = operation.body
-    if body is None or media_type(body.content_type).kind in ("json", "lines"):
+    if body is None or parse_media_type(body.content_type).kind in ("json", "lines"):
         return []
     value = arguments.get(body.argument)
     places = [value]
     if is_object(value) and not is_file(value):
         fields = [item for name, item in value.items() if body.parts.get(name, _PLAIN_FIELD).is_file]
         places = [place for item in fields for place in (item if is_array(item) else [item])]
-    return list(dict.fromkeys(found for place in places if (found := artifact_id_of(place)) is not None))
+    return list(dict.fromkeys(found for place in places if (found := find_artifact_id(place)) is not None))
 
 
 def _arguments_of(operation: ApiOperation) -> list[str]:
@@ -122,11 +121,11 @@ def _missing_argument(parameter: Parameter) -> ToolValidationError:
     return ToolValidationError(f"{parameter.argument!r} is required, and null cannot be sent in its place")
 
 
-def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: Mapping[str, Any]) -> Target:
+def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: Mapping[str, Any]) -> BuiltUrl:
     if not operation.servers:
         raise ToolSchemaError(f"{operation.method} {operation.path} has no server; give one with base_url.")
 
-    def fill(slot: Slot) -> str:
+    def fill(slot: PathParameter) -> str:
         parameter = slots.get(slot.written) or slots.get(slot.name)
         if parameter is None:
             raise ToolSchemaError(f"The document does not declare {slot.name!r} in the path {operation.path!r}.")
@@ -136,7 +135,7 @@ def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: 
         return _serialize(parameter, value, lambda of, value: _serialize_path(of, value, spanning=slot.spanning))
 
     try:
-        return target_of(operation.servers[0], operation.path, fill)
+        return build_url(operation.servers[0], operation.path, fill)
     except UnsendableError as error:
         raise ToolValidationError(f"the path cannot be filled in: {error}") from error
 
@@ -178,7 +177,7 @@ def _encode_argument(
         return None
     try:
         encoded = _encode_body(body, value, files)
-        sendable_header(encoded.content_type)  # a document may name any text as a media type
+        check_header_value(encoded.content_type)  # a document may name any text as a media type
     except (UnsendableError, UnicodeEncodeError, RecursionError) as error:
         raise _unsendable(body.argument, "body", error) from None
     return encoded
@@ -202,7 +201,7 @@ def _with_content_headers(headers: list[Pair], encoded: EncodedBody | None, acce
     """Add Content-Type and Accept where the arguments do not set them."""
     given = {name.lower() for name, _ in headers} if headers else _NONE
     if encoded is not None:
-        if media_type(encoded.content_type).kind == "multipart":  # the boundary is ours
+        if parse_media_type(encoded.content_type).kind == "multipart":  # the boundary is ours
             headers = [pair for pair in headers if pair[0].lower() != "content-type"]
             given = given - {"content-type"}
         if "content-type" not in given:
@@ -216,13 +215,13 @@ def _accept_header(operation: ApiOperation) -> str:
     """Build the Accept header: declared media types, JSON first, then anything."""
     offered = [kind for answer in operation.responses if answer.status[:1] in ("2", "d") for kind in answer.content]
     named = [kind for kind in dict.fromkeys(offered) if _can_be_named(kind)]
-    named.sort(key=lambda kind: media_type(kind).kind != "json")
+    named.sort(key=lambda kind: parse_media_type(kind).kind != "json")
     graded = [kind if at == 0 else f"{kind};q=0.9" for at, kind in enumerate(named[:_MAX_ACCEPTED])]
     return ", ".join([*graded, "*/*;q=0.1"] if graded else ["application/json", "*/*;q=0.9"])
 
 
 def _can_be_named(kind: str) -> bool:
-    return bool(media_type(kind).essence) and not media_type(kind).is_range and kind.isprintable()
+    return bool(parse_media_type(kind).essence) and not parse_media_type(kind).is_range and kind.isprintable()
 
 
 _JSON = "application/json"
@@ -239,7 +238,7 @@ class EncodedBody(NamedTuple):
 
 def _encode_body(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     """Encode a request body in its media type."""
-    kind = media_type(body.content_type)
+    kind = parse_media_type(body.content_type)
     if kind.is_range or not kind.essence:
         return _of_any_type(body, value, artifacts)
     return _WRITERS[kind.kind](body, value, artifacts)
@@ -247,9 +246,9 @@ def _encode_body(body: RequestBody, value: Any, artifacts: Artifacts) -> Encoded
 
 def _of_any_type(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     """Encode a body of a media range: a file in its own type, other values as JSON where the range allows it."""
-    if is_file(value) or media_type(body.content_type).essence not in _WITH_JSON:
-        file = file_of(value, artifacts)
-        return EncodedBody(file.data, type_of(file))
+    if is_file(value) or parse_media_type(body.content_type).essence not in _WITH_JSON:
+        file = parse_file(value, artifacts)
+        return EncodedBody(file.data, choose_media_type(file))
     return EncodedBody(compact_json(value).encode(), _JSON)
 
 
@@ -262,7 +261,7 @@ def _lines(body: RequestBody, value: Any, _: Artifacts) -> EncodedBody:
         return EncodedBody(value.encode(), body.content_type)
     if not is_array(value):
         raise UnsendableError(f"it is {json_type(value)}; {body.content_type} wants a list, one item a line")
-    opening = "\x1e" if media_type(body.content_type).essence.endswith("json-seq") else ""  # RFC 7464
+    opening = "\x1e" if parse_media_type(body.content_type).essence.endswith("json-seq") else ""  # RFC 7464
     return EncodedBody("".join(f"{opening}{compact_json(item)}\n" for item in value).encode(), body.content_type)
 
 
@@ -271,7 +270,7 @@ def _text(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
         return _file(body, value, artifacts)
     if is_object(value) or is_array(value):
         raise UnsendableError(f"it is {json_type(value)}; {body.content_type} is written as text")
-    text, kind = text_of(value), media_type(body.content_type)
+    text, kind = format_value(value), parse_media_type(body.content_type)
     try:
         data = text.encode(kind.charset or "utf-8")
     except UnicodeEncodeError as error:
@@ -293,7 +292,7 @@ def _yaml(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
 def _file(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     if (is_object(value) and not is_file(value)) or is_array(value):
         raise UnsendableError(f"{body.content_type} is bytes, not {json_type(value)}; give a file or a text")
-    file = file_of(value if is_file(value) else text_of(value), artifacts)
+    file = parse_file(value if is_file(value) else format_value(value), artifacts)
     said = value.get("content_type") if is_object(value) else None
     return EncodedBody(file.data, str(said) if said else body.content_type)
 
@@ -307,39 +306,43 @@ def _form(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
 
 def _form_pairs(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts) -> list[Pair]:
     if part.is_file and is_file(value):
-        return [(percent(name), "".join(f"%{byte:02X}" for byte in file_of(value, artifacts).data))]
+        return [(percent_encode(name), "".join(f"%{byte:02X}" for byte in parse_file(value, artifacts).data))]
     if _is_document(value, part):
-        return [(percent(name), percent(compact_json(value)))]
+        return [(percent_encode(name), percent_encode(compact_json(value)))]
     if (is_array(value) or is_object(value)) and part.style != "deepObject" and not part.explode:
-        return [(percent(name), percent(_join_delimited(value, part.style)))]  # servers decode a form before they split
+        return [
+            (percent_encode(name), percent_encode(_join_delimited(value, part.style)))
+        ]  # servers decode a form before they split
     return _serialize_pairs(name, value, style=part.style, explode=part.explode)
 
 
 def _is_document(value: Any, part: FieldEncoding) -> bool:
     """Return whether a form field is sent as one JSON document: if declared so, and by default for objects."""
-    if part.content_type is not None and media_type(part.content_type).kind == "json":
+    if part.content_type is not None and parse_media_type(part.content_type).kind == "json":
         return True
     return is_object(value) and part.style == "form" and part.explode
 
 
 def _multipart(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     parts = [found for name, item, part in _fields(body, value) for found in _form_parts(name, item, part, artifacts)]
-    data, boundary = multipart_body(parts)
-    return EncodedBody(data, f"{media_type(body.content_type).essence}; boundary={boundary}")
+    data, boundary = encode_multipart(parts)
+    return EncodedBody(data, f"{parse_media_type(body.content_type).essence}; boundary={boundary}")
 
 
 def _form_parts(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts) -> Iterator[FormPart]:
     headers = tuple(part.headers.items())
     if part.is_file:
         for item in value if is_array(value) else [value]:
-            file = file_of(item, artifacts)
-            yield FormPart(name, file.data, type_of(file, part.content_type or ""), file.name or name, headers)
+            file = parse_file(item, artifacts)
+            yield FormPart(
+                name, file.data, choose_media_type(file, part.content_type or ""), file.name or name, headers
+            )
     elif _is_document(value, part):
         yield FormPart(name, compact_json(value).encode(), part.content_type or _JSON, None, headers)
     else:
         for key, item in _plain_parts(name, value, part):
             content_type = _JSON if is_object(item) or is_array(item) else part.content_type
-            yield FormPart(key, text_of(item).encode(), content_type, None, headers)
+            yield FormPart(key, format_value(item).encode(), content_type, None, headers)
 
 
 def _plain_parts(name: str, value: Any, part: FieldEncoding) -> Iterator[tuple[str, Any]]:
@@ -396,7 +399,7 @@ def _join_nested_lists(value: Any, delimiters: str) -> Any:
 def _inner_text(value: Any, delimiters: str) -> Any:
     if not is_array(value) or not delimiters:
         return value
-    items = [text_of(_inner_text(item, delimiters[1:])) for item in value if item is not None]
+    items = [format_value(_inner_text(item, delimiters[1:])) for item in value if item is not None]
     return delimiters[0].join(_check_delimiter(items, delimiters[0]))
 
 
@@ -419,12 +422,17 @@ def _serialize_path(parameter: Parameter, value: Any, *, spanning: bool = False)
 def _serialize_query(parameter: Parameter, value: Any) -> list[Pair]:
     """Serialize a query parameter to percent-encoded pairs; unset and empty values give none."""
     if value.__class__ is str and parameter.style == "form" and parameter.content_type is None:
-        return [(percent(parameter.name), _quote_reserved(value) if parameter.allow_reserved else percent(value))]
-    encode = _quote_reserved if parameter.allow_reserved else percent
+        return [
+            (
+                percent_encode(parameter.name),
+                _quote_reserved(value) if parameter.allow_reserved else percent_encode(value),
+            )
+        ]
+    encode = _quote_reserved if parameter.allow_reserved else percent_encode
     if parameter.content_type is not None:
-        return [(percent(parameter.name), encode(_document(parameter, value)))]
+        return [(percent_encode(parameter.name), encode(_document(parameter, value)))]
     if value in ([], {}) and parameter.allow_empty:
-        return [(percent(parameter.name), "")]
+        return [(percent_encode(parameter.name), "")]
     return _serialize_pairs(parameter.name, value, style=parameter.style, explode=parameter.explode, encode=encode)
 
 
@@ -432,16 +440,16 @@ def _serialize_pairs(
     name: str, value: Any, *, style: Style, explode: bool, encode: Callable[[str], str] | None = None
 ) -> list[Pair]:
     """Serialize one value to percent-encoded pairs for a query or a form."""
-    encode = encode or percent
+    encode = encode or percent_encode
     if style == "deepObject":
-        return [(percent(key), encode(text)) for key, text in _flatten_deep_object(name, value)]
+        return [(percent_encode(key), encode(text)) for key, text in _flatten_deep_object(name, value)]
     if value is None or value in ([], {}):
         return []
     if not (is_array(value) or is_object(value)):
-        return [(percent(name), encode(text_of(value)))]
+        return [(percent_encode(name), encode(format_value(value)))]
     if explode:
-        return [(percent(key), encode(text_of(item))) for key, item in _explode(name, value)]
-    return [(percent(name), _join(value, style, encode))]
+        return [(percent_encode(key), encode(format_value(item))) for key, item in _explode(name, value)]
+    return [(percent_encode(name), _join(value, style, encode))]
 
 
 def _flatten_deep_object(name: str, value: Any) -> Iterator[Pair]:
@@ -454,7 +462,7 @@ def _flatten_deep_object(name: str, value: Any) -> Iterator[Pair]:
         for index, part in enumerate(value):
             yield from _flatten_deep_object(f"{name}[{index}]" if nested else f"{name}[]", part)
     elif value is not None:
-        yield name, text_of(value)
+        yield name, format_value(value)
 
 
 def _join_delimited(value: list[Any] | dict[str, Any], style: Style) -> str:
@@ -466,24 +474,24 @@ def _join_delimited(value: list[Any] | dict[str, Any], style: Style) -> str:
 def _serialize_header(parameter: Parameter, value: Any) -> str:
     """Serialize a header parameter; raise UnsendableError for characters a header cannot carry."""
     if parameter.content_type is not None:
-        return sendable_header(_document(parameter, value))
+        return check_header_value(_document(parameter, value))
     if not (is_array(value) or is_object(value)):
-        return sendable_header(text_of(value))
-    return sendable_header(",".join(_check_delimiter(_flatten(value, explode=parameter.explode), ",")))
+        return check_header_value(format_value(value))
+    return check_header_value(",".join(_check_delimiter(_flatten(value, explode=parameter.explode), ",")))
 
 
 def _serialize_cookie(parameter: Parameter, value: Any) -> list[Pair]:
     """Serialize a cookie parameter, percent-encoding what a cookie cannot carry."""
     if parameter.content_type is not None:
-        return [(cookie_name(parameter.name), cookie_value(_document(parameter, value)))]
+        return [(encode_cookie_name(parameter.name), encode_cookie_value(_document(parameter, value)))]
     if parameter.explode and (is_array(value) or is_object(value)):
         members = _explode(parameter.name, value)
-        return [(cookie_name(key), cookie_value(text_of(item))) for key, item in members]
-    return [(cookie_name(parameter.name), ",".join(_flatten(value, explode=False, encode=cookie_value)))]
+        return [(encode_cookie_name(key), encode_cookie_value(format_value(item))) for key, item in members]
+    return [(encode_cookie_name(parameter.name), ",".join(_flatten(value, explode=False, encode=encode_cookie_value)))]
 
 
 def _document(parameter: Parameter, value: Any) -> str:
-    if isinstance(value, str) and media_type(parameter.content_type or "").kind != "json":
+    if isinstance(value, str) and parse_media_type(parameter.content_type or "").kind != "json":
         return value
     return compact_json(value)
 
@@ -491,11 +499,11 @@ def _document(parameter: Parameter, value: Any) -> str:
 def _flatten(value: Any, *, explode: bool, encode: Callable[[str], str] = str) -> list[str]:
     """Return the items of a list, the keys and values of an object (`key=value` if exploded), or the scalar."""
     if is_array(value):
-        return [encode(text_of(item)) for item in value if item is not None]
+        return [encode(format_value(item)) for item in value if item is not None]
     if is_object(value):
-        members = [(encode(key), encode(text_of(item))) for key, item in value.items() if item is not None]
+        members = [(encode(key), encode(format_value(item))) for key, item in value.items() if item is not None]
         return [f"{k}={v}" for k, v in members] if explode else [text for member in members for text in member]
-    return [encode(text_of(value))]
+    return [encode(format_value(value))]
 
 
 def _explode(name: str, value: list[Any] | dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -528,7 +536,7 @@ def _path_style(parameter: Parameter, value: Any, items: list[str]) -> str:
         return ",".join(items)
     if is_object(value) and parameter.explode:
         return "".join(f";{item}" for item in items)
-    name = percent(parameter.name)
+    name = percent_encode(parameter.name)
     return "".join(f";{name}={item}" for item in items) if parameter.explode else f";{name}={','.join(items)}"
 
 

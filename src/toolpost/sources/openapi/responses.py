@@ -12,16 +12,16 @@ from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.makers import maker
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.contents import UnreadableError, content_of, decoded
-from toolpost.web.failures import failure_of, phrase_of, presentable
-from toolpost.web.planned import READS
+from toolpost.web.content import UnreadableError, decode_text, parse_body
+from toolpost.web.failures import response_error, sanitize, status_phrase
+from toolpost.web.requests import READS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter
-    from toolpost.web.contents import Content
-    from toolpost.web.planned import PlannedRequest
+    from toolpost.web.content import Content
+    from toolpost.web.requests import PlannedRequest
     from toolpost.wire.requests import Headers
 
 
@@ -58,7 +58,7 @@ def parse_response(
     method = operation.method.upper()
     remedy = _credential_hint(operation) if status == 401 else ""
     subject, writes = f"{method} {operation.path}", method not in READS
-    raise failure_of(subject, status, headers, body, remedy=remedy, secrets=secrets, writes=writes, now=now)
+    raise response_error(subject, status, headers, body, remedy=remedy, secrets=secrets, writes=writes, now=now)
 
 
 def _success(
@@ -111,9 +111,9 @@ def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes
     answer = _declared_response(operation, status)
     declared = () if answer is None else answer.content.keys()
     try:
-        return content_of(body, headers.get("content-type") or "", declared=declared)
+        return parse_body(body, headers.get("content-type") or "", declared=declared)
     except UnreadableError as error:
-        begins = presentable(decoded(body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
+        begins = sanitize(decode_text(body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
         head = f"{operation.method.upper()} {operation.path} answered {status}, but the answer is unusable"
         raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
 
@@ -138,7 +138,7 @@ def _shown_headers(headers: Headers, secrets: Sequence[str]) -> dict[str, str]:
 def _location_text(meta: Mapping[str, Any]) -> str | None:
     """Return the text of an empty response with a Location header."""
     status, location = meta["status"], meta.get("location")
-    return f"{status} {phrase_of(status)}: {location}" if location else None
+    return f"{status} {status_phrase(status)}: {location}" if location else None
 
 
 def _credential_hint(operation: ApiOperation) -> str:

@@ -20,9 +20,9 @@ from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
 from toolpost.sources.openapi.responses import parse_response
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.sources.openapi.well_known import generic_api, well_known_urls
-from toolpost.web.files import files_at
-from toolpost.web.sending import sender
-from toolpost.web.tokens import ClientTokens
+from toolpost.web.client_credentials import ClientTokens
+from toolpost.web.files import load_artifacts
+from toolpost.web.requests import make_sender
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from toolpost.stores.sealing import CacheFolder
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
-    from toolpost.web.sending import Send
+    from toolpost.web.requests import Send
 
 
 _DOCUMENT_BYTES = 64 * 1024 * 1024
@@ -196,8 +196,8 @@ class OpenApiSource:
         client = self._client.for_document(config.base_url or connection) if remote else HttpClient(hosts)
         client.timeout_s, client.max_bytes, client.max_redirects = config.timeout_s, _RESPONSE_BYTES, 0
         self._call_client = client
-        self._send = sender(client)
-        self._tokens = ClientTokens(sender(client, reads=True))
+        self._send = make_sender(client)
+        self._tokens = ClientTokens(make_sender(client, reads=True))
         self._credentials = Credentials(
             schemes, values, source=config.name, tokens=self._tokens, headers=config.headers
         )
@@ -209,7 +209,7 @@ class OpenApiSource:
         """Execute one authorized call, with its artifacts and idempotency key."""
         builder = cast("OperationTool", call.tool).builder
         wanted = find_artifact_ids(builder.operation, call.arguments)
-        files = await files_at(wanted, self._artifacts, call.request.principal.tenant) if wanted else None
+        files = await load_artifacts(wanted, self._artifacts, call.request.principal.tenant) if wanted else None
         headers = self._headers
         if (
             self._idempotency_header
@@ -297,18 +297,18 @@ async def call_operation(
     operation = builder.operation
     planned = builder.build(arguments, files).with_headers(headers)
     presented = await credentials.present(operation, credential)
-    reply = await send(planned.presenting(presented))
-    if reply.status == 401 and credentials.forget(presented):
+    response = await send(planned.presenting(presented))
+    if response.status == 401 and credentials.forget(presented):
         # A request rejected with 401 had no effect, so any method may be sent again.
         presented = await credentials.present(operation, credential)
-        reply = await send(planned.presenting(presented))
+        response = await send(planned.presenting(presented))
     output = parse_response(
         operation,
-        reply.status,
-        reply.headers,
-        reply.body,
+        response.status,
+        response.headers,
+        response.body,
         request=planned,
         arguments=arguments,
         secrets=(*presented.secrets, *secrets),
     )
-    return output.noted("The stream went on; this is what came until then.") if reply.cut else output
+    return output.noted("The stream went on; this is what came until then.") if response.is_cut else output

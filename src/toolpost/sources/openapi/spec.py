@@ -12,7 +12,7 @@ from toolpost.sources.openapi.definitions import collect_definitions
 from toolpost.sources.openapi.descriptions import shorten
 from toolpost.sources.openapi.request_bodies import body_format, choose_media_type
 from toolpost.sources.openapi.schemas import make_nullable
-from toolpost.web.planned import READS
+from toolpost.web.requests import READS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolpost.contracts.errors import ConfigError, ToolAuthError
-from toolpost.web.encoding import UnsendableError, sendable_header
-from toolpost.web.presentation import NOTHING, Presentation, present_headers
-from toolpost.web.tokens import ClientGrant, ClientTokens
+from toolpost.web.client_credentials import ClientGrant, ClientTokens
+from toolpost.web.encoding import UnsendableError, check_header_value
+from toolpost.web.requests import NOTHING, Presentation, present_headers
 
 if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
-    from toolpost.web.sending import Send
-    from toolpost.web.tokens import Token
+    from toolpost.web.client_credentials import ClientToken
+    from toolpost.web.requests import Send
 
 
 class _AuthModel(BaseModel):
@@ -60,7 +60,7 @@ class TemplateTokens:
         self._tokens = ClientTokens(send)
         self._by_header: set[OAuth2Auth] = set()
 
-    async def token(self, auth: OAuth2Auth) -> Token:
+    async def token(self, auth: OAuth2Auth) -> ClientToken:
         """Request a token with the secret in the body, then in a header, as the reference client does."""
         if auth not in self._by_header:
             with suppress(ToolAuthError):
@@ -129,7 +129,7 @@ def _api_key_presentation(auth: ApiKeyAuth) -> Presentation:
             return Presentation(cookies=pair)
         case "header":
             try:
-                sendable_header(auth.api_key)
+                check_header_value(auth.api_key)
             except (UnsendableError, UnicodeEncodeError):
                 raise ConfigError(f"the API key for {auth.var_name!r} holds what a header cannot carry.") from None
             return Presentation(headers=pair)

@@ -12,9 +12,9 @@ from toolpost.processes.commands import CommandRunner
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.utcp.auth import OAuth2Auth, TemplateTokens
 from toolpost.sources.utcp.templates import SocketTemplate, WebTemplate
-from toolpost.web.contents import parsed_json
-from toolpost.web.encoding import UnsendableError, text_of
-from toolpost.web.sending import sender
+from toolpost.web.content import parse_json
+from toolpost.web.encoding import UnsendableError, format_value
+from toolpost.web.requests import make_sender
 from toolpost.wire.client import HttpClient, default_transport
 from toolpost.wire.limits import RateLimit
 from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.utcp.templates import CallTemplate
     from toolpost.web.encoding import Pair
-    from toolpost.web.planned import PlannedRequest
-    from toolpost.web.sending import Send
+    from toolpost.web.requests import PlannedRequest, Send
     from toolpost.wire.http1 import Http1Transport
     from toolpost.wire.network import NetworkPolicy
 
@@ -116,7 +115,7 @@ class Invocation(NamedTuple):
 def json_or_text(text: str) -> Any:
     """Parse a text as JSON; return it unchanged where it is none."""
     try:
-        return parsed_json(text.encode())
+        return parse_json(text.encode())
     except ValueError:
         return text
 
@@ -124,7 +123,7 @@ def json_or_text(text: str) -> Any:
 def argument_text(name: str, value: Any) -> str:
     """Convert an argument to text; a ToolValidationError names the argument that has no text form."""
     try:
-        return text_of(value)
+        return format_value(value)
     except UnsendableError as error:
         raise ToolValidationError(f"{name}: {error}") from error
 
@@ -234,8 +233,8 @@ class ContextFactory:
         context = ManualContext(
             source=config.name,
             client=client,
-            send=sender(client),
-            tokens=TemplateTokens(sender(client, reads=True)),
+            send=make_sender(client),
+            tokens=TemplateTokens(make_sender(client, reads=True)),
             commands=self._commands,
             headers=tuple(config.headers.items()),
             env=config.env,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote_plus, urlencode
 
 from toolpost.contracts.calls import ToolOutput
@@ -13,30 +13,30 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.auth import present_credentials
 from toolpost.sources.utcp.context import argument_text
 from toolpost.sources.utcp.templates import HttpTemplate, SseTemplate, StreamTemplate
-from toolpost.web.contents import UnreadableError, content_of, decoded
-from toolpost.web.encoding import UnsendableError, compact_json, percent, sendable_header, text_of
-from toolpost.web.failures import failure_of, phrase_of, presentable
-from toolpost.web.files import file_of, is_file, type_of
-from toolpost.web.media_types import media_type
-from toolpost.web.multipart import FormPart, multipart_body
-from toolpost.web.planned import PlannedRequest
-from toolpost.web.presentation import NOTHING
-from toolpost.web.sending import Reply
-from toolpost.web.targets import pairs_of, target_of
+from toolpost.web.content import UnreadableError, decode_text, parse_body, parse_media_type
+from toolpost.web.encoding import (
+    FormPart,
+    UnsendableError,
+    check_header_value,
+    compact_json,
+    encode_multipart,
+    format_value,
+    percent_encode,
+)
+from toolpost.web.failures import response_error, sanitize, status_phrase
+from toolpost.web.files import choose_media_type, is_file, parse_file
+from toolpost.web.requests import NOTHING, PlannedRequest, build_url, split_query
 from toolpost.wire.network import split_url
 from toolpost.wire.responses import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, RequestFactory
     from toolpost.sources.utcp.templates import GraphqlTemplate, RequestTemplate, WebTemplate
     from toolpost.web.encoding import Pair
-    from toolpost.web.presentation import Presentation
-    from toolpost.web.targets import Slot, Target
-
-_Answer = TypeVar("_Answer", Reply, Response)
+    from toolpost.web.requests import BuiltUrl, PathParameter, Presentation, Send
 
 _new_request = maker(PlannedRequest)
 _new_output = maker(ToolOutput)
@@ -66,7 +66,7 @@ class RequestBuilder:
         self._headers = tuple(template.headers.items())
         self._method = None if isinstance(template, SseTemplate) else template.http_method
         self._url_parts = split_url(template.url)
-        self._target: Target | None = None  # parsed by the first call, so that its error belongs to that call
+        self._target: BuiltUrl | None = None  # parsed by the first call, so that its error belongs to that call
         self._names = _NO_NAMES
 
     def build(self, arguments: Mapping[str, Any]) -> PlannedRequest:
@@ -86,7 +86,7 @@ class RequestBuilder:
         method = self._method or ("GET" if body is None else "POST")
         return _new_request((method, target.address, query, tuple(headers), (), body, NOTHING))
 
-    def _build_target(self, rest: dict[str, Any]) -> Target:
+    def _build_target(self, rest: dict[str, Any]) -> BuiltUrl:
         # A URL without placeholders is the same for every call.
         target = _fill_target(self._url_parts, rest)
         if "{" not in self._url_parts[1]:
@@ -97,7 +97,7 @@ class RequestBuilder:
 def plain_request(method: str, url: str, headers: Sequence[Pair], body: bytes | None = None) -> PlannedRequest:
     """Build a request to a URL without placeholders."""
     address, _, query = url.partition("#")[0].partition("?")
-    return PlannedRequest(method=method, address=address, query=pairs_of(query), headers=tuple(headers), body=body)
+    return PlannedRequest(method=method, address=address, query=split_query(query), headers=tuple(headers), body=body)
 
 
 def build_headers(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
@@ -108,22 +108,22 @@ def build_headers(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
     return [*(pair for pair in template.headers.items() if pair[0].lower() not in names), *added]
 
 
-def _query_names(target: Target) -> AbstractSet[str]:
+def _query_names(target: BuiltUrl) -> AbstractSet[str]:
     return {unquote_plus(name) for name, _ in target.query} if target.query else _NO_NAMES
 
 
-def _fill_target(url_parts: tuple[str, str], rest: dict[str, Any]) -> Target:
+def _fill_target(url_parts: tuple[str, str], rest: dict[str, Any]) -> BuiltUrl:
     """Fill the placeholders of the URL, and remove the arguments that were used from `rest`."""
     used: set[str] = set()
 
-    def fill(slot: Slot) -> str:
+    def fill(slot: PathParameter) -> str:
         if slot.name not in rest:
             raise ToolValidationError(f"{slot.name}: it stands in the address and must be given")
         used.add(slot.name)
-        return percent(argument_text(slot.name, rest[slot.name]))
+        return percent_encode(argument_text(slot.name, rest[slot.name]))
 
     try:
-        target = target_of(*url_parts, fill)
+        target = build_url(*url_parts, fill)
     except UnsendableError as error:
         raise ToolValidationError(str(error)) from error
     for name in used:
@@ -135,7 +135,7 @@ def _query_pairs(name: str, value: Any) -> Iterator[Pair]:
     """Yield the query pairs of an argument; a list repeats its name for each item."""
     for item in value if is_array(value) else [value]:
         if item is not None:
-            yield percent(name), percent(argument_text(name, item))
+            yield percent_encode(name), percent_encode(argument_text(name, item))
 
 
 def _with_body(template: RequestTemplate, sent: Any, headers: Sequence[Pair]) -> tuple[bytes, list[Pair]]:
@@ -151,49 +151,49 @@ def _with_body(template: RequestTemplate, sent: Any, headers: Sequence[Pair]) ->
 
 
 def _encode_body(sent: Any, content_type: str) -> _Body:
-    match media_type(content_type).kind:
+    match parse_media_type(content_type).kind:
         case "json":
             return _Body(compact_json(sent).encode(), content_type)
         case "form" if is_object(sent):
             return _Body(urlencode([*_form_fields(sent)]).encode(), content_type)
         case "multipart" if is_object(sent):
-            data, boundary = multipart_body([*_multipart_parts(sent)])
+            data, boundary = encode_multipart([*_multipart_parts(sent)])
             return _Body(data, f"multipart/form-data; boundary={boundary}")
         case _ if is_file(sent):
-            return _Body(file_of(sent, {}).data, content_type)
+            return _Body(parse_file(sent, {}).data, content_type)
         case _:
-            return _Body(text_of(sent).encode(), content_type)
+            return _Body(format_value(sent).encode(), content_type)
 
 
 def _form_fields(sent: dict[str, Any]) -> Iterator[Pair]:
     for name, value in sent.items():
         for item in value if is_array(value) else [value]:
             if item is not None:
-                yield name, text_of(item)
+                yield name, format_value(item)
 
 
 def _multipart_parts(sent: dict[str, Any]) -> Iterator[FormPart]:
     for name, value in sent.items():
         if is_file(value):
-            file = file_of(value, {})
-            yield FormPart(name, file.data, type_of(file), file.name or name)
+            file = parse_file(value, {})
+            yield FormPart(name, file.data, choose_media_type(file), file.name or name)
         elif value is not None:
-            yield FormPart(name, text_of(value).encode())
+            yield FormPart(name, format_value(value).encode())
 
 
 def _header_value(name: str, value: Any) -> str:
     try:
-        return sendable_header(text_of(value))
+        return check_header_value(format_value(value))
     except (UnsendableError, UnicodeEncodeError) as error:
         raise ToolValidationError(f"{name}: {error}") from error
 
 
 async def call_http(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call an http template and decode its response."""
-    reply, presented = await send_authenticated(
+    response, presented = await send_authenticated(
         build_request(tool, invocation), tool, invocation, context, context.send
     )
-    return parse_response(tool, reply, (*presented.secrets, *tool.secrets, *context.header_secrets))
+    return parse_response(tool, response, (*presented.secrets, *tool.secrets, *context.header_secrets))
 
 
 async def call_graphql(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
@@ -207,9 +207,9 @@ async def call_graphql(tool: PreparedTool, invocation: Invocation, context: Manu
         sent["operationName"] = template.operation_name
     accepted = (*headers, ("Content-Type", "application/json"), ("Accept", "application/json"))
     planned = plain_request("POST", template.url, accepted, compact_json(sent).encode())
-    reply, presented = await send_authenticated(planned, tool, invocation, context, context.send)
+    response, presented = await send_authenticated(planned, tool, invocation, context, context.send)
     secrets = (*presented.secrets, *tool.secrets, *context.header_secrets)
-    return _graphql_output(tool, parse_response(tool, reply, secrets).content, secrets)
+    return _graphql_output(tool, parse_response(tool, response, secrets).content, secrets)
 
 
 def build_request(tool: PreparedTool, invocation: Invocation) -> PlannedRequest:
@@ -222,45 +222,44 @@ async def send_authenticated(
     tool: PreparedTool,
     invocation: Invocation,
     context: ManualContext,
-    send: Callable[[PlannedRequest], Awaitable[_Answer]],
-) -> tuple[_Answer, Presentation]:
-    """Send a request with its credentials; return the answer and the credentials that it was sent with.
+    send: Send,
+) -> tuple[Response, Presentation]:
+    """Send a request with its credentials; return the response and the credentials that it was sent with.
 
     A 401 for a token of the template's token endpoint is answered with a new token, once.
     """
     auth = cast("WebTemplate", tool.template).auth
     planned = planned.with_headers(context.headers)
     presented = await present_credentials(auth, invocation.credential, context.tokens)
-    answer = await send(planned.presenting(presented))
-    if answer.status == 401 and presented.tokens:
+    response = await send(planned.presenting(presented))
+    if response.status == 401 and presented.tokens:
         # A request that was refused had no effect, so it may be sent again, whatever its method.
-        if isinstance(answer, Response):
-            await answer.close()
+        await response.close()
         for token in presented.tokens:
             context.tokens.forget(token)
         presented = await present_credentials(auth, invocation.credential, context.tokens)
-        answer = await send(planned.presenting(presented))
-    return answer, presented
+        response = await send(planned.presenting(presented))
+    return response, presented
 
 
-def parse_response(tool: PreparedTool, reply: Reply, secrets: Sequence[str]) -> ToolOutput:
+def parse_response(tool: PreparedTool, response: Response, secrets: Sequence[str]) -> ToolOutput:
     """Decode a response into the output of a call; a ToolError reports a failure status or an unreadable body."""
-    status, headers = reply.status, reply.headers
+    status, headers = response.status, response.headers
     if not 200 <= status < 300:
-        raise failure_of(tool.label, status, headers, reply.body, remedy=REMEDY, secrets=secrets)
+        raise response_error(tool.label, status, headers, response.body, remedy=REMEDY, secrets=secrets)
     location = headers.get("location")
-    if status in _NO_BODY or not reply.body:
-        return ToolOutput(None, f"{status} {phrase_of(status)}: {location}" if location else None)
+    if status in _NO_BODY or not response.body:
+        return ToolOutput(None, f"{status} {status_phrase(status)}: {location}" if location else None)
     try:
-        content = content_of(reply.body, headers.get("content-type") or "", declared=_declared_types(tool))
+        content = parse_body(response.body, headers.get("content-type") or "", declared=_declared_types(tool))
     except UnreadableError as error:
-        begins = presentable(decoded(reply.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
+        begins = sanitize(decode_text(response.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
         head = f"{tool.label} answered {status}, but the answer is unusable"
         raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
     output = _new_output((content.value, None, content.media_type, NO_META))
     if content.note:
         output = output.noted(content.note)
-    return output.noted(TRUNCATED) if reply.cut else output
+    return output.noted(TRUNCATED) if response.is_cut else output
 
 
 def _declared_types(tool: PreparedTool) -> tuple[str, ...]:
@@ -292,7 +291,7 @@ def _graphql_output(tool: PreparedTool, answer: Any, secrets: Sequence[str]) -> 
     if not errors:
         return ToolOutput(data)
     reported = errors if is_array(errors) else [errors]
-    message = presentable("; ".join(map(_error_message, reported[:_MAX_ERRORS])), secrets)
+    message = sanitize("; ".join(map(_error_message, reported[:_MAX_ERRORS])), secrets)
     is_empty = not is_object(data) or all(value is None for value in data.values())
     if is_empty or cast("GraphqlTemplate", tool.template).is_mutation:
         effect = "" if is_empty else ". It gave data too, so it may have had its effect"

@@ -17,8 +17,8 @@ from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.utcp.context import json_or_text
 from toolpost.sources.utcp.documents import read_text, resolve_path
 from toolpost.sources.utcp.scripts import END_MARKER, MAX_OUTPUT, build_script, pipe_names
-from toolpost.web.contents import decoded
-from toolpost.web.failures import presentable
+from toolpost.web.content import decode_text
+from toolpost.web.failures import sanitize
 
 if TYPE_CHECKING:
     from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool
@@ -62,9 +62,9 @@ async def _run(tool: PreparedTool, invocation: Invocation, context: ManualContex
         commands=context.commands,
     )
     _check_output_size(tool, folder)
-    stdout, stderr = decoded(done.stdout).strip(), redactor.text(done.stderr.strip())
+    stdout, stderr = decode_text(done.stdout).strip(), redactor.text(done.stderr.strip())
     if done.exit_code != 0:
-        message = presentable(stderr or redactor.text(stdout), ()) or "it wrote nothing"
+        message = sanitize(stderr or redactor.text(stdout), ()) or "it wrote nothing"
         raise ToolClientError(f"{tool.label} ended with exit code {done.exit_code}: {message}", code="command_failed")
     return stdout or stderr
 

@@ -13,9 +13,8 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.auth import present_credentials
 from toolpost.sources.utcp.context import STREAM_TIME_SHARE, argument_text
 from toolpost.sources.utcp.http_calls import build_headers, plain_request
-from toolpost.web.contents import parsed_json
+from toolpost.web.content import OCTETS, parse_json
 from toolpost.web.encoding import UnsendableError, compact_json
-from toolpost.web.media_types import OCTETS
 from toolpost.wire.sockets import Framing, exchange_datagrams, exchange_stream
 from toolpost.wire.websockets import connect_websocket
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool
     from toolpost.sources.utcp.templates import SocketTemplate, TcpTemplate, UdpTemplate, WebSocketTemplate
-    from toolpost.web.planned import PlannedRequest
+    from toolpost.web.requests import PlannedRequest
 
 _PLACEHOLDER = re.compile(r"UTCP_ARG_(.+?)_UTCP_ARG")
 _MAX_BYTES = 16 * 1024 * 1024
@@ -169,7 +168,7 @@ def _websocket_output(answer: str | bytes, template: WebSocketTemplate, tool: Pr
     if template.response_format != "json":
         return ToolOutput(tool.parse_text(answer))
     try:
-        content = parsed_json(answer.encode())
+        content = parse_json(answer.encode())
     except ValueError as error:
         raise ToolOutputError(f"{tool.label} answered with something that is not JSON: {error}") from error
     return ToolOutput(content)

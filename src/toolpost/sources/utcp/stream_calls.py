@@ -12,18 +12,16 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError
 from toolpost.sources.utcp.context import MAX_BYTES, STREAM_TIME_SHARE, json_or_text
 from toolpost.sources.utcp.http_calls import REMEDY, TRUNCATED, build_request, send_authenticated
-from toolpost.web.contents import decoded
+from toolpost.web.content import OCTETS, decode_text, parse_media_type
 from toolpost.web.encoding import compact_json
-from toolpost.web.failures import failure_of
-from toolpost.web.media_types import OCTETS, media_type
-from toolpost.wire.requests import Request
+from toolpost.web.failures import response_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool
     from toolpost.sources.utcp.templates import SseTemplate
-    from toolpost.web.planned import PlannedRequest
+    from toolpost.web.requests import PlannedRequest
     from toolpost.wire.requests import Follow
     from toolpost.wire.responses import Response
 
@@ -126,7 +124,7 @@ async def call_sse(tool: PreparedTool, invocation: Invocation, context: ManualCo
 async def call_stream(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call a streamable_http template and return its lines as a list, or its body where it is not lines."""
     async with await open_response(build_request(tool, invocation), tool, invocation, context) as response:
-        kind = media_type(response.headers.get("content-type") or "")
+        kind = parse_media_type(response.headers.get("content-type") or "")
         report = invocation.progress()
         if kind.kind == "lines":
             return await _collect(response, _JsonLines(), report)
@@ -135,9 +133,9 @@ async def call_stream(tool: PreparedTool, invocation: Invocation, context: Manua
             data += chunk
             report(f"{len(data)} bytes")
         if kind.kind == "json":
-            return ToolOutput([json_or_text(decoded(bytes(data), kind.charset))] if data else [])
+            return ToolOutput([json_or_text(decode_text(bytes(data), kind.charset))] if data else [])
         if kind.kind in ("text", "xml", "yaml", "events"):
-            return ToolOutput(decoded(bytes(data), kind.charset))
+            return ToolOutput(decode_text(bytes(data), kind.charset))
         return ToolOutput(bytes(data), media_type=kind.essence or OCTETS)
 
 
@@ -187,17 +185,7 @@ async def open_response(
     """Send a request and return its response with the body unread; a ToolError reports a failure status."""
 
     async def send(request: PlannedRequest) -> Response:
-        return await context.client.send(
-            Request(
-                request.method,
-                request.wire_url,
-                headers=tuple(request.wire_headers),
-                body=request.body,
-                timeout_s=tool.timeout_s * STREAM_TIME_SHARE,
-                max_bytes=MAX_BYTES,
-                follow=follow,
-            )
-        )
+        return await context.client.send(request.to_wire(tool.timeout_s * STREAM_TIME_SHARE, MAX_BYTES, follow))
 
     response, presented = await send_authenticated(planned, tool, invocation, context, send)
     if 200 <= response.status < 300:
@@ -205,4 +193,4 @@ async def open_response(
     async with response:
         secrets = (*presented.secrets, *tool.secrets, *context.header_secrets)
         body = await response.read()
-        raise failure_of(tool.label, response.status, response.headers, body, remedy=REMEDY, secrets=secrets)
+        raise response_error(tool.label, response.status, response.headers, body, remedy=REMEDY, secrets=secrets)

@@ -11,7 +11,7 @@ from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.options import WebhookTool
 from toolpost.contracts.spec import ToolTarget
-from toolpost.web.targets import pairs_of
+from toolpost.web.requests import split_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,7 +75,7 @@ def resolve_url(connection: str, url: str) -> tuple[str, tuple[Pair, ...]]:
     if not _DOT_SEGMENTS.isdisjoint(full_path.split("/")):
         raise ConfigError(f"the webhook path {below or base.path!r} has a step '.' or '..'; write the path out")
     address = f"{base.scheme}://{base.netloc}{quote(full_path, safe=_SAFE_CHARS)}"
-    return address, (*pairs_of(base.query), *pairs_of(query))
+    return address, (*split_query(base.query), *split_query(query))
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:

@@ -8,11 +8,10 @@ from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolTimeoutError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.contents import parsed_json
-from toolpost.web.failures import failure_of, presentable, reason_of
-from toolpost.web.media_types import media_type
-from toolpost.web.sending import Reply
+from toolpost.web.content import parse_json, parse_media_type
+from toolpost.web.failures import extract_reason, response_error, sanitize
 from toolpost.wire.requests import Request
+from toolpost.wire.responses import Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +54,8 @@ class N8nApi:
     async def is_n8n(self) -> bool:
         """Probe the base URL without a credential, because it may be another server."""
         for path in ("/rest/settings", WORKFLOWS_PATH):
-            reply = await self._get(path, (), _MAX_PROBE_BYTES)
-            if looks_like_n8n(reply.status, reply.headers, reply.body):
+            response = await self._get(path, (), _MAX_PROBE_BYTES)
+            if looks_like_n8n(response.status, response.headers, response.body):
                 return True
         return False
 
@@ -74,8 +73,8 @@ class N8nApi:
         seen = {""}
         cursor, bytes_left = "", _MAX_TOTAL_BYTES
         for _ in range(_MAX_PAGES):
-            reply = await self._page(size, cursor, max(bytes_left, 1))
-            content, bytes_left = self._parse_page(reply), bytes_left - len(reply.body)
+            response = await self._page(size, cursor, max(bytes_left, 1))
+            content, bytes_left = self._parse_page(response), bytes_left - len(response.body)
             workflows += [workflow for workflow in content["data"] if is_object(workflow)]
             cursor = content.get("nextCursor") or ""
             if not cursor:
@@ -85,31 +84,32 @@ class N8nApi:
             seen.add(cursor)
         raise ToolClientError(f"{self._subject} lists its workflows without end: its cursors lead nowhere new")
 
-    async def _page(self, size: int, cursor: str, max_bytes: int) -> Reply:
+    async def _page(self, size: int, cursor: str, max_bytes: int) -> Response:
         after = f"&cursor={quote(cursor, safe='', errors='replace')}" if cursor else ""
-        reply = await self._get(f"{WORKFLOWS_PATH}?active=true&limit={size}{after}", self._headers, max_bytes)
-        if reply.status != 200:
-            raise self._error(reply)
-        return reply
+        response = await self._get(f"{WORKFLOWS_PATH}?active=true&limit={size}{after}", self._headers, max_bytes)
+        if response.status != 200:
+            raise self._error(response)
+        return response
 
-    def _parse_page(self, reply: Reply) -> dict[str, Any]:
+    def _parse_page(self, response: Response) -> dict[str, Any]:
         try:
-            content = parsed_json(reply.body)
+            content = parse_json(response.body)
         except ValueError:
             content = None
         if not is_object(content) or not is_array(content.get("data")):
             raise ToolClientError(f"{self._subject} did not answer as n8n's API does; {_BASE_URL_HINT}")
         return content
 
-    async def _get(self, path: str, headers: tuple[Pair, ...], max_bytes: int) -> Reply:
+    async def _get(self, path: str, headers: tuple[Pair, ...], max_bytes: int) -> Response:
         all_headers = (("Accept", "application/json"), *headers)
         request = Request("GET", self._base + path, headers=all_headers, timeout_s=self._timeout_s, max_bytes=max_bytes)
         async with await self._client.send(request) as response:
-            return Reply(response.status, response.headers, await response.read())
+            await response.read()
+            return response
 
-    def _error(self, reply: Reply) -> ToolNodeError:
-        status, secrets = reply.status, [value for _, value in self._headers]
-        reason = presentable(reason_of(reply.headers, reply.body), secrets)
+    def _error(self, response: Response) -> ToolNodeError:
+        status, secrets = response.status, [value for _, value in self._headers]
+        reason = sanitize(extract_reason(response.headers, response.body), secrets)
         if status == 401:
             given = "refuses the API key" if self._headers else "wants an API key"
             return ToolAuthError(f"{self._subject} {given} ({reason}). {API_KEY_HINT}", status_code=401)
@@ -119,7 +119,7 @@ class N8nApi:
         if status == 404:
             msg = f"{self._subject} has no public API: it is switched off there (N8N_PUBLIC_API_DISABLED), or"
             return ToolClientError(f"{msg} the connection is not the base URL of an n8n", status_code=404)
-        return failure_of(self._subject, status, reply.headers, reply.body, secrets=secrets)
+        return response_error(self._subject, status, response.headers, response.body, secrets=secrets)
 
     @property
     def _subject(self) -> str:
@@ -138,7 +138,7 @@ def _deduplicate(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def looks_like_n8n(status: int, headers: Headers, body: bytes) -> bool:
     """Detect an n8n by its response to a GET of the base URL, `/rest/settings` or `/api/v1/workflows`."""
     # Not by `/healthz`: many servers return its {"status": "ok"}.
-    kind = media_type(headers.get("content-type") or "")
+    kind = parse_media_type(headers.get("content-type") or "")
     if kind.essence == "text/html":
         page = body[:_MAX_HTML_BYTES].lower()
         return status == 200 and any(marker in page for marker in _HTML_MARKERS)
@@ -149,7 +149,7 @@ def looks_like_n8n(status: int, headers: Headers, body: bytes) -> bool:
 
 def _is_n8n_json(status: int, body: bytes) -> bool:
     try:
-        value = parsed_json(body)
+        value = parse_json(body)
     except ValueError:
         return False
     if not is_object(value):

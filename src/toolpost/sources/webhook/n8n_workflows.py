@@ -18,7 +18,7 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay
 from toolpost.sources.webhook.n8n_notes import infer_schema, parse_note
-from toolpost.web.failures import presentable
+from toolpost.web.failures import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ def _attempt(what: str, problems: list[str], action: Callable[[], _T]) -> _T | N
     try:
         return action()
     except _MALFORMED_DATA as error:
-        problems.append(presentable(f"{what} is left out: {error}", ()))
+        problems.append(sanitize(f"{what} is left out: {error}", ()))
         return None
 
 
@@ -212,7 +212,7 @@ class TriggerReader:
         """Add the triggers of one workflow; inactive and archived ones have none."""
         if workflow.get("active") is False or workflow.get("isArchived") is True:
             return
-        name = presentable(str(workflow.get("name") or ""), ())
+        name = sanitize(str(workflow.get("name") or ""), ())
         version = _active_version(workflow)
         nodes = version.get("nodes")
         if not is_array(nodes):
@@ -236,8 +236,8 @@ class TriggerReader:
         self.triggers += [
             WebhookTrigger(
                 workflow=name,
-                workflow_id=presentable(str(workflow.get("id") or ""), ()),
-                node=presentable(str(node.get("name") or ""), ()),
+                workflow_id=sanitize(str(workflow.get("id") or ""), ()),
+                node=sanitize(str(node.get("name") or ""), ()),
                 method=method,
                 path=path,
                 slots=tuple(step[1:] for step in path.split("/") if step.startswith(":") and step[1:]),
@@ -264,7 +264,7 @@ def _other_trigger_problems(workflow: str, node: dict[str, Any]) -> Iterator[str
     elif kind == _MCP_NODE:
         parameters = node.get("parameters")
         path = parameters.get("path") if is_object(parameters) else ""
-        where = presentable(f"/mcp/{path}", ())
+        where = sanitize(f"/mcp/{path}", ())
         yield f"workflow {workflow!r} is an MCP server: connect it as a source of its own, transport mcp, at {where}"
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.schema.jsontypes import is_array
-from toolpost.web.encoding import UnsendableError, compact_json, percent, text_of
-from toolpost.web.planned import PlannedRequest
+from toolpost.web.encoding import UnsendableError, compact_json, format_value, percent_encode
+from toolpost.web.requests import PlannedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,7 +84,7 @@ def _query_pairs(arguments: Mapping[str, Any]) -> Iterator[Pair]:
 
 def _encode(name: str, value: Any) -> str:
     try:
-        return percent(text_of(value))
+        return percent_encode(format_value(value))
     except ValueError as error:  # a lone surrogate cannot be encoded
         raise ToolValidationError(f"{name}: {error}") from error
 

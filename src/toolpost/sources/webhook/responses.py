@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
 from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.web.contents import UnreadableError, content_of, decoded, parsed_json
+from toolpost.web.content import UnreadableError, decode_text, parse_body, parse_json
 from toolpost.web.encoding import compact_json
-from toolpost.web.failures import failure_of, presentable
+from toolpost.web.failures import response_error, sanitize
 from toolpost.wire.requests import Headers
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.sources.webhook.hooks import Hook
-    from toolpost.web.contents import Content
-    from toolpost.web.sending import Reply
+    from toolpost.web.content import Content
+    from toolpost.wire.responses import Response
 
 _EXCERPT_BYTES = 4096
 _EXCERPT_CHARS = 120
@@ -43,54 +43,56 @@ _FRAME_LINE = re.compile(r"(?:\s|&nbsp;){0,80}at\s")
 _FRAME = re.compile(r"\s?\bat (?:[^\s()]{1,200} ){0,4}\(?[^\s()]{1,500}:\d{1,9}:\d{1,9}\)?")
 
 
-def output_of(name: str, hook: Hook, reply: Reply, *, declares_output: bool, secrets: Sequence[str] = ()) -> ToolOutput:
+def output_of(
+    name: str, hook: Hook, response: Response, *, declares_output: bool, secrets: Sequence[str] = ()
+) -> ToolOutput:
     """Return the output of a call, or raise a ToolError; a tool with an output schema must return JSON."""
     subject = f"n8n workflow {hook.workflow!r}" if hook.workflow else f"webhook {name!r}"
-    if not 200 <= reply.status < 300:
+    if not 200 <= response.status < 300:
         if hook.is_n8n:
-            raise n8n_error(subject, hook, reply, secrets=secrets)
-        body = remove_stack_traces(reply.body)
-        raise failure_of(subject, reply.status, reply.headers, body, remedy=_REMEDY, secrets=secrets)
+            raise n8n_error(subject, hook, response, secrets=secrets)
+        body = remove_stack_traces(response.body)
+        raise response_error(subject, response.status, response.headers, body, remedy=_REMEDY, secrets=secrets)
     if hook.mode == "streaming":
-        reply = join_stream(subject, reply)
-    if not reply.body.strip():
-        return _empty_output(subject, hook, reply, declares_output=declares_output, secrets=secrets)
-    content = _parse_content(subject, reply, declares_output=declares_output, secrets=secrets)
+        response = join_stream(subject, response)
+    if not response.body.strip():
+        return _empty_output(subject, hook, response, declares_output=declares_output, secrets=secrets)
+    content = _parse_content(subject, response, declares_output=declares_output, secrets=secrets)
     if isinstance(content.value, bytes):
         return ToolOutput(content.value, media_type=content.media_type)
-    notes = (content.note, _STREAM_CUT if reply.cut else "", _location_note(reply, secrets))
+    notes = (content.note, _STREAM_CUT if response.is_cut else "", _location_note(response, secrets))
     return ToolOutput(content.value, _text_with_note(content, " ".join(filter(None, notes))), content.media_type)
 
 
 def _empty_output(
-    subject: str, hook: Hook, reply: Reply, *, declares_output: bool, secrets: Sequence[str]
+    subject: str, hook: Hook, response: Response, *, declares_output: bool, secrets: Sequence[str]
 ) -> ToolOutput:
     may_have_failed = hook.is_n8n and hook.mode in ("responseNode", "")
-    why = " ".join(filter(None, (_MAY_HAVE_FAILED if may_have_failed else "", _location_note(reply, secrets))))
+    why = " ".join(filter(None, (_MAY_HAVE_FAILED if may_have_failed else "", _location_note(response, secrets))))
     if declares_output:
-        what = f"{subject} answered {reply.status} with an empty body where a result was promised"
+        what = f"{subject} answered {response.status} with an empty body where a result was promised"
         raise ToolOutputError(f"{what}. {why}".rstrip())
     return ToolOutput(None, f"The answer is empty. {why}" if why else None)
 
 
-def _location_note(reply: Reply, secrets: Sequence[str]) -> str:
+def _location_note(response: Response, secrets: Sequence[str]) -> str:
     """Return a note about the Location of a 201 or 202 (RFC 9110, sections 15.3.2 and 15.3.3)."""
-    location = reply.headers.get("location")
-    shown = presentable(location, secrets) if location else ""
-    if reply.status == 202:
+    location = response.headers.get("location")
+    shown = sanitize(location, secrets) if location else ""
+    if response.status == 202:
         text = "It was accepted and may not be done yet."
         return f"{text} How it stands is told at {shown}" if shown else text
-    return f"It was created at {shown}" if shown and reply.status == 201 else ""
+    return f"It was created at {shown}" if shown and response.status == 201 else ""
 
 
-def _parse_content(subject: str, reply: Reply, *, declares_output: bool, secrets: Sequence[str]) -> Content:
+def _parse_content(subject: str, response: Response, *, declares_output: bool, secrets: Sequence[str]) -> Content:
     """Parse the body by its media type; raise ToolOutputError for other than JSON when the tool declares an output."""
     declared = ("application/json",) if declares_output else ()
     try:
-        content = content_of(reply.body, reply.headers.get("content-type") or "", declared=declared)
+        content = parse_body(response.body, response.headers.get("content-type") or "", declared=declared)
     except UnreadableError as error:
-        excerpt = presentable(decoded(reply.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
-        msg = f"{subject} answered {reply.status}, but the answer is unusable: {error}. It begins: {excerpt!r}"
+        excerpt = sanitize(decode_text(response.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
+        msg = f"{subject} answered {response.status}, but the answer is unusable: {error}. It begins: {excerpt!r}"
         raise ToolOutputError(msg) from error
     if declares_output and isinstance(content.value, bytes):
         raise ToolOutputError(f"{subject} answered with {content.media_type} where JSON was promised")
@@ -105,16 +107,18 @@ def _text_with_note(content: Content, note: str) -> str | None:
     return f"{text}\n\n{note}"
 
 
-def n8n_error(subject: str, hook: Hook, reply: Reply, *, secrets: Sequence[str] = ()) -> ToolNodeError:
+def n8n_error(subject: str, hook: Hook, response: Response, *, secrets: Sequence[str] = ()) -> ToolNodeError:
     """Map an error response of n8n to a ToolError that says what to do."""
-    raw = str(_json_object(reply.body).get("message") or "")
-    message = presentable(remove_stack_frames(raw), secrets)
-    if reply.status == 404 and (not_registered := _not_registered_message(subject, hook, message)):
+    raw = str(_json_object(response.body).get("message") or "")
+    message = sanitize(remove_stack_frames(raw), secrets)
+    if response.status == 404 and (not_registered := _not_registered_message(subject, hook, message)):
         return ToolClientError(not_registered, status_code=404, code="webhook_not_registered")
-    if reply.status == 500 and message == "Error in workflow":
-        return workflow_error(subject, reply.status)
-    error = failure_of(subject, reply.status, reply.headers, remove_stack_traces(reply.body), secrets=secrets)
-    if reply.status in _LOGIN_STATUSES:
+    if response.status == 500 and message == "Error in workflow":
+        return workflow_error(subject, response.status)
+    error = response_error(
+        subject, response.status, response.headers, remove_stack_traces(response.body), secrets=secrets
+    )
+    if response.status in _LOGIN_STATUSES:
         error.message = f"{error.message.rstrip('.!')}. {_login_hint(hook)}"
         error.args = (error.message,)
     return error
@@ -142,7 +146,7 @@ def _not_registered_message(subject: str, hook: Hook, message: str) -> str:
 
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
-        value = parsed_json(body)
+        value = parse_json(body)
     except ValueError:
         return {}
     return value if is_object(value) else {}
@@ -154,20 +158,21 @@ def _login_hint(hook: Hook) -> str:
     return f"{asks}: write that header into the source's headers. The API key is not sent to webhooks.{other}"
 
 
-def join_stream(subject: str, reply: Reply) -> Reply:
-    """Join the text chunks of n8n's JSON lines stream; return other replies unchanged."""
-    chunks = _stream_chunks(reply.body)
+def join_stream(subject: str, response: Response) -> Response:
+    """Join the text chunks of n8n's JSON lines stream; return other responses unchanged."""
+    chunks = _stream_chunks(response.body)
     if chunks is None:
-        return reply
+        return response
     if chunks[-1]["type"] == "error":  # only a last error ends the workflow; after others it continues
         raise workflow_error(subject)
     texts = [one["content"] for one in chunks if one["type"] == "item" and isinstance(one.get("content"), str)]
-    return reply._replace(headers=Headers(()), body="".join(texts).encode("utf-8", "replace"))
+    response.headers, response.body = Headers(()), "".join(texts).encode("utf-8", "replace")
+    return response
 
 
 def _stream_chunks(body: bytes) -> list[dict[str, Any]] | None:
     try:
-        lines = [parsed_json(line) for line in body.splitlines() if line.strip()]
+        lines = [parse_json(line) for line in body.splitlines() if line.strip()]
     except ValueError:
         return None
     chunks = [line for line in lines if is_object(line) and line.get("type") in _CHUNK_TYPES]
@@ -177,9 +182,9 @@ def _stream_chunks(body: bytes) -> list[dict[str, Any]] | None:
 def remove_stack_traces(body: bytes) -> bytes:
     """Remove stack traces, which reveal files and versions of the server, from an error body."""
     try:
-        value = parsed_json(body)
+        value = parse_json(body)
     except ValueError:
-        text = decoded(body[:_MAX_CLEANED_CHARS])
+        text = decode_text(body[:_MAX_CLEANED_CHARS])
         kept = remove_stack_frames(text)
         return body if kept == text else kept.encode()
     cleaned = _clean_value(value)

@@ -16,8 +16,7 @@ from toolpost.sources.webhook.n8n_api import API_KEY_HEADER, API_KEY_HINT, N8nAp
 from toolpost.sources.webhook.n8n_workflows import N8nToolBuilder
 from toolpost.sources.webhook.requests import BODILESS_METHODS, build_request
 from toolpost.sources.webhook.responses import output_of
-from toolpost.web.presentation import NOTHING, Presentation
-from toolpost.web.sending import sender
+from toolpost.web.requests import NOTHING, Presentation, make_sender
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 
@@ -78,7 +77,7 @@ class WebhookSource:
             max_redirects=0,
         )
         self._own_origins = frozenset(origin_of(url) for url in filter(None, (config.connection, config.base_url)))
-        self._send = sender(self._client)
+        self._send = make_sender(self._client)
         self._problems: list[str] = []
 
     @property
@@ -177,10 +176,12 @@ class WebhookSource:
         if origin_of(hook.address) in self._own_origins:
             request = request.with_headers(_without_api_key(self.config.headers))
             presented = _presentation(self.config, hook, self._credential if credential is None else credential)
-        send = self._send if hook.timeout_s is None else sender(self._client, timeout_s=hook.timeout_s)
-        reply = await send(request.presenting(presented))
+        send = self._send if hook.timeout_s is None else make_sender(self._client, timeout_s=hook.timeout_s)
+        response = await send(request.presenting(presented))
         secrets = (*presented.secrets, *self._secrets())
-        return output_of(tool.name, hook, reply, declares_output=tool.spec.output_schema is not None, secrets=secrets)
+        return output_of(
+            tool.name, hook, response, declares_output=tool.spec.output_schema is not None, secrets=secrets
+        )
 
     def _secrets(self) -> Iterable[str]:
         yield from (value for name, value in self.config.headers.items() if is_secret_header(name, value))

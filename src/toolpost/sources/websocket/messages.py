@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
 from toolpost.schema.jsontypes import is_object
-from toolpost.web.failures import presentable
+from toolpost.web.failures import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def json_value(message: str | bytes) -> Any:
 def excerpt(message: str | bytes) -> str:
     """How a message begins, as an error may show it."""
     head = message[: 4 * _SHOWN]
-    return repr(beginning(presentable(head if isinstance(head, str) else head.decode(errors="replace"), ()), _SHOWN))
+    return repr(beginning(sanitize(head if isinstance(head, str) else head.decode(errors="replace"), ()), _SHOWN))
 
 
 def beginning(text: str, longest: int) -> str:
@@ -173,8 +173,8 @@ def _is_told(error: Any) -> bool:
 def _words(error: Any, answer: dict[str, Any]) -> str:
     told = answer.get("message", "no reason is given") if error is True else error
     if not is_object(told):
-        return presentable(told if isinstance(told, str) else json_text(told), ())
+        return sanitize(told if isinstance(told, str) else json_text(told), ())
     message, code = told.get("message"), told.get("code")
     if not isinstance(message, str):
-        return presentable(json_text(told), ())
-    return presentable(message if code is None else f"{message} (code {code})", ())
+        return sanitize(json_text(told), ())
+    return sanitize(message if code is None else f"{message} (code {code})", ())

@@ -8,7 +8,7 @@ from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.templates import filled, only_slot, pieces_of, slots_of
 from toolpost.sources.websocket.messages import json_text
-from toolpost.web.encoding import UnsendableError, text_of
+from toolpost.web.encoding import UnsendableError, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,7 +214,7 @@ def _text(template: str) -> Part:
 
 def _word(name: str, value: Any) -> str:
     try:
-        return "null" if value is None else text_of(value)
+        return "null" if value is None else format_value(value)
     except UnsendableError as wrong:
         raise ToolValidationError(f"{name!r} cannot be put into the message: {wrong}") from None
 

@@ -14,12 +14,12 @@ from toolpost.sources.openapi.loader import build_api, load_documents
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation
 from toolpost.sources.openapi.requests import RequestBuilder
 from toolpost.sources.openapi.source import call_operation
+from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.files import File
-from toolpost.web.planned import PlannedRequest
-from toolpost.web.sending import Reply, Send, sender
-from toolpost.web.tokens import ClientTokens
+from toolpost.web.requests import PlannedRequest, Send, make_sender
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.responses import Response
 
 
 @contextmanager
@@ -82,14 +82,14 @@ class Caller(NamedTuple):
 async def calling(api: ApiDescription, address: str, **limits: Any) -> AsyncIterator[Caller]:
     sent: list[PlannedRequest] = []
     async with HttpClient(NetworkPolicy().for_source(address)) as client:
-        send = _remembering(sender(client, **limits), sent.append)
+        send = _remembering(make_sender(client, **limits), sent.append)
         tokens = ClientTokens(send)
         yield Caller(api, send, tokens, sent)
         await tokens.close()
 
 
 def _remembering(send: Send, remember: Callable[[PlannedRequest], None]) -> Send:
-    async def both(planned: PlannedRequest) -> Reply:
+    async def both(planned: PlannedRequest) -> Response:
         remember(planned)
         return await send(planned)
 

@@ -1,18 +1,61 @@
-"""The body of an answer as a value: parsed by its media type, or bytes where it has no better form."""
+"""Media types, and bodies parsed by them: JSON, lines, events, forms and text become values, the rest stays bytes."""
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
-
-from toolpost.web.media_types import OCTETS, media_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from toolpost.web.media_types import MediaType
+Kind = Literal["json", "lines", "events", "form", "multipart", "yaml", "xml", "text", "binary"]
+
+OCTETS = "application/octet-stream"
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a name
+_ESSENCE = re.compile(rf"\s*({_TOKEN}/{_TOKEN})\s*(?:;|$)")
+_PARAMETER = re.compile(rf';\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s"]*))')
+
+_BY_NAME: dict[str, Kind] = {
+    "application/json": "json",
+    "text/json": "json",
+    "application/x-json": "json",
+    "application/x-ndjson": "lines",
+    "application/ndjson": "lines",
+    "application/jsonl": "lines",
+    "application/x-jsonl": "lines",
+    "application/jsonlines": "lines",
+    "application/x-jsonlines": "lines",
+    "application/json-lines": "lines",
+    "application/json-seq": "lines",
+    "application/stream+json": "lines",
+    "text/event-stream": "events",
+    "application/x-www-form-urlencoded": "form",
+    "application/yaml": "yaml",
+    "application/x-yaml": "yaml",
+    "text/yaml": "yaml",
+    "text/x-yaml": "yaml",
+    "application/xml": "xml",
+    "text/xml": "xml",
+    "application/javascript": "text",
+    "application/ecmascript": "text",
+    "application/graphql": "text",
+    "application/jwt": "text",
+    "application/sql": "text",
+    "application/toml": "text",
+    "application/x-sh": "text",
+}
+_BY_SUFFIX: dict[str, Kind] = {
+    "+json": "json",
+    "+json-seq": "lines",
+    "+x-ndjson": "lines",
+    "+ndjson": "lines",
+    "+yaml": "yaml",
+    "+xml": "xml",
+}
 
 MOST_ITEMS = 10_000
 _BEGINNINGS = frozenset({b"{", b"["})
@@ -22,21 +65,72 @@ _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MAY_BE_MISLABELLED = frozenset({"text", "binary"})
 
 
+class MediaType(NamedTuple):
+    """A media type; `essence` is its name in lower case without parameters, empty when the text is none."""
+
+    essence: str
+    kind: Kind
+    charset: str | None = None
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the type is a range, such as `image/*`."""
+        return "*" in self.essence
+
+
+@lru_cache(maxsize=1024)
+def parse_media_type(text: str) -> MediaType:
+    """Parse a media type of a document or a header."""
+    found = _ESSENCE.match(text)
+    if found is None:
+        return MediaType("*/*" if text.strip() == "*" else "", "binary")
+    essence = found[1].lower()
+    parameters = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(text)}
+    # Kubernetes streams one document a line under the name of a single one.
+    kind = "lines" if parameters.get("stream") == "watch" else _kind(essence)
+    return MediaType(essence, kind, _known_charset(parameters.get("charset")))
+
+
+def _kind(essence: str) -> Kind:
+    if essence in _BY_NAME:
+        return _BY_NAME[essence]
+    family, _, subtype = essence.partition("/")
+    if family == "multipart":
+        return "multipart"
+    for suffix, kind in _BY_SUFFIX.items():
+        if essence.endswith(suffix):
+            return kind
+    if subtype.startswith("x-amz-json"):
+        return "json"
+    return "text" if family == "text" else "binary"
+
+
+def _known_charset(name: str | None) -> str | None:
+    """Return the charset if it encodes text; Python also has codecs such as `zip`, which do not."""
+    if not name:
+        return None
+    try:
+        "".encode(name)
+        return codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return None
+
+
 class UnreadableError(ValueError):
-    """A body that is not what it says it is, or not what was promised; the text is the reason."""
+    """Raised for a body that does not match its media type or the declared ones; the text is the reason."""
 
 
 class Content(NamedTuple):
-    """A value with the media type it came as; `note` says what was left out."""
+    """A parsed body with its media type; `note` says what was left out."""
 
     value: Any
     media_type: str
     note: str = ""
 
 
-def content_of(data: bytes, content_type: str, *, declared: Collection[str] = ()) -> Content:
-    """Read a body; `declared` are the types that the document promises, against which a wrong label is noticed."""
-    kind = media_type(content_type)
+def parse_body(data: bytes, content_type: str, *, declared: Collection[str] = ()) -> Content:
+    """Parse a body; `declared` are the media types that the document declares, to detect a wrong Content-Type."""
+    kind = parse_media_type(content_type)
     if not kind.essence:
         return _unlabelled(data, declared)
     if kind.kind in _MAY_BE_MISLABELLED and _promises_json_only(declared):
@@ -49,8 +143,8 @@ def looks_like_json(data: bytes) -> bool:
     return data.lstrip()[:1] in (b"{", b"[")
 
 
-def decoded(data: bytes, charset: str | None = None) -> str:
-    """Bytes as text; without a charset UTF-8, else what HTTP once meant by text."""
+def decode_text(data: bytes, charset: str | None = None) -> str:
+    """Decode bytes; without a charset as UTF-8, or else as Latin-1, the old default of HTTP."""
     if charset is not None:
         return data.decode(charset, "replace")
     try:
@@ -59,8 +153,8 @@ def decoded(data: bytes, charset: str | None = None) -> str:
         return data.decode("latin-1")
 
 
-def parsed_json(data: bytes, charset: str | None = None) -> Any:
-    """A JSON document; ValueError says what is wrong with it."""
+def parse_json(data: bytes, charset: str | None = None) -> Any:
+    """Parse a JSON document; raise ValueError when it is invalid or nested too deeply."""
     try:
         return _decoder.decode(data.decode(_encoding(data, charset), "surrogatepass"))
     except RecursionError as error:
@@ -68,28 +162,28 @@ def parsed_json(data: bytes, charset: str | None = None) -> Any:
 
 
 def _encoding(data: bytes, charset: str | None) -> str:
-    if data[:1] in _BEGINNINGS and data[1:2] != b"\0":  # nearly always, and sooner seen than by asking
+    if data[:1] in _BEGINNINGS and data[1:2] != b"\0":  # the common case, faster than detect_encoding
         return charset or "utf-8"
     return charset if charset and data[:1] != b"\xef" else json.detect_encoding(data)
 
 
 def _unlabelled(data: bytes, declared: Collection[str]) -> Content:
-    """A body that does not say what it is: what was promised, if that is one thing, else what it looks like.
+    """Parse a body without Content-Type: as the one declared type, or else as what it looks like.
 
-    A promised JSON text without its quotes is taken as a text, as it is where it says so.
+    Text that is declared as JSON but lacks the quotes stays text.
     """
     if not data:
         return Content(None, OCTETS)
-    promised = [kind for kind in declared if not media_type(kind).is_range]
+    promised = [kind for kind in declared if not parse_media_type(kind).is_range]
     if len(promised) == 1:
         try:
-            return content_of(data, promised[0])
+            return parse_body(data, promised[0])
         except UnreadableError:
             if b"\0" in data or data.lstrip()[:1] in _NO_PROSE:
                 raise
     if looks_like_json(data):
         try:
-            return Content(parsed_json(data), "application/json")
+            return Content(parse_json(data), "application/json")
         except ValueError:
             pass
     try:
@@ -99,14 +193,14 @@ def _unlabelled(data: bytes, declared: Collection[str]) -> Content:
 
 
 def _promises_json_only(declared: Collection[str]) -> bool:
-    return bool(declared) and all(media_type(kind).kind == "json" for kind in declared)
+    return bool(declared) and all(parse_media_type(kind).kind == "json" for kind in declared)
 
 
 def _mislabelled(data: bytes, kind: MediaType, content_type: str) -> Content:
-    """Something else where only JSON was promised: JSON under another name is taken, a web page is an error."""
+    """Parse a body where only JSON was declared: JSON under another type is accepted, a web page is an error."""
     if looks_like_json(data):
         try:
-            return Content(parsed_json(data, kind.charset), "application/json")
+            return Content(parse_json(data, kind.charset), "application/json")
         except ValueError:
             pass
     if kind.essence in _HTML:
@@ -118,7 +212,7 @@ def _json(data: bytes, kind: MediaType, content_type: str) -> Content:
     if data[:1] not in _BEGINNINGS and not data.strip():
         return Content(None, kind.essence)
     try:
-        return Content(parsed_json(data, kind.charset), kind.essence)
+        return Content(parse_json(data, kind.charset), kind.essence)
     except ValueError as error:
         fault = error
     if isinstance(fault, json.JSONDecodeError) and fault.msg == "Extra data":
@@ -134,7 +228,7 @@ def _lines(data: bytes, kind: MediaType, _: str) -> Content:
     items: list[Any] = []
     for number, line in enumerate(lines[:MOST_ITEMS], start=1):
         try:
-            items.append(parsed_json(line))
+            items.append(parse_json(line))
         except ValueError as error:
             raise UnreadableError(f"its line {number} is not JSON, as {kind.essence} asks: {error}") from error
     return Content(items, kind.essence, _left_out(len(lines)))
@@ -146,7 +240,7 @@ def _events(data: bytes, kind: MediaType, _: str) -> Content:
 
 
 def _each_event(text: str) -> Iterator[dict[str, Any]]:
-    """Server-sent events; a last one that was not ended is told too, because servers forget the empty line."""
+    """Yield server-sent events, also a last one without its empty line, because servers forget it."""
     fields: dict[str, Any] = {}
     for line in [*_LINE_END.split(text), ""]:
         name, _, value = line.partition(":")
@@ -165,7 +259,7 @@ def _event_data(text: str) -> Any:
     if text[:1] not in ("{", "["):
         return text
     try:
-        return parsed_json(text.encode())
+        return parse_json(text.encode())
     except ValueError:
         return text
 
@@ -176,14 +270,14 @@ def _left_out(count: int) -> str:
 
 def _form(data: bytes, kind: MediaType, _: str) -> Content:
     fields: dict[str, Any] = {}
-    for name, value in parse_qsl(decoded(data, kind.charset), keep_blank_values=True):
+    for name, value in parse_qsl(decode_text(data, kind.charset), keep_blank_values=True):
         before = fields.get(name)
         fields[name] = value if before is None else [*(before if isinstance(before, list) else [before]), value]
     return Content(fields, kind.essence)
 
 
 def _text(data: bytes, kind: MediaType, _: str) -> Content:
-    return Content(decoded(data, kind.charset), kind.essence)
+    return Content(decode_text(data, kind.charset), kind.essence)
 
 
 def _binary(data: bytes, kind: MediaType, _: str) -> Content:

@@ -1,0 +1,272 @@
+"""HTTP requests of tools: the URL from a template, the credential kept apart until sending, and the sender.
+
+A response comes back read. A stream that does not end comes back as far as it came before its time or size limit.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import quote, urlsplit
+
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError, ToolTimeoutError
+from toolpost.contracts.makers import maker
+from toolpost.web.content import parse_media_type
+from toolpost.web.encoding import UnsendableError, encode_cookie_name, encode_cookie_value, percent_encode
+from toolpost.wire.requests import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolpost.contracts.calls import Credential
+    from toolpost.contracts.errors import ToolNodeError
+    from toolpost.web.encoding import Pair
+    from toolpost.wire.client import HttpClient
+    from toolpost.wire.requests import Follow
+    from toolpost.wire.responses import Response
+
+Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Response"]]
+_new_request = maker(Request)
+
+READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
+"""The methods that change nothing (RFC 9110 section 9.2.1, and QUERY)."""
+
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_DOT_SEGMENTS = frozenset({".", ".."})
+_LITERAL = "/:@!$&'()*+,;=%?"
+_STREAM_TIME_SHARE = 0.9  # a stream is cut before the call's own timeout, so that what came is returned
+_STREAM_ENDS = {"events": b"\n\n", "lines": b"\n"}
+
+
+class PathParameter(NamedTuple):
+    """A placeholder in a URL template, as `written` and by its `name`.
+
+    `spanning` stands for `{+name}` or `{name+}`: its value may hold slashes.
+    """
+
+    written: str
+    name: str
+    spanning: bool
+
+
+class UrlTemplate(NamedTuple):
+    """The parsed URL of an operation: literals and path parameters in turn."""
+
+    server: str
+    pieces: tuple[str | PathParameter, ...]
+    query: tuple[Pair, ...]
+
+
+class BuiltUrl(NamedTuple):
+    """A URL without its query, and the query that the template itself has."""
+
+    address: str
+    query: tuple[Pair, ...]
+
+
+def build_url(server: str, path: str, fill: Callable[[PathParameter], str]) -> BuiltUrl:
+    """Build a URL from its template; refuse values that would change the structure of the path."""
+    template = parse_url_template(server, path)
+    filled = "".join(piece if isinstance(piece, str) else fill(piece) for piece in template.pieces)
+    path, _, fixed = filled.partition("?")
+    if "." in path and not _DOT_SEGMENTS.isdisjoint(path.split("/")):
+        raise UnsendableError("the values make a step '.' or '..', which would lead to another path")
+    return BuiltUrl(template.server + path, (*template.query, *split_query(fixed)))
+
+
+@lru_cache(maxsize=4096)
+def parse_url_template(server: str, path: str) -> UrlTemplate:
+    """Parse the server and the path of a document; a fragment only tells operations apart and is never sent."""
+    try:
+        base = urlsplit(server)
+        usable = base.scheme in ("http", "https") and bool(base.hostname)
+    except ValueError:
+        usable = False
+        base = urlsplit("")
+    if not usable:
+        raise ToolSchemaError(f"The server {server!r} is not an http or https URL; give one with base_url.")
+    pieces = _PLACEHOLDER.split(path.partition("#")[0])
+    read = [_path_parameter(piece) if at % 2 else quote(piece, safe=_LITERAL) for at, piece in enumerate(pieces)]
+    below = quote(base.path, safe=_LITERAL).rstrip("/")
+    gap = "" if path.startswith("/") else "/"
+    return UrlTemplate(f"{base.scheme}://{base.netloc}{below}{gap}", tuple(read), split_query(base.query))
+
+
+def split_query(query: str) -> tuple[Pair, ...]:
+    """Split a query that is already encoded into its pairs."""
+    return tuple((name, value) for part in query.split("&") if part for name, _, value in [part.partition("=")])
+
+
+def _path_parameter(text: str) -> PathParameter:
+    name = text.strip("+*")
+    return PathParameter(text, name, text != name)
+
+
+class Presentation(NamedTuple):
+    """Credential parts of one request by place, not yet encoded; `tokens` can be renewed when they are refused."""
+
+    headers: tuple[Pair, ...] = ()
+    query: tuple[Pair, ...] = ()
+    cookies: tuple[Pair, ...] = ()
+    tokens: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Presentation({len(self.secrets)} secrets)"
+
+    def joined(self, other: Presentation) -> Presentation:
+        """Return the parts of both."""
+        return Presentation(
+            headers=self.headers + other.headers,
+            query=self.query + other.query,
+            cookies=self.cookies + other.cookies,
+            tokens=self.tokens + other.tokens,
+        )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret value, also a token without the scheme before it."""
+        if self is NOTHING:
+            return ()
+        values = [value for place in (self.headers, self.query, self.cookies) for _, value in place]
+        inner = [_inside(value) for value in values if " " in value]
+        return tuple(dict.fromkeys([*values, *(secret for pair in inner for secret in pair)]))
+
+
+def _inside(header: str) -> tuple[str, ...]:
+    """Return the value behind an auth scheme; for `Basic` also the decoded password."""
+    word, _, value = header.partition(" ")
+    if word.lower() != "basic":
+        return (value,)
+    try:
+        return value, base64.b64decode(value).decode().partition(":")[2]
+    except ValueError:
+        return (value,)
+
+
+NOTHING = Presentation()
+
+
+def present_headers(credential: Credential) -> Presentation:
+    """Return the headers of a credential as they are; its cookies join those of the request."""
+    if not credential.headers:
+        return NOTHING
+    cookies = [value.partition("=") for name, value in credential.headers.items() if name.lower() == "cookie"]
+    return Presentation(
+        headers=tuple((name, value) for name, value in credential.headers.items() if name.lower() != "cookie"),
+        cookies=tuple((name, value) for name, _, value in cookies),
+    )
+
+
+class PlannedRequest(NamedTuple):
+    """A request before it is sent; its credential is apart in `presented` and shows only in `wire_url` and the like.
+
+    Names and values are encoded as they are sent; header values are sent as UTF-8.
+    """
+
+    method: str
+    address: str
+    query: tuple[Pair, ...] = ()
+    headers: tuple[Pair, ...] = ()
+    cookies: tuple[Pair, ...] = ()
+    body: bytes | None = None
+    presented: Presentation = NOTHING
+
+    def __repr__(self) -> str:
+        return f"PlannedRequest({self.method!r}, {self.address!r})"
+
+    @property
+    def url(self) -> str:
+        """The URL without secrets, for messages."""
+        return _with_query(self.address, self.query)
+
+    @property
+    def wire_url(self) -> str:
+        """The URL with the credential, only for sending."""
+        if not self.presented.query:
+            return self.url
+        secret = [(percent_encode(name), percent_encode(value)) for name, value in self.presented.query]
+        return _with_query(self.address, _overlaid(self.query, secret))
+
+    @property
+    def wire_headers(self) -> tuple[Pair, ...]:
+        """The headers with the credential and the cookies, only for sending."""
+        if self.presented is NOTHING and not self.cookies:
+            return self.headers
+        baked = [(encode_cookie_name(name), encode_cookie_value(value)) for name, value in self.presented.cookies]
+        cookies = _overlaid(self.cookies, baked)
+        # RFC 6265 section 5.4: a request has at most one Cookie header.
+        jar = [("Cookie", "; ".join(f"{name}={value}" for name, value in cookies))] if cookies else []
+        return (*_overlaid(self.headers, self.presented.headers, key=str.lower), *jar)
+
+    def to_wire(self, timeout_s: float | None, max_bytes: int | None, follow: Follow = "safe") -> Request:
+        """Build the request that the HTTP client sends, with the credential and these limits."""
+        return _new_request((self.method, self.wire_url, self.wire_headers, self.body, timeout_s, max_bytes, follow))
+
+    def with_headers(self, headers: Sequence[Pair]) -> PlannedRequest:
+        """Return the request with the operator's headers, which replace arguments of the same names."""
+        return self._replace(headers=tuple(_overlaid(self.headers, headers, key=str.lower))) if headers else self
+
+    def presenting(self, presented: Presentation) -> PlannedRequest:
+        """Return the request with a credential, which replaces arguments of the same names."""
+        return self if presented is self.presented else self._replace(presented=presented)
+
+
+def _overlaid(pairs: Sequence[Pair], over: Sequence[Pair], *, key: Callable[[str], str] = str) -> list[Pair]:
+    if not over:
+        return [*pairs]
+    names = {key(name) for name, _ in over}
+    return [*(pair for pair in pairs if key(pair[0]) not in names), *over]
+
+
+def _with_query(address: str, pairs: Sequence[Pair]) -> str:
+    return f"{address}?{'&'.join(f'{name}={value}' for name, value in pairs)}" if pairs else address
+
+
+def make_sender(
+    client: HttpClient, *, timeout_s: float | None = None, max_bytes: int | None = None, reads: bool = False
+) -> Send:
+    """Return a function that sends requests through a client; the client's limits apply where none are given.
+
+    `reads` says that the requests change nothing, whatever their method.
+    """
+
+    async def send(planned: PlannedRequest) -> Response:
+        try:
+            response = await client.send(planned.to_wire(timeout_s, max_bytes))
+            end = _STREAM_ENDS.get(parse_media_type(response.headers.get("content-type") or "").kind)
+            if end is None:
+                await response.read()
+            else:
+                await _read_stream(response, end)
+            return response
+        except (ToolConnectionError, ToolTimeoutError, ToolClientError) as failed:
+            if not reads and planned.method not in READS:
+                _add_doubt(failed)
+            raise
+
+    return send
+
+
+def _add_doubt(failed: ToolNodeError) -> None:
+    """Add to an error that a request without a readable response may have taken effect."""
+    if not isinstance(failed, ToolConnectionError) or failed.sent:
+        failed.message = f"{failed.message}; it may have taken effect all the same"
+        failed.args = (failed.message,)
+
+
+async def _read_stream(response: Response, end: bytes) -> None:
+    """Read a stream; when its time or size limit is up, keep the items that are complete."""
+    body = bytearray()
+    try:
+        async for piece in response.stream(share_of_time=_STREAM_TIME_SHARE):
+            body += piece
+    except (ToolTimeoutError, ToolClientError):
+        whole, found, _ = bytes(body).replace(b"\r\n", b"\n").rpartition(end)
+        if not found:
+            raise
+        response.body, response.is_cut = whole + end, True
+    else:
+        response.body = bytes(body)
