@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from toolpost.configuration.document import MAX_BYTES, Document, read_document
+from toolpost.configuration.document import MAX_BYTES, ConfigDocument, read_document
 from toolpost.contracts.errors import ConfigError
 
 
-def read(tmp_path: Path, text: str | bytes, **environ: str) -> Document:
+def read(tmp_path: Path, text: str | bytes, **environ: str) -> ConfigDocument:
     file = tmp_path / "toolpost.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_document(file, shown="toolpost.yaml", environ=environ)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from toolpost.configuration.secret_extraction import Concealer, references, variable_name
+from toolpost.configuration.secret_extraction import SecretExtractor, references, variable_name
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.c2lnbmF0dXJl"
 
 
 @pytest.fixture
-def concealer() -> Concealer:
-    return Concealer({})
+def concealer() -> SecretExtractor:
+    return SecretExtractor({})
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def concealer() -> Concealer:
     ],
 )
 def test_a_variable_is_judged_by_its_name_and_by_what_well_known_keys_look_like(
-    concealer: Concealer, name: str, value: str, written: str
+    concealer: SecretExtractor, name: str, value: str, written: str
 ) -> None:
     assert concealer.env("srv", name, value) == written
 
 
-def test_a_path_to_a_file_that_holds_the_secret_is_none_itself(concealer: Concealer, tmp_path: Path) -> None:
+def test_a_path_to_a_file_that_holds_the_secret_is_none_itself(concealer: SecretExtractor, tmp_path: Path) -> None:
     file = tmp_path / "credentials.json"
     file.touch()
 
@@ -62,7 +62,7 @@ def test_a_path_to_a_file_that_holds_the_secret_is_none_itself(concealer: Concea
         ("Accept", "application/json", "application/json"),
     ],
 )
-def test_a_header_keeps_its_scheme(concealer: Concealer, name: str, value: str, written: str) -> None:
+def test_a_header_keeps_its_scheme(concealer: SecretExtractor, name: str, value: str, written: str) -> None:
     assert concealer.header("srv", name, value) == written
 
 
@@ -81,17 +81,17 @@ def test_a_header_keeps_its_scheme(concealer: Concealer, name: str, value: str, 
         ("https://a.example/path?page=2", "https://a.example/path?page=2"),
     ],
 )
-def test_a_word_of_a_command_is_looked_into(concealer: Concealer, word: str, written: str) -> None:
+def test_a_word_of_a_command_is_looked_into(concealer: SecretExtractor, word: str, written: str) -> None:
     assert concealer.words("srv", ["run", word]) == ["run", written]
 
 
-def test_what_follows_a_secret_option_is_one(concealer: Concealer) -> None:
+def test_what_follows_a_secret_option_is_one(concealer: SecretExtractor) -> None:
     words = ["run", "--token", "abcdef", "--verbose", "abcdef", "--password", "--quiet"]
 
     assert concealer.words("srv", words) == [*words[:2], "${SRV_TOKEN}", *words[3:]]
 
 
-def test_a_url_loses_its_keys_and_a_login_is_taken_apart(concealer: Concealer) -> None:
+def test_a_url_loses_its_keys_and_a_login_is_taken_apart(concealer: SecretExtractor) -> None:
     assert concealer.url("srv", "https://a.example/mcp?exaApiKey=abc-12&q=1") == (
         "https://a.example/mcp?exaApiKey=${SRV_EXA_API_KEY}&q=1"
     )
@@ -104,7 +104,7 @@ def test_a_url_loses_its_keys_and_a_login_is_taken_apart(concealer: Concealer) -
 
 
 def test_the_same_secret_gets_the_same_variable_and_another_one_another() -> None:
-    concealer = Concealer({"API_KEY": "somebody else's", "B_API_KEY": "second"})
+    concealer = SecretExtractor({"API_KEY": "somebody else's", "B_API_KEY": "second"})
 
     written = [
         concealer.env(source, "API_KEY", value, own_name=True)
@@ -114,7 +114,7 @@ def test_the_same_secret_gets_the_same_variable_and_another_one_another() -> Non
     assert written == ["${A_API_KEY}", "${B_API_KEY}", "${A_API_KEY}", "${A_API_KEY_2}"]
 
 
-def test_a_variable_may_be_called_like_the_one_that_it_fills(concealer: Concealer) -> None:
+def test_a_variable_may_be_called_like_the_one_that_it_fills(concealer: SecretExtractor) -> None:
     assert concealer.env("srv", "GITHUB_TOKEN", "abcdef", own_name=True) == "${GITHUB_TOKEN}"
     assert "abcdef" not in repr(concealer.variables)
     assert concealer.variables[0].stands_for == "env GITHUB_TOKEN of 'srv'"
@@ -148,7 +148,7 @@ def test_references_are_found_and_what_only_looks_like_one_is_not() -> None:
         "Server=h;User Id=sa;Password=hunter2secret;",
     ],
 )
-def test_a_secret_in_the_middle_of_a_word_is_found(concealer: Concealer, word: str) -> None:
+def test_a_secret_in_the_middle_of_a_word_is_found(concealer: SecretExtractor, word: str) -> None:
     [written] = concealer.words("srv", [word])
     assert "hunter2secret" not in written
     assert [variable.value for variable in concealer.variables] == ["hunter2secret"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolpost import ConfigError
 from toolpost.connecting.client_files import (
-    Imported,
+    ImportedServers,
     fit_name,
     read_lenient_json,
     read_servers,
@@ -21,12 +21,12 @@ from toolpost.connecting.client_files import (
 )
 from toolpost.contracts.config import AuthType, McpTransport
 
-Read = Callable[..., Imported]
+Read = Callable[..., ImportedServers]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def write_and_read(document: Any, *, name: str = ".mcp.json", **environ: str) -> Imported:
+    def write_and_read(document: Any, *, name: str = ".mcp.json", **environ: str) -> ImportedServers:
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(document if isinstance(document, str) else json.dumps(document))

@@ -11,7 +11,13 @@ from tests.sources.graphql.serving import library
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Received, Site
-from toolpost.connecting.endpoint_detection import is_document, judge, recognise, recognise_file, step_below
+from toolpost.connecting.endpoint_detection import (
+    classify_response,
+    detect_endpoint,
+    detect_file,
+    is_document,
+    step_below,
+)
 
 DOCUMENT = json.dumps(described("https://example.com")).encode()
 
@@ -30,7 +36,7 @@ DOCUMENT = json.dumps(described("https://example.com")).encode()
     ],
 )
 def test_an_answer_speaks_for_what_gave_it(status: int, body: bytes, kind: str) -> None:
-    assert judge(status, body, "there").kind == kind
+    assert classify_response(status, body, "there").kind == kind
 
 
 @pytest.mark.parametrize(
@@ -38,7 +44,7 @@ def test_an_answer_speaks_for_what_gave_it(status: int, body: bytes, kind: str) 
     [("https://a.example/mcp/", "mcp"), ("https://mcp.a.example", "mcp"), ("https://a.example/hooks/pay", "unknown")],
 )
 def test_who_takes_no_get_is_an_mcp_server_only_if_written_as_one(url: str, kind: str) -> None:
-    found = judge(405, b"", url)
+    found = classify_response(405, b"", url)
 
     assert found.kind == kind
     assert kind == "mcp" or "docs/webhooks.md" in found.because
@@ -46,7 +52,9 @@ def test_who_takes_no_get_is_an_mcp_server_only_if_written_as_one(url: str, kind
 
 async def test_real_servers_are_told_apart() -> None:
     with little_shop() as shop, mirror() as server:
-        kinds = [(await recognise(url, {})).kind for url in (f"{shop}/openapi.json", server, "http://127.0.0.1:9/")]
+        kinds = [
+            (await detect_endpoint(url, {})).kind for url in (f"{shop}/openapi.json", server, "http://127.0.0.1:9/")
+        ]
     assert kinds == ["openapi", "mcp", "unknown"]
 
 
@@ -60,15 +68,15 @@ async def test_graphql_utcp_and_n8n_are_told_apart_from_the_rest(tmp_path: Path)
         settings=said(200, settings), page=said(200, b"<html>not n8n's</html>", **{"content-type": "text/html"})
     )
     with library() as books, folder(tmp_path) as files:
-        assert (await recognise(books, {})).kind == "graphql"
-        assert (await recognise(f"{files}/utcp", {})).kind == "utcp"
+        assert (await detect_endpoint(books, {})).kind == "graphql"
+        assert (await detect_endpoint(f"{files}/utcp", {})).kind == "utcp"
     async with Site(said(200, page, **{"content-type": "text/html"})) as shown, Site(n8n) as hidden:
-        assert [(await recognise(site.url, {})).kind for site in (shown, hidden)] == ["n8n", "n8n"]
+        assert [(await detect_endpoint(site.url, {})).kind for site in (shown, hidden)] == ["n8n", "n8n"]
 
 
 async def test_what_is_below_an_address_is_found() -> None:
     with little_shop() as shop, mirror() as server:
-        api, far = await recognise(shop, {}), await recognise(f"{server.removesuffix('/mcp')}?a=b", {})
+        api, far = await detect_endpoint(shop, {}), await detect_endpoint(f"{server.removesuffix('/mcp')}?a=b", {})
     assert (api.kind, api.below, api.because) == ("openapi", "", f"its document is at {shop}/openapi.json")
     assert (far.kind, far.below) == ("mcp", "mcp")
     assert step_below("https://a.example/x/?key=${KEY}", "mcp") == "https://a.example/x/mcp?key=${KEY}"
@@ -83,7 +91,7 @@ async def test_who_stops_answering_is_not_known() -> None:
             writer.close()
 
     async with Site(once) as site:
-        found = await recognise(site.url, {})
+        found = await detect_endpoint(site.url, {})
     assert (found.kind, found.tried[0]) == ("unknown", site.url)
 
 
@@ -98,7 +106,7 @@ async def test_who_stops_answering_is_not_known() -> None:
 )
 async def test_a_guarded_address_is_an_mcp_server_if_it_says_so(path: str, challenge: str, kind: str) -> None:
     async with Site(said(401, {}, **{"www-authenticate": challenge})) as site:
-        assert (await recognise(site.url + path, {})).kind == kind
+        assert (await detect_endpoint(site.url + path, {})).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,7 @@ async def test_a_guarded_address_is_an_mcp_server_if_it_says_so(path: str, chall
 def test_a_file_is_told_by_what_is_in_it(tmp_path: Path, name: str, content: str | None, kind: str) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
-    assert recognise_file(str(tmp_path / name)).kind == kind
+    assert detect_file(str(tmp_path / name)).kind == kind
 
 
 def test_a_file_may_be_a_document(tmp_path: Path) -> None:

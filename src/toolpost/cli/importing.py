@@ -16,7 +16,7 @@ from toolpost.cli.source_trouble import trouble
 from toolpost.cli.trusting import offer_trust, write_trust
 from toolpost.configuration.file_editor import config_path, load_leniently, snippet
 from toolpost.configuration.loading import environment, load_settings, with_only
-from toolpost.connecting.client_files import NO_SERVERS, Imported, read_servers, usual_places
+from toolpost.connecting.client_files import NO_SERVERS, ImportedServers, read_servers, usual_places
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError
 
@@ -29,7 +29,7 @@ class _Taking:
     path: Path
     new: list[ExternalToolConfig]
     skipped: list[str]
-    imported: Imported
+    imported: ImportedServers
     trusted: list[str] = field(default_factory=list[str])
 
     def notes(self) -> list[str]:

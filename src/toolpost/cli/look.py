@@ -15,7 +15,7 @@ from toolpost.cli.output import Output
 from toolpost.cli.proposal import is_remote, needed
 from toolpost.cli.target import Plan
 from toolpost.configuration.secret_extraction import is_secret_variable
-from toolpost.connecting.endpoint_detection import Recognised, recognise, recognise_file, step_below
+from toolpost.connecting.endpoint_detection import Detection, detect_endpoint, detect_file, step_below
 from toolpost.connecting.presets import PACKAGES
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpTransport, TransportType
 from toolpost.contracts.errors import ToolError
@@ -79,7 +79,7 @@ async def looked_at(plan: Plan, output: Output) -> Plan:
     if not is_asked(source):
         return plan
     filled = with_environment(source, {**os.environ, **plan.secrets()})
-    found = await recognise(filled.connection, {**filled.headers, **static_credential(filled).headers})
+    found = await detect_endpoint(filled.connection, {**filled.headers, **static_credential(filled).headers})
     redactor = Redactor(values_of(plan))
     if found.kind not in _WORDS:
         raise ToolError(redactor.text(_not_recognised(found)), code="not_recognised")
@@ -112,7 +112,7 @@ def _missing(word: str) -> ToolError | None:
 
 def _by_file(source: ExternalToolConfig) -> ExternalToolConfig:
     """The source that a file describes, by what is in it; the file is named so that any folder will do."""
-    found, file = recognise_file(source.connection), source.connection
+    found, file = detect_file(source.connection), source.connection
     if found.kind in _NO_SOURCE:
         raise ToolError(f"{file} {_NO_SOURCE[found.kind].format(file=file)}", code="not_recognised")
     if Path(file).suffix == ".py":
@@ -132,7 +132,7 @@ def _by_python(source: ExternalToolConfig) -> ExternalToolConfig:
     raise ToolError(f"{told}; if it is an MCP server, give its whole command: 'python {file}'", code="not_recognised")
 
 
-def _not_recognised(found: Recognised) -> str:
+def _not_recognised(found: Detection) -> str:
     tried = ", ".join(address.partition("?")[0] for address in found.tried)
     return (
         f"what is at {tried.partition(',')[0]} was not recognised, and nothing was written: {found.because}. "
@@ -141,7 +141,7 @@ def _not_recognised(found: Recognised) -> str:
     )
 
 
-def _as_found(source: ExternalToolConfig, found: Recognised) -> ExternalToolConfig:
+def _as_found(source: ExternalToolConfig, found: Detection) -> ExternalToolConfig:
     changes: dict[str, Any] = {"transport": _TRANSPORTS.get(found.kind, TransportType.MCP)}
     if found.below:
         changes["connection"] = step_below(source.connection, found.below)

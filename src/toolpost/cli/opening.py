@@ -225,6 +225,6 @@ def _may_call_others(entry: Entry, settings: Settings) -> bool:
 def _asks_a_tool(name: str, settings: Settings) -> bool:
     """Whether a built-in tool has a provider that is a tool of a source."""
     tools = settings.tools
-    chains = {"web_search": tools.web_search.links(), "web_fetch": tools.web_fetch.chain}
+    chains = {"web_search": tools.web_search.providers(), "web_fetch": tools.web_fetch.chain}
     chains["retrieve"] = tools.retrieval.chain
     return any(link.provider == "mcp" for link in chains.get(name, ()))

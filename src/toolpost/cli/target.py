@@ -16,7 +16,7 @@ import typer
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.cli.obstacles import obstacles
 from toolpost.cli.proposal import unpinned
-from toolpost.configuration.secret_extraction import Concealer, Variable, references
+from toolpost.configuration.secret_extraction import SecretExtractor, Variable, references
 from toolpost.connecting.client_files import fit_name, names_a_relative_path
 from toolpost.connecting.endpoint_detection import is_document
 from toolpost.connecting.presets import PACKAGES, Package, pinned_preset, unknown_preset
@@ -61,7 +61,7 @@ class Plan:
 
 def make_plan(wanted: Wanted, environ: Mapping[str, str]) -> Plan:
     """Read what is wanted; a wrong command line is a BadParameter, an unknown preset a ToolError."""
-    concealer = Concealer(environ)
+    concealer = SecretExtractor(environ)
     first, *rest = wanted.words
     if _is_url(first):
         _refuse_for_url(wanted, rest)
@@ -94,7 +94,7 @@ def _refuse_for_url(wanted: Wanted, rest: Sequence[str]) -> None:
         raise typer.BadParameter("a URL is not reached over stdio", param_hint="--transport")
 
 
-def _remote(wanted: Wanted, url: str, concealer: Concealer) -> ExternalToolConfig:
+def _remote(wanted: Wanted, url: str, concealer: SecretExtractor) -> ExternalToolConfig:
     if not urlsplit(url).hostname:
         raise typer.BadParameter("the URL names no host", param_hint="WHAT")
     name = _name(wanted, _name_of_host(urlsplit(url).hostname or ""))
@@ -117,7 +117,7 @@ def _document(wanted: Wanted, file: str) -> ExternalToolConfig:
 
 
 def _preset(
-    wanted: Wanted, preset: str, arguments: Sequence[str], concealer: Concealer, environ: Mapping[str, str]
+    wanted: Wanted, preset: str, arguments: Sequence[str], concealer: SecretExtractor, environ: Mapping[str, str]
 ) -> ExternalToolConfig:
     _refuse_for_program(wanted)
     name = _name(wanted, preset)
@@ -162,7 +162,7 @@ def _client_variables(package: Package) -> tuple[str, str]:
     return f"{prefix}_CLIENT_ID", f"{prefix}_CLIENT_SECRET"
 
 
-def _program(wanted: Wanted, words: Sequence[str], concealer: Concealer) -> ExternalToolConfig:
+def _program(wanted: Wanted, words: Sequence[str], concealer: SecretExtractor) -> ExternalToolConfig:
     _refuse_for_program(wanted)
     name = _name(wanted, _name_of_command(words))
     return ExternalToolConfig(
@@ -197,7 +197,7 @@ def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str
     return split
 
 
-def _env(wanted: Wanted, name: str, concealer: Concealer) -> dict[str, str]:
+def _env(wanted: Wanted, name: str, concealer: SecretExtractor) -> dict[str, str]:
     return {key: concealer.env(name, key, value) for key, value in _variables(wanted.env)}
 
 

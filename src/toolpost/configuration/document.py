@@ -1,9 +1,9 @@
-"""A YAML file as plain data: read strictly, with `${VAR}` replaced from the environment."""
+"""Read a YAML file strictly into plain data and replace `${VAR}` from the environment."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,24 @@ MAX_NODES = 100_000
 MAX_DEPTH = 64
 # Shorter values ("1", "on") are no secrets, and hiding them would hide half of every text.
 MIN_SECRET = 4
-# Where a variable holds a place on disk, which is no secret and must stay readable.
-_PLACES = frozenset({"data_dir", "dataDir", "allowed_paths", "allowedPaths", "cwd"})
+# Keys whose variables hold a path, which is no secret and must stay readable.
+_PATH_KEYS = frozenset({"data_dir", "dataDir", "allowed_paths", "allowedPaths", "cwd"})
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]*)(?P<end>\}?)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Keys = tuple[str | int, ...]
 
+_SOURCE_LISTS: frozenset[Keys] = frozenset({("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers")})
+_IDENTIFYING = frozenset({"name", "transport"})  # without these a source cannot be reported
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """What a file says, and the values in it that came from variables.
+class ConfigDocument:
+    """The data of a file; `secrets` are the values that came from variables.
 
-    `unset` says of sources, by their place, which of their variables are not set; they stand there as written.
+    `unset` has one message per source with unset variables, by the keys of its entry; the data keeps those
+    references as written.
     """
 
     data: dict[str, Any]
@@ -39,27 +43,27 @@ class Document:
     unset: Mapping[Keys, str] = field(default_factory=dict[Keys, str])
 
 
-def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> Document:
-    """Read a file that holds one mapping; an empty file is an empty mapping."""
-    data = _parse(_text(path, shown), shown)
+def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> ConfigDocument:
+    """Read a file that holds one mapping; an empty file is an empty mapping. ConfigError names file and line."""
+    data = _parse(_read_text(path, shown), shown)
     if data is None:
-        return Document(data={})
+        return ConfigDocument(data={})
     if not isinstance(data, dict):
         raise ConfigError(f"{shown} must hold keys and values (such as `policy: standard`), not {kind_of(data)}")
     substitution = _Substitution(shown, environ)
     replaced = substitution.walk(data, ())
-    substitution.complain()
-    return Document(data=replaced, secrets=frozenset(substitution.secrets), unset=substitution.unset())
+    substitution.raise_missing()
+    return ConfigDocument(data=replaced, secrets=frozenset(substitution.secrets), unset=substitution.unset())
 
 
 def key_text(keys: Keys) -> str:
-    """A place in the document as people write it: `sources[0].name`."""
+    """Format the keys of a value as in `sources[0].name`."""
     parts = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys]
     return "".join(parts).removeprefix(".")
 
 
 def kind_of(value: Any) -> str:
-    """What kind of thing YAML made of a value."""
+    """Name the type of a YAML value in plain words."""
     match value:
         case None:
             return "nothing"
@@ -77,7 +81,7 @@ def kind_of(value: Any) -> str:
             return f"a {type(value).__name__}"
 
 
-def _text(path: Path, shown: str) -> str:
+def _read_text(path: Path, shown: str) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -94,7 +98,7 @@ def _text(path: Path, shown: str) -> str:
 
 
 def _parse(text: str, shown: str) -> Any:
-    # The error's own text quotes the file, which may hold secrets; only its problem and line are told.
+    # The message of a YAML error quotes the file, which may hold secrets; only its problem and line are reported.
     try:
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
     except yaml.MarkedYAMLError as error:
@@ -108,7 +112,7 @@ def _parse(text: str, shown: str) -> Any:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain data only, and no key twice: YAML would silently keep the last one."""
+    """SafeLoader that rejects duplicate keys, of which YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - yaml's signature
         seen: dict[str, int] = {}
@@ -123,23 +127,19 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def source_entry(keys: Keys) -> Keys | None:
-    """The place of the source that a place lies in; None elsewhere, and for what a source cannot be told of without."""
+def _source_entry(keys: Keys) -> Keys | None:
+    """Return the keys of the source entry that contains a value; None outside of entries, and for identifying keys."""
     size = 3 if keys[:1] == ("tools",) else 2
     entry = keys[:size]
-    if entry[:-1] not in _SOURCE_LISTS or len(keys) <= size or keys[size] in _IDENTITY:
+    if entry[:-1] not in _SOURCE_LISTS or len(keys) <= size or keys[size] in _IDENTIFYING:
         return None
     return entry if isinstance(entry[-1], int) else None
 
 
-_SOURCE_LISTS: frozenset[Keys] = frozenset({("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers")})
-_IDENTITY = frozenset({"name", "transport"})
-
-
 class _Substitution:
-    """One walk through a document; all missing variables are told at once.
+    """Replace the variables of a document in one walk and collect all that are not set.
 
-    Those of a source take that source out and nothing else.
+    A variable that is not set disables only the source that refers to it.
     """
 
     def __init__(self, shown: str, environ: Mapping[str, str]) -> None:
@@ -147,13 +147,13 @@ class _Substitution:
         self._shown = shown
         self._environ = environ
         self._missing: dict[str, str] = {}
-        self._left_out: dict[Keys, dict[str, str]] = {}
+        self._of_sources: dict[Keys, dict[str, str]] = {}
         self._nodes = 0
 
     def walk(self, value: Any, keys: Keys) -> Any:
         self._count(keys)
         if isinstance(value, str):
-            return self._replaced(value, keys)
+            return self._replace(value, keys)
         if is_array(value):
             return [self.walk(item, (*keys, n)) for n, item in enumerate(value)]
         if is_object(value):
@@ -161,17 +161,17 @@ class _Substitution:
             return {key: self.walk(item, (*keys, key)) for key, item in named.items()}
         return value
 
-    def complain(self) -> None:
-        """Raise when a variable was missing."""
+    def raise_missing(self) -> None:
+        """Raise ConfigError when a variable outside of sources is not set."""
         if self._missing:
             raise ConfigError(f"{self._shown}: {_not_set(self._missing)}")
 
     def unset(self) -> dict[Keys, str]:
-        """Say of each source which of its variables are missing."""
-        return {entry: _not_set(missing) for entry, missing in self._left_out.items()}
+        """Return one message per source with unset variables."""
+        return {entry: _not_set(missing) for entry, missing in self._of_sources.items()}
 
     def _count(self, keys: Keys) -> None:
-        """Aliases can make a small file endless."""
+        # YAML aliases can make a small file expand without end.
         self._nodes += 1
         if len(keys) > MAX_DEPTH:
             raise ConfigError(f"{self._shown} is nested more than {MAX_DEPTH} deep")
@@ -184,29 +184,23 @@ class _Substitution:
             raise ConfigError(f"{self._shown}: key {key!r}{place} is {kind_of(key)}, not text; put it in quotes")
         return key
 
-    def _replaced(self, text: str, keys: Keys) -> str:
-        return "".join(self._pieces(text, keys)) if "${" in text else text
-
-    def _pieces(self, text: str, keys: Keys) -> Iterator[str]:
-        end = 0
-        for found in _REFERENCE.finditer(text):
-            yield text[end : found.start()]
-            yield "${" if found["name"] is None else self._value(found, keys)
-            end = found.end()
-        yield text[end:]
+    def _replace(self, text: str, keys: Keys) -> str:
+        return _REFERENCE.sub(lambda found: self._value(found, keys), text) if "${" in text else text
 
     def _value(self, found: re.Match[str], keys: Keys) -> str:
         name = found["name"]
+        if name is None:  # `$${` is a literal `${`
+            return "${"
         if not found["end"] or not _VARIABLE.fullmatch(name):
             wrong = f"{self._shown}: {key_text(keys)} has a `${{` that is not a variable"
             raise ConfigError(f"{wrong}; write ${{NAME}}, or $${{ to mean it literally")
         value = self._environ.get(name)
         if value is None:
-            entry = source_entry(keys)
-            missing = self._missing if entry is None else self._left_out.setdefault(entry, {})
+            entry = _source_entry(keys)
+            missing = self._missing if entry is None else self._of_sources.setdefault(entry, {})
             missing.setdefault(name, key_text(keys))
             return found[0] if entry is not None else ""
-        if len(value) >= MIN_SECRET and _PLACES.isdisjoint(keys):
+        if len(value) >= MIN_SECRET and _PATH_KEYS.isdisjoint(keys):
             self.secrets.add(value)
         return value
 

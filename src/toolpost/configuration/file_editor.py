@@ -1,4 +1,4 @@
-"""`toolpost.yaml` as a text that sources are added to; its comments and all the rest of it stay as they are."""
+"""Add, remove and change sources in the text of `toolpost.yaml`; comments and everything else stay as written."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from toolpost.contracts.suggestions import did_you_mean
 _KEY = "sources"
 _LISTS = (("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers"))
 _NULL = "tag:yaml.org,2002:null"
-_UNSET = "unset"  # stands in for a variable while a file is only looked at
-_WIDE = 1_000_000  # no line of a command is broken
+_UNSET = "unset"  # the value of variables that are not set while a file is only inspected
+_WIDE = 1_000_000  # the YAML writer breaks no line
 
 
 class InsertionError(ValueError):
-    """A file that nothing can be added to safely; `snippet` is what a person may paste."""
+    """Nothing can be added to the file safely; `snippet` is the YAML to paste by hand."""
 
     def __init__(self, message: str, snippet: str) -> None:
         super().__init__(message)
@@ -34,27 +34,27 @@ class InsertionError(ValueError):
 
 
 def config_path(config: Path | None) -> Path:
-    """The file that a command means: the one given, else `toolpost.yaml` of the working folder, there or not."""
+    """Return the absolute path of the given file, by default `toolpost.yaml` of the working folder, existing or not."""
     return (config or Path(FILE_NAME)).absolute()
 
 
 def load_leniently(path: Path, environ: Mapping[str, str]) -> Settings | None:
-    """The file as far as it can be known now, variables that are not set left open; None when there is no file."""
+    """Load a file although variables may not be set; None when there is no file."""
     if not path.exists():
         return None
     known = {**dict.fromkeys(references(_read(path)), _UNSET), **environment(path.parent, environ)}
     try:
         return load_settings(path, environ=known).settings
     except ConfigError:
-        load_settings(path, environ=environ)  # What is really wrong may be the variable that is missing.
+        load_settings(path, environ=environ)  # The cause may be a variable that is not set: report that instead.
         raise
 
 
 def add_sources(path: Path, sources: Sequence[ExternalToolConfig], *, environ: Mapping[str, str]) -> Settings:
-    """Add sources to a file, which is made if it is not there, and return what it now says.
+    """Add sources to a file, which is created if it does not exist, and return its new settings.
 
-    The file is replaced in one step, after the new text was read back and found to say
-    the same as before and the new sources, and nothing else.
+    The file is replaced atomically, after the new text was parsed and differs from the old one by the new sources
+    only.
     """
     target = path.resolve()
     before = _read(target) if target.exists() else ""
@@ -66,9 +66,9 @@ def add_sources(path: Path, sources: Sequence[ExternalToolConfig], *, environ: M
 
 
 def remove_source(path: Path, name: str) -> str:
-    """Take the entry of a source out of a file, and return the text that it was.
+    """Remove the entry of a source from a file and return the text of the entry.
 
-    As with adding, the new text is read back first and must say the same as before, without that source.
+    As with adding, the new text must parse to the same data without that source.
     """
     target = path.resolve()
     before = _read(target) if target.exists() else ""
@@ -79,11 +79,11 @@ def remove_source(path: Path, name: str) -> str:
 
 
 def removed(text: str, name: str) -> tuple[str, str]:
-    """The text without the entry of a source, and that entry; ConfigError where it is not there or cannot be cut."""
+    """Return the text without a source's entry, and the entry; ConfigError when it is missing or cannot be cut."""
     try:
         where, node, number = _entry(text, name)
         after, taken = _cut(text, node, number)
-        if _data(after) == _without_entry(_data(text), where, number):
+        if yaml.safe_load(after) == _without_entry(yaml.safe_load(text), where, number):
             return after, taken
     except (yaml.YAMLError, _NoPlaceError):
         pass
@@ -92,9 +92,9 @@ def removed(text: str, name: str) -> tuple[str, str]:
 
 
 def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
-    """Write `trust: true` for one source of the file; ConfigError where that cannot be done without touching more."""
+    """Write `trust: true` for one source of the file; ConfigError when that would change anything else."""
     target = path.resolve()
-    after = _trusting(_read(target), name)
+    after = _with_trust(_read(target), name)
     if after is None:
         raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; write it beside its name")
     with _draft(target, after) as draft:
@@ -102,8 +102,8 @@ def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
         _replace(draft, target)
 
 
-def _trusting(text: str, name: str) -> str | None:
-    """The text with one more key for the source; None where it would not say just that."""
+def _with_trust(text: str, name: str) -> str | None:
+    """Return the text with `trust: true` for the source; None when that would change anything else."""
     where, node, number = _entry(text, name)
     (key, value), (_, last) = node.value[number].value[0], node.value[number].value[-1]
     if node.value[number].flow_style:
@@ -113,29 +113,29 @@ def _trusting(text: str, name: str) -> str | None:
         place = text.find("\n", value.end_mark.index)
         place, piece = (len(text) if place < 0 else place), f"\n{' ' * key.start_mark.column}trust: true"
     after = text[:place] + piece + text[place:]
-    wanted = _data(text)
+    wanted = yaml.safe_load(text)
     entries = wanted
     for step in where:
         entries = entries[step]
     entries[number]["trust"] = True
     try:
-        return after if _data(after) == wanted else None
+        return after if yaml.safe_load(after) == wanted else None
     except yaml.YAMLError:
         return None
 
 
 def snippet(sources: Sequence[ExternalToolConfig]) -> str:
-    """The sources as YAML, under the key that they belong to."""
+    """Return the sources as YAML, under the key `sources`."""
     return f"{_KEY}:\n{_block(sources, 2)}"
 
 
 def inserted(text: str, sources: Sequence[ExternalToolConfig]) -> str:
-    """The text with the sources in it; InsertionError when that cannot be done without touching more."""
+    """Return the text with the sources added; InsertionError when that would change anything else."""
     newline = "\r\n" if "\r\n" in text else "\n"
     try:
         place, piece, end = _insertion(text, sources)
         after = text[:place] + piece.replace("\n", newline) + text[end:]
-        if _data(after) == _with_sources(_data(text), sources):
+        if yaml.safe_load(after) == _with_sources(yaml.safe_load(text), sources):
             return after
     except (yaml.YAMLError, _NoPlaceError):
         pass
@@ -144,11 +144,11 @@ def inserted(text: str, sources: Sequence[ExternalToolConfig]) -> str:
 
 
 class _NoPlaceError(ValueError):
-    """There is no place in a document where a source would fit."""
+    """A document has no position where a source can be inserted."""
 
 
 def _insertion(text: str, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
-    """Where a piece goes, the piece, and where the text that it replaces ends."""
+    """Return the start of an insertion, its text, and the end of the text that it replaces."""
     root = yaml.SafeLoader(text).get_single_node()
     if root is None or root.tag == _NULL:
         return _at_the_end(text, snippet(sources))
@@ -161,7 +161,7 @@ def _insertion(text: str, sources: Sequence[ExternalToolConfig]) -> tuple[int, s
     if isinstance(node, yaml.SequenceNode) and node.value:
         return _in_flow(text, node, sources) if node.flow_style else _in_block(text, node, sources)
     if isinstance(node, yaml.SequenceNode) or node.tag == _NULL:
-        return _in_nothing(text, node, sources)
+        return _in_empty(text, node, sources)
     raise _NoPlaceError
 
 
@@ -171,7 +171,7 @@ def _at_the_end(text: str, piece: str) -> tuple[int, str, int]:
 
 
 def _in_block(text: str, node: yaml.SequenceNode, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
-    """Below the last item; comments and blank lines before the next key stay with that key."""
+    """Insert below the last item; comments and blank lines before the next key stay with that key."""
     column = node.start_mark.column
     if text[node.start_mark.index] != "-":
         raise _NoPlaceError
@@ -195,7 +195,7 @@ def _belongs_below(line: str, column: int) -> bool:
 
 
 def _in_flow(text: str, node: yaml.SequenceNode, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
-    """Before the closing bracket; JSON is YAML of this style."""
+    """Insert before the closing bracket; JSON is YAML of this style."""
     place = node.end_mark.index - 1
     between = text[node.value[-1].end_mark.index : place]
     has_comma = any("," in line.partition("#")[0] for line in between.splitlines())
@@ -203,15 +203,15 @@ def _in_flow(text: str, node: yaml.SequenceNode, sources: Sequence[ExternalToolC
     return place, items if has_comma else f", {items}", place
 
 
-def _in_nothing(text: str, node: yaml.Node, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
-    """In the place of `[]` or nothing; a comment behind it stays."""
+def _in_empty(text: str, node: yaml.Node, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
+    """Replace `[]` or null; a comment behind it stays."""
     start, end = len(text[: node.start_mark.index].rstrip()), node.end_mark.index
     comment, _, _ = text[end:].partition("\n")
     return start, f"{comment.rstrip()}\n{_block(sources, 2)}", min(end + len(comment) + 1, len(text))
 
 
 def _entry(text: str, name: str) -> tuple[tuple[str, ...], yaml.SequenceNode, int]:
-    """Where the entry of a source stands: the keys that lead to its list, the list, and its place in it."""
+    """Find the entry of a source: the keys of its list, the list node, and the index."""
     root, names = yaml.SafeLoader(text).get_single_node(), list[str]()
     for where in _LISTS:
         node = root
@@ -234,7 +234,7 @@ def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
 
 
 def _cut(text: str, node: yaml.SequenceNode, number: int) -> tuple[str, str]:
-    """The text without an item of a list, and the item."""
+    """Return the text without one item of a list, and the item."""
     start, end = node.value[number].start_mark.index, node.value[number].end_mark.index
     if node.flow_style:
         following = node.value[number + 1 : number + 2]
@@ -246,13 +246,13 @@ def _cut(text: str, node: yaml.SequenceNode, number: int) -> tuple[str, str]:
     end = _end_of_item(text, start, end)
     if len(node.value) > 1:
         return text[:start] + text[end:], text[start:end]
-    key = text[:start].rstrip().rfind(":") + 1  # the last one: the key alone would be null, which is no list
+    key = text[:start].rstrip().rfind(":") + 1  # the only item: the key alone would be null, not a list
     return f"{text[:key]} []{text[key:start]}{text[end:]}", text[start:end]
 
 
 def _end_of_item(text: str, start: int, end: int) -> int:
-    """Behind the last line of an item; comments and blank lines below it stay."""
-    if text[text.rfind("\n", 0, end) + 1 : end].strip():  # in the middle of a line, which goes with all that is on it
+    """Return the end of the last line of an item; comments and blank lines below it stay."""
+    if text[text.rfind("\n", 0, end) + 1 : end].strip():  # within a line: the whole line goes
         end = text.find("\n", end) + 1 or len(text)
     last = start
     for line in text[start:end].splitlines(keepends=True):
@@ -270,17 +270,13 @@ def _without_entry(data: Any, where: tuple[str, ...], number: int) -> Any:
 
 
 def plain(source: ExternalToolConfig) -> dict[str, Any]:
-    """A source as plain data, without what is the default anyway."""
+    """Return a source as plain data without defaults."""
     return source.model_dump(mode="json", exclude_defaults=True)
 
 
 def _block(sources: Sequence[ExternalToolConfig], column: int) -> str:
     dumped = yaml.safe_dump([plain(source) for source in sources], sort_keys=False, allow_unicode=True, width=_WIDE)
     return "".join(f"{' ' * column}{line}" for line in dumped.splitlines(keepends=True))
-
-
-def _data(text: str) -> Any:
-    return yaml.safe_load(text)
 
 
 def _with_sources(data: Any, sources: Sequence[ExternalToolConfig]) -> dict[str, Any]:
@@ -299,7 +295,7 @@ def _read(path: Path) -> str:
 
 @contextmanager
 def _draft(target: Path, text: str) -> Generator[Path]:
-    """A file beside the target, so that relative paths mean the same and one rename puts it in place."""
+    """Write a draft beside the target, so that relative paths resolve alike and a rename puts the draft in place."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
     try:
         with draft.open("x", encoding="utf-8", newline="") as file:
@@ -324,7 +320,7 @@ def _checked(draft: Path, target: Path, environ: Mapping[str, str]) -> Settings:
 
 
 def _replace(draft: Path, target: Path) -> None:
-    """Put the draft in the target's place, with the target's owner and mode."""
+    """Rename the draft to the target, with the owner and mode of the target."""
     if target.exists():
         known = target.stat()
         with suppress(PermissionError):

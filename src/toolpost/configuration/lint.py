@@ -1,4 +1,4 @@
-"""Names in settings that match nothing, and rules that decide nothing: what somebody wrote without effect."""
+"""Lint settings: report names that match nothing, shadowed rules, and other entries without effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SourceListing(NamedTuple):
 
 
 class LintFinding(NamedTuple):
-    """What has no effect; `unguarded` if it was to keep calls from a tool, and keeps none."""
+    """One entry without effect; `unguarded` if the entry was meant to block calls and blocks none."""
 
     text: str
     unguarded: bool = False
@@ -48,25 +48,27 @@ class LintFinding(NamedTuple):
 def lint_settings(
     settings: Settings, registry: ToolRegistry, listings: Iterable[SourceListing], redactor: Redactor
 ) -> list[LintFinding]:
-    """Everything that has no effect now; names of sources that cannot be asked now are given the benefit of doubt."""
-    known = _Known(settings, registry, listings)
+    """Report every entry without effect; names that a source which is down may have are not reported."""
+    known = _KnownNames(settings, registry, listings)
     rules = () if isinstance(settings.policy, str) else settings.policy
     found = [
-        stray for number, rule in enumerate(rules, start=1) for stray in _of_rule(f"policy rule {number}", rule, known)
+        finding
+        for number, rule in enumerate(rules, start=1)
+        for finding in _lint_rule(f"policy rule {number}", rule, known)
     ]
-    found += _of_order(rules, known)
-    found += _of_overrides(settings, known)
+    found += _lint_order(rules, known)
+    found += _lint_overrides(settings, known)
     for listing in known.sure:
-        found += [*_of_source_overrides(listing, known), *_of_filter(listing), *_of_exclude(listing)]
-        found += _of_nothing(listing)
-    found += _of_collections(settings, known)
-    found += _of_providers(settings, known)
-    found += _of_descriptions(known)
-    return [stray._replace(text=redactor.text(stray.text)) for stray in found]
+        found += [*_lint_source_overrides(listing, known), *_lint_filter(listing), *_lint_exclude(listing)]
+        found += _lint_empty_source(listing)
+    found += _lint_collections(settings, known)
+    found += _lint_providers(settings, known)
+    found += _lint_descriptions(known)
+    return [finding._replace(text=redactor.text(finding.text)) for finding in found]
 
 
-class _Known:
-    """What there is: the names in force, those from before overrides, and what may be there without being seen."""
+class _KnownNames:
+    """The names of tools and sources: current, before overrides, and those of sources that are not listed."""
 
     def __init__(self, settings: Settings, registry: ToolRegistry, listings: Iterable[SourceListing]) -> None:
         self.registry = registry
@@ -80,41 +82,41 @@ class _Known:
 
     @cached_property
     def originals(self) -> set[str]:
-        """The names that overrides go by: those from before any override."""
+        """The names of tools before any override, which the keys of `overrides` refer to."""
         listed = (name for listing in self.listings.values() for name in listing.tools)
         return {*(tool.spec.name for tool in self.registry.list()), *self.registry.hidden, *listed}
 
     @cached_property
     def renamed(self) -> dict[str, str]:
-        """The tools that an override gave another name, by the one they had."""
+        """The new names of tools that an override renames, by their old names."""
         pairs = zip(self.registry.list(), self.registry.specs(), strict=True)
         return {tool.spec.name: spec.name for tool, spec in pairs if tool.spec.name != spec.name}
 
     @cached_property
-    def elsewhere(self) -> set[str]:
-        """Names that are right although nothing has them here: built-in tools that are off, and those of agents."""
+    def not_loaded(self) -> set[str]:
+        """Valid names that are not loaded: built-in tools that are off, and tools of agents."""
         return {*read_specs(), *(name for members in COLLECTIONS.values() for name in members)}
 
-    def means(self, pattern: str, names: set[str]) -> bool:
-        """Whether a pattern means one of these names, or one that may be there unseen."""
+    def matches(self, pattern: str, names: set[str]) -> bool:
+        """Return whether a pattern matches one of these names, or one that may exist unseen."""
         if pattern in names or any(fnmatchcase(name, pattern) for name in names):
             return True
-        if any(fnmatchcase(name, pattern) for name in self.elsewhere):
+        if any(fnmatchcase(name, pattern) for name in self.not_loaded):
             return True
-        return self.excuses(pattern)
+        return self.may_exist(pattern)
 
-    def excuses(self, name: str) -> bool:
-        """Whether a name may be there unseen, or is there and not offered."""
-        return any(_may_reach(name, source) for source in self.unseen) or self._left_out(name)
+    def may_exist(self, name: str) -> bool:
+        """Return whether a name may belong to a source that is not listed, or to a tool that its source excludes."""
+        return any(_may_reach(name, source) for source in self.unseen) or self._is_excluded(name)
 
-    def _left_out(self, name: str) -> bool:
-        """Whether a source has this tool and does not offer it; all of what it has may be nothing today."""
+    def _is_excluded(self, name: str) -> bool:
+        """Return whether a source excludes this tool; `source.*` may match nothing today."""
         source, _, tool = name.partition(".")
         listing = self.listings.get(source)
-        return listing is not None and (tool == "*" or _is_left_out(listing, tool))
+        return listing is not None and (tool == "*" or _is_excluded_by(listing, tool))
 
     def suggestion(self, name: str, names: Iterable[str]) -> str:
-        """The end of a sentence that names the nearest: a tool, or the source that it may be of."""
+        """Return the end of a message: the nearest tool, or the nearest source."""
         if name in self.renamed and name not in names:
             return f"; an override calls it {self.renamed[name]!r}"
         known = sorted(names)
@@ -125,11 +127,11 @@ class _Known:
         source, dot, _ = name.partition(".")
         if not dot or source in self.sources or _WILD.search(source):
             return ""
-        return f"; there is no source {source!r} either{_meant(source, self.sources)}"
+        return f"; there is no source {source!r} either{_suggest(source, self.sources)}"
 
 
-def _is_left_out(listing: SourceListing, tool: str) -> bool:
-    """Whether a source was told to leave a tool of this name out, or has told why it did."""
+def _is_excluded_by(listing: SourceListing, tool: str) -> bool:
+    """Return whether a source excludes a tool by its configuration, or has reported why it left the tool out."""
     config = listing.config
     if any(re.fullmatch(pattern, tool) for pattern in config.tool_exclude or ()):
         return True
@@ -140,45 +142,45 @@ def _is_left_out(listing: SourceListing, tool: str) -> bool:
 
 
 def _may_reach(pattern: str, source: str) -> bool:
-    """Whether a pattern could mean a tool of this source."""
+    """Return whether a pattern could match a tool of this source."""
     start = _WILD.split(pattern, maxsplit=1)[0]
     if start.startswith(f"{source}."):
         return True
     return start != pattern and f"{source}.".startswith(start)
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     near = did_you_mean(name, sorted(known))
     return near and f"; {near}"
 
 
-def _of_rule(where: str, rule: PolicyRule, known: _Known) -> Iterator[LintFinding]:
-    denies, unmeant = rule.action == "deny", _unmeant(rule.tools, known)
-    # A pattern may be there for tools to come; an exact name that no tool has is most likely misspelled.
-    patterns = [name for name in unmeant if _WILD.search(name)]
+def _lint_rule(where: str, rule: PolicyRule, known: _KnownNames) -> Iterator[LintFinding]:
+    denies, unmatched = rule.action == "deny", _unmatched(rule.tools, known)
+    # A pattern may be meant for tools to come; an exact name that no tool has is most likely misspelled.
+    patterns = [name for name in unmatched if _WILD.search(name)]
     yield from (
         LintFinding(f"{where}: no tool matches {name!r} yet{known.suggestion(name, known.names)}") for name in patterns
     )
-    told = [
+    messages = [
         *(
             f"no tool is called {name!r}{known.suggestion(name, known.names)}"
-            for name in unmeant
+            for name in unmatched
             if name not in patterns
         ),
         *(
-            f"no source is called {name!r}{_meant(name, known.sources)}"
+            f"no source is called {name!r}{_suggest(name, known.sources)}"
             for name in rule.sources or ()
             if name not in known.sources
         ),
-        *_untagged(rule.tags or (), known),
+        *_unknown_tags(rule.tags or (), known),
     ]
-    if not told and not patterns and not _can_apply(rule, known):
-        told.append(f"no tool of {_listed(rule.sources or ())} is called {_listed(rule.tools)}")
-    yield from (LintFinding(f"{where}: {text}", unguarded=denies) for text in told)
+    if not messages and not patterns and not _can_apply(rule, known):
+        messages.append(f"no tool of {_quote(rule.sources or ())} is called {_quote(rule.tools)}")
+    yield from (LintFinding(f"{where}: {text}", unguarded=denies) for text in messages)
 
 
-def _of_order(rules: Sequence[PolicyRule], known: _Known) -> Iterator[LintFinding]:
-    """Rules that decide nothing, because a wider one comes first; one for all the rest may have none left today."""
+def _lint_order(rules: Sequence[PolicyRule], known: _KnownNames) -> Iterator[LintFinding]:
+    """Report rules that an earlier, broader rule with another action shadows."""
     made = [rule.to_rule() for rule in rules]
     matched = [{spec.name for spec in known.specs if rule.matches(spec)} for rule in made]
     for number, (rule, names) in enumerate(zip(made, matched, strict=True)):
@@ -193,46 +195,46 @@ def _of_order(rules: Sequence[PolicyRule], known: _Known) -> Iterator[LintFindin
                 break
 
 
-def _unmeant(patterns: Iterable[str], known: _Known) -> list[str]:
-    return [pattern for pattern in patterns if pattern != "*" and not known.means(pattern, known.names)]
+def _unmatched(patterns: Iterable[str], known: _KnownNames) -> list[str]:
+    return [pattern for pattern in patterns if pattern != "*" and not known.matches(pattern, known.names)]
 
 
-def _untagged(tags: Iterable[str], known: _Known) -> list[str]:
-    """Tags that no tool has; while some tools cannot be seen, nobody knows."""
+def _unknown_tags(tags: Iterable[str], known: _KnownNames) -> list[str]:
+    """Report tags that no tool has, unless a source is not listed, whose tools may have them."""
     if known.unseen:
         return []
     there = {tag for spec in known.specs for tag in spec.tags}
-    return [f"no tool has the tag {tag!r}{_meant(tag, there)}" for tag in tags if tag not in there]
+    return [f"no tool has the tag {tag!r}{_suggest(tag, there)}" for tag in tags if tag not in there]
 
 
-def _can_apply(rule: PolicyRule, known: _Known) -> bool:
-    """Whether names and sources of a rule can hold for one tool together."""
+def _can_apply(rule: PolicyRule, known: _KnownNames) -> bool:
+    """Return whether one tool can match both the names and the sources of a rule."""
     if not rule.sources or "*" in rule.tools or known.unseen.intersection(rule.sources):
         return True
     names = {spec.name for spec in known.specs if spec.source in rule.sources}
     return any(fnmatchcase(name, pattern) for name in names for pattern in rule.tools)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _quote(names: Iterable[str]) -> str:
     return " or ".join(repr(name) for name in names)
 
 
-def _of_overrides(settings: Settings, known: _Known) -> Iterator[LintFinding]:
+def _lint_overrides(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:
     for name, override in settings.overrides.items():
-        if name not in known.originals | known.elsewhere and (_WILD.search(name) or not known.excuses(name)):
+        if name not in known.originals | known.not_loaded and (_WILD.search(name) or not known.may_exist(name)):
             said = f"overrides: no tool is called {name!r}{known.suggestion(name, known.originals)}"
             yield LintFinding(said, unguarded=override.hide)
 
 
-def _of_source_overrides(listing: SourceListing, known: _Known) -> Iterator[LintFinding]:
+def _lint_source_overrides(listing: SourceListing, known: _KnownNames) -> Iterator[LintFinding]:
     for name, override in listing.config.overrides.items():
-        if name not in listing.bare and not _is_left_out(listing, name):
+        if name not in listing.bare and not _is_excluded_by(listing, name):
             said = f"no tool of it is called {name!r}{known.suggestion(name, listing.bare)}"
             yield LintFinding(f"source {listing.config.name!r}, overrides: {said}", unguarded=override.hide)
 
 
-def _of_filter(listing: SourceListing) -> Iterator[LintFinding]:
-    """Filters match the names that a source uses itself; where those are others than ours, nothing can be said."""
+def _lint_filter(listing: SourceListing) -> Iterator[LintFinding]:
+    """Report patterns without a match; skipped where the source's own names, which filters match, differ from ours."""
     patterns = listing.config.tool_filter or []
     if not all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in listing.bare):
         return
@@ -242,13 +244,13 @@ def _of_filter(listing: SourceListing) -> Iterator[LintFinding]:
             yield LintFinding(f"source {listing.config.name!r}, tool_filter: no tool of it fits {pattern!r}{left}")
 
 
-def _of_exclude(listing: SourceListing) -> Iterator[LintFinding]:
+def _lint_exclude(listing: SourceListing) -> Iterator[LintFinding]:
     for pattern in listing.config.idle_excludes():
-        hint = _meant(pattern, listing.bare)
+        hint = _suggest(pattern, listing.bare)
         yield LintFinding(f"source {listing.config.name!r}, tool_exclude: no tool of it fits {pattern!r}{hint}")
 
 
-def _of_nothing(listing: SourceListing) -> Iterator[LintFinding]:
+def _lint_empty_source(listing: SourceListing) -> Iterator[LintFinding]:
     config = listing.config
     if listing.tools or listing.problems or config.tool_filter:
         return
@@ -260,43 +262,49 @@ def _of_nothing(listing: SourceListing) -> Iterator[LintFinding]:
     yield LintFinding(f"source {config.name!r} has no tools{hint}")
 
 
-def _of_collections(settings: Settings, known: _Known) -> Iterator[LintFinding]:
+def _lint_collections(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:
     for collection, members in settings.collections.items():
         names = [member for member in members if not member.startswith("tag:")]
         tags = [member.removeprefix("tag:") for member in members if member.startswith("tag:")]
-        told = [f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmeant(names, known)]
-        yield from (LintFinding(f"collection {collection!r}: {text}") for text in [*told, *_untagged(tags, known)])
+        messages = [
+            f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmatched(names, known)
+        ]
+        yield from (
+            LintFinding(f"collection {collection!r}: {text}") for text in [*messages, *_unknown_tags(tags, known)]
+        )
 
 
-def _of_providers(settings: Settings, known: _Known) -> Iterator[LintFinding]:
+def _lint_providers(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:
     tools = settings.tools
     chains = {
-        "web_search": ("tools.web_search", tools.web_search.links()),
+        "web_search": ("tools.web_search", tools.web_search.providers()),
         "web_fetch": ("tools.web_fetch", tools.web_fetch.chain),
         "retrieve": ("tools.retrieval", tools.retrieval.chain),
     }
-    for tool, (where, links) in chains.items():
+    for tool, (where, chain) in chains.items():
         if tool in known.originals:
-            yield from (LintFinding(f"{where}: {text}") for link in links for text in _of_provider(tool, link, known))
+            yield from (LintFinding(f"{where}: {text}") for one in chain for text in _lint_provider(tool, one, known))
 
 
-def _of_descriptions(known: _Known) -> Iterator[LintFinding]:
-    """Tools of one's own that say nothing of themselves; what a server leaves out is for its authors to mend."""
+def _lint_descriptions(known: _KnownNames) -> Iterator[LintFinding]:
+    """Report Python tools without a description; those of servers are for the authors of the servers to describe."""
     for spec in known.registry.specs():
-        if not spec.description.strip() and _is_own(spec.name, known):
-            told = "so that no model knows what it is for; give its function a docstring"
-            yield LintFinding(f"tool {spec.name!r} has no description, {told}")
+        if not spec.description.strip() and _is_python_tool(spec.name, known):
+            why = "so that no model knows what it is for; give its function a docstring"
+            yield LintFinding(f"tool {spec.name!r} has no description, {why}")
 
 
-def _is_own(name: str, known: _Known) -> bool:
+def _is_python_tool(name: str, known: _KnownNames) -> bool:
     config = known.registry.find(name).config
     return config is None or config.transport is TransportType.PYTHON
 
 
-def _of_provider(tool: str, link: ProviderSettings, known: _Known) -> Iterator[str]:
-    if tool == "web_search" and link.provider in _NEED_A_KEY and not link.key:
-        yield f"provider {link.provider!r} has no key, so no search with it can succeed; set its api_key"
-    name = link.tool or ""
-    if link.provider == "mcp" and not (known.registry.has(name) or any(_may_reach(name, one) for one in known.unseen)):
+def _lint_provider(tool: str, provider: ProviderSettings, known: _KnownNames) -> Iterator[str]:
+    if tool == "web_search" and provider.provider in _NEED_A_KEY and not provider.key:
+        yield f"provider {provider.provider!r} has no key, so no search with it can succeed; set its api_key"
+    name = provider.tool or ""
+    if provider.provider == "mcp" and not (
+        known.registry.has(name) or any(_may_reach(name, one) for one in known.unseen)
+    ):
         hint = known.suggestion(name, known.names) or "; set it to a tool of a source"
         yield f"provider 'mcp' calls {name!r}, and no tool is called so{hint}"

@@ -1,6 +1,6 @@
-"""Secrets that somebody wrote out, told apart from other text and put behind references such as `${GITHUB_TOKEN}`.
+"""Find secrets that are written out in a configuration and replace them with references such as `${GITHUB_TOKEN}`.
 
-Not a scanner: it knows names that hold secrets and the shapes of well-known keys, nothing of other texts.
+Not a general scanner: it knows names that hold secrets and the formats of well-known keys.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 # `$${NAME}` is the text `${NAME}` itself.
 REFERENCE = re.compile(r"(?<!\$)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
-# Names of variables and headers are shorter than those of fields, and any key among them is likely one to keep.
+# Names of variables and headers are shorter than those of fields: any key among them is likely a secret.
 _LAST_WORD = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.IGNORECASE)
-_WORDLESS = frozenset({"true", "false", "none", "null"})
+_SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
+_PLAIN_WORDS = frozenset({"true", "false", "none", "null"})
 _SCHEME = re.compile(r"(?P<scheme>(?:bearer|basic|token|apikey)\s+)?(?P<secret>.*)", re.IGNORECASE | re.DOTALL)
 _NAMED_WORD = re.compile(r"(?P<before>-{0,2}(?P<name>[A-Za-z][\w.-]*)(?:=|:\s*))(?P<value>.+)", re.DOTALL)
 _OPTION = re.compile(r"-{1,2}(?P<name>[A-Za-z][\w-]*)")
@@ -55,9 +56,9 @@ _KNOWN_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A variable that a configuration has come to need: its name, and what it stands for.
+    """A variable that a configuration now refers to, and what it stands for.
 
-    `value` is what was written out, if anything was; it is never told.
+    `value` is the secret that was written out, if any; it is never shown.
     """
 
     name: str
@@ -66,17 +67,17 @@ class Variable:
 
 
 def references(text: str) -> list[str]:
-    """The variables that a text refers to."""
+    """Return the variables that a text refers to."""
     return [found["name"] for found in REFERENCE.finditer(text)]
 
 
 def is_secret_variable(name: str) -> bool:
-    """Whether a variable, a header or an option of this name is likely to hold a secret."""
+    """Return whether a variable, a header or an option of this name is likely to hold a secret."""
     return is_secret_name(name) or _LAST_WORD.search(name) is not None
 
 
 def variable_name(*parts: str) -> str:
-    """A name for a variable: `my-server` and `apiKey` become `MY_SERVER_API_KEY`."""
+    """Build the name of a variable: `my-server` and `apiKey` become `MY_SERVER_API_KEY`."""
     apart = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part) for part in parts)
     words = [re.sub(r"[^A-Z0-9]+", "_", part.upper()).strip("_") for part in apart]
     if len(words) > 1 and words[1].startswith(f"{words[0]}_"):
@@ -85,10 +86,10 @@ def variable_name(*parts: str) -> str:
     return f"V_{name}" if not name or name[0].isdigit() else name
 
 
-class Concealer:
-    """Puts the secrets of a source, or of several, behind variables; the same secret gets the same variable.
+class SecretExtractor:
+    """Replace the secrets of one or more sources with references to variables, collected in `variables`.
 
-    A variable of the environment that holds something else is never taken for it.
+    The same secret gets the same variable. A variable of the environment with another value is never reused.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -96,19 +97,19 @@ class Concealer:
         self._environ = environ
 
     def env(self, source: str, name: str, value: str, *, own_name: bool = False) -> str:
-        """The value of an environment variable; with `own_name` the new variable is called like it, if that is free."""
+        """Replace secrets in the value of an environment variable; `own_name` prefers the variable's own name."""
         return self._named(value, name, _Place(source, name, f"env {name} of {source!r}", own_name=own_name))
 
     def header(self, source: str, name: str, value: str) -> str:
-        """The value of a header; its scheme, such as `Bearer`, stays readable."""
+        """Replace secrets in the value of a header; its scheme, such as `Bearer`, stays."""
         return self._named(value, name, _Place(source, name, f"header {name} of {source!r}"))
 
     def url(self, source: str, url: str) -> str:
-        """An address: passwords and keys in it are taken out."""
+        """Replace passwords and keys in a URL."""
         return self._text(url, _Place(source, "key", f"the URL of {source!r}"))
 
     def login(self, source: str, url: str) -> tuple[str, dict[str, str]]:
-        """An address without the name and password in it, and these two apart; the password is put away."""
+        """Split a URL into the URL without userinfo, and username and password; the password is replaced."""
         scheme, separator, rest = url.partition("://")
         authority, slash, path = rest.partition("/")
         who, at, host = authority.rpartition("@")
@@ -119,66 +120,58 @@ class Concealer:
         return f"{scheme}://{host}{slash}{path}", {"username": unquote(username), "password": secret}
 
     def words(self, source: str, words: Sequence[str]) -> list[str]:
-        """The words of a command line: what follows `--token`, what stands in `API_KEY=...`, and well-known keys."""
-        return list(self._concealed_words(source, words))
-
-    def _concealed_words(self, source: str, words: Sequence[str]) -> Iterator[str]:
+        """Replace secrets in the words of a command line: after `--token`, in `API_KEY=...`, and well-known keys."""
+        replaced: list[str] = []
         option: str | None = None
         for word in words:
             named = _NAMED_WORD.fullmatch(word)
             place = _Place(source, option or "key", f"an argument of {source!r}")
             if option is not None and not word.startswith("-"):
-                yield self._named(word, option, place)
+                replaced.append(self._named(word, option, place))
             elif named is not None and "://" not in named["before"] + named["value"][:2]:
                 of = _Place(source, named["name"], f"the argument {named['name']} of {source!r}")
-                yield named["before"] + self._named(named["value"], named["name"], of)
+                replaced.append(named["before"] + self._named(named["value"], named["name"], of))
             else:
-                yield self._text(word, place)
+                replaced.append(self._text(word, place))
             found = _OPTION.fullmatch(word)
             option = found["name"] if found and is_secret_variable(found["name"]) else None
+        return replaced
 
     def _named(self, value: str, name: str, place: _Place) -> str:
-        """A value whose name may say that all of it is a secret."""
+        """Replace all of a value whose name says that it is a secret, else the secrets in it."""
         if references(value) or not is_secret_variable(name) or _is_harmless(value):
             return self._text(value, place)
         found = _SCHEME.fullmatch(value)
         scheme, secret = (found["scheme"] or "", found["secret"]) if found else ("", value)
-        return scheme + self._put_away(secret, place) if secret else value
+        return scheme + self._reference(secret, place) if secret else value
 
     def _text(self, text: str, place: _Place) -> str:
-        """A text that may hold a password or a key somewhere."""
-        text = _PAIR.sub(self._pair(place), text)
+        """Replace passwords and keys anywhere in a text."""
+        text = _PAIR.sub(self._each_pair(place), text)
         if "://" in text:
-            text = _QUERY.sub(self._parameter(place), text)
+            text = _QUERY.sub(self._each_pair(place, plain_words=True), text)
             text = _PASSWORD.sub(self._each(place.within("password")), text)
         return _KNOWN_KEY.sub(self._each(place), text)
 
-    def _parameter(self, place: _Place) -> Callable[[re.Match[str]], str]:
-        def concealed(found: re.Match[str]) -> str:
-            of = _Place(place.source, found["name"], f"{found['name']} in {place.told}")
-            return self._each(of)(found) if is_secret_variable(found["name"]) else found[0]
+    def _each_pair(self, place: _Place, *, plain_words: bool = False) -> Callable[[re.Match[str]], str]:
+        """Replace the values of secret names; without `plain_words`, values that are no secrets stay."""
 
-        return concealed
-
-    def _pair(self, place: _Place) -> Callable[[re.Match[str]], str]:
-        """A name and its value in the middle of a text: a script, a connection string, JSON."""
-
-        def concealed(found: re.Match[str]) -> str:
-            if not is_secret_variable(found["name"]) or _is_harmless(found["secret"]):
+        def replace(found: re.Match[str]) -> str:
+            if not is_secret_variable(found["name"]) or (not plain_words and _is_harmless(found["secret"])):
                 return found[0]
             return self._each(_Place(place.source, found["name"], f"{found['name']} in {place.told}"))(found)
 
-        return concealed
+        return replace
 
     def _each(self, place: _Place) -> Callable[[re.Match[str]], str]:
-        def concealed(found: re.Match[str]) -> str:
+        def replace(found: re.Match[str]) -> str:
             if references(found["secret"]):
                 return found[0]
-            return (found.groupdict().get("before") or "") + self._put_away(found["secret"], place)
+            return (found.groupdict().get("before") or "") + self._reference(found["secret"], place)
 
-        return concealed
+        return replace
 
-    def _put_away(self, secret: str, place: _Place) -> str:
+    def _reference(self, secret: str, place: _Place) -> str:
         same = next((known for known in self.variables if known.value == secret), None)
         if same is not None:
             return f"${{{same.name}}}"
@@ -193,7 +186,7 @@ class Concealer:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a secret was found, and the names that its variable may have, the best first."""
+    """Where a secret was found; `names` yields the possible names of its variable, the best first."""
 
     source: str
     name: str
@@ -216,8 +209,8 @@ class _Place:
 
 
 def _is_harmless(value: str) -> bool:
-    """Whether a value under a secret name is none: a word, or a file that holds it."""
-    if len(value) < MIN_SECRET or value.lower() in _WORDLESS:
+    """Return whether a value under a secret name is no secret: a short or plain word, or the path of a file."""
+    if len(value) < MIN_SECRET or value.lower() in _PLAIN_WORDS:
         return True
     if "/" not in value and "\\" not in value:
         return False
@@ -227,11 +220,8 @@ def _is_harmless(value: str) -> bool:
         return False
 
 
-_SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
-
-
 def literal_secrets(settings: Settings) -> Iterator[str]:
-    """Every key, token and password that stands in settings."""
+    """Yield every key, token and password that is written out in settings."""
     tools = settings.tools
     links = [*tools.web_search.chain, *tools.web_fetch.chain, *tools.retrieval.chain]
     keys = [tools.web_search.api_key, *(link.api_key for link in links)]

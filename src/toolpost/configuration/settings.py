@@ -1,4 +1,4 @@
-"""What `toolpost.yaml` may say, as typed and frozen models; reading the file is `loading`'s part."""
+"""Typed, frozen models of `toolpost.yaml` and its JSON Schema. `loading` reads the file."""
 
 from __future__ import annotations
 
@@ -39,58 +39,42 @@ from toolpost.policy.rules import Rule
 from toolpost.wire.network import allow_rules
 from toolpost.wire.proxies import proxy_at
 
-DURATION_PATTERN = r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*$"
+_DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_DURATION = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h|d)?\s*")
+PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
+RuleAction = Literal["allow", "ask", "deny"]
+McpServerTransport = Literal["stdio", "sse", "streamable_http"]
+DEFAULT_FOLDER = "data"  # the default of `tools.allowed_paths`
 
 
 def parse_duration(value: Any, *, bare: Literal["ms", "s"] = "s") -> float:
-    """The duration in seconds; `bare` is the unit of a number that names none."""
-    seconds = _number(value) * _SECONDS[_unit(value) or bare]
+    """Return a duration such as `500ms`, `30s` or `7d` in seconds; `bare` is the unit of a number without one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value) * _SECONDS[bare]
+    else:
+        found = re.match(_DURATION, value) if isinstance(value, str) else None
+        if found is None:
+            raise ValueError("must be a number with a unit, such as 500ms, 30s, 10m, 12h or 7d")
+        seconds = float(found[1]) * _SECONDS[found[2] or bare]
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError("must be a duration longer than nothing, such as 500ms, 30s, 10m, 12h or 7d")
     return seconds
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return float(_match_duration(value)["number"])
-
-
-def _unit(value: Any) -> str | None:
-    return None if isinstance(value, int | float) else _match_duration(value)["unit"]
-
-
-def _match_duration(value: Any) -> re.Match[str]:
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError("must be a number with a unit, such as 500ms, 30s, 10m, 12h or 7d")
-    return match
-
-
-PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
-RuleAction = Literal["allow", "ask", "deny"]
-McpServerTransport = Literal["stdio", "sse", "streamable_http"]
-DEFAULT_FOLDER = "data"  # what file tools may reach where nobody says otherwise
-
-
-def _whole(value: Any) -> Any:
+def _reject_bool(value: Any) -> Any:
     # YAML reads `yes` as true, and true counts as 1.
     if isinstance(value, bool):
         raise ValueError("must be a whole number")  # noqa: TRY004 - what pydantic takes for a finding
     return value
 
 
-def _milliseconds(value: Any) -> int:
+def _parse_milliseconds(value: Any) -> int:
     return round(parse_duration(value, bare="ms") * 1000)
 
 
-def _written_duration(description: str) -> WithJsonSchema:
+def _duration_schema(description: str) -> WithJsonSchema:
     numbers = {"type": "number", "exclusiveMinimum": 0}
-    return WithJsonSchema(
-        {"anyOf": [numbers, {"type": "string", "pattern": DURATION_PATTERN}], "description": description}
-    )
+    return WithJsonSchema({"anyOf": [numbers, {"type": "string", "pattern": _DURATION}], "description": description})
 
 
 def _shape_of(value: Any) -> str | None:
@@ -104,21 +88,24 @@ def _shape_of(value: Any) -> str | None:
 
 
 def _word_or_list(message: str) -> Discriminator:
-    """Decide by the value's own shape, so that a wrong one is told of once and not once per alternative."""
+    """Select the alternative by the type of the value, so that pydantic reports one error, not one per alternative."""
     return Discriminator(_shape_of, custom_error_type="word_or_list", custom_error_message=message)
 
 
-Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_reject_bool)]
 Milliseconds = Annotated[
-    int, Field(ge=1), BeforeValidator(_milliseconds), _written_duration("Milliseconds, or with a unit: 500ms, 30s, 2m")
+    int,
+    Field(ge=1),
+    BeforeValidator(_parse_milliseconds),
+    _duration_schema("Milliseconds, or with a unit: 500ms, 30s, 2m"),
 ]
 Seconds = Annotated[
-    float, BeforeValidator(parse_duration), _written_duration("Seconds, or with a unit: 500ms, 30s, 10m, 12h, 7d")
+    float, BeforeValidator(parse_duration), _duration_schema("Seconds, or with a unit: 500ms, 30s, 10m, 12h, 7d")
 ]
 
 
 class ApprovalSettings(ConfigModel):
-    """Who may answer the questions of policy, and of calls with an unknown end; by default anybody of the tenant."""
+    """Who may approve calls and answer questions about interrupted ones; by default any user of the tenant."""
 
     four_eyes: bool | None = Field(default=None, description="Whoever asked may not answer")
     answerers: list[str] | None = Field(
@@ -126,13 +113,13 @@ class ApprovalSettings(ConfigModel):
     )
 
     def to_approvals(self) -> Approvals:
-        """The same as policy takes it."""
+        """Convert to the type that `toolpost.policy` takes."""
         answerers = None if self.answerers is None else tuple(self.answerers)
         return Approvals(four_eyes=self.four_eyes, answerers=answerers)
 
 
 class PolicyRule(ConfigModel):
-    """What happens to the calls that match; everything a rule leaves out matches all."""
+    """Allow, ask for or deny the calls that match; a condition that is left out matches every call."""
 
     tools: list[str] = Field(default_factory=lambda: ["*"], min_length=1, description="Tool names, with * and ?")
     sources: list[str] | None = None
@@ -144,7 +131,7 @@ class PolicyRule(ConfigModel):
     approvals: ApprovalSettings | None = None
 
     def to_rule(self) -> Rule:
-        """The rule as policy takes it."""
+        """Convert to the rule type of `toolpost.policy`."""
         return Rule(
             action=self.action,
             tools=tuple(self.tools),
@@ -175,11 +162,11 @@ Builtins = Annotated[
     _word_or_list(_BUILTINS),
 ]
 
-FILE_BUILTINS = "all"  # of a file that does not say, and of the command line without one
+FILE_BUILTINS = "all"  # the default of a file, and of the command line without a file
 
 
 class WebSearchSettings(ConfigModel):
-    """Where web searches go: one provider, or a chain of which the next is asked when one fails."""
+    """The provider of web searches, or a chain of providers: when one fails, the next one is asked."""
 
     provider: SearchName = "duckduckgo"
     api_key: SecretStr | None = None
@@ -190,8 +177,8 @@ class WebSearchSettings(ConfigModel):
         default_factory=list[ProviderSettings], description="In place of the one provider, in order"
     )
 
-    def links(self) -> list[ProviderSettings]:
-        """The chain; the one provider is a chain of one, and none at all where nobody wrote any."""
+    def providers(self) -> list[ProviderSettings]:
+        """Return the chain; a single provider is a chain of one, and settings that name none have an empty chain."""
         if self.chain or not {"provider", "api_key", "engine", "url"} & self.model_fields_set:
             return self.chain
         facts = {"provider": self.provider, "api_key": self.api_key, "engine": self.engine, "url": self.url}
@@ -199,24 +186,24 @@ class WebSearchSettings(ConfigModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        self.links()
+        self.providers()
         return self
 
 
 class WebFetchSettings(ConfigModel):
-    """Who reads pages: this program itself, unless others are named."""
+    """Providers that fetch web pages, in order; without any, Toolpost fetches pages itself."""
 
     chain: list[ProviderSettings] = Field(default_factory=list[ProviderSettings])
 
 
 class RetrievalSettings(ConfigModel):
-    """Where `retrieve` looks; without a store there is no such tool."""
+    """Document stores that `retrieve` searches; without one there is no such tool."""
 
     chain: list[ProviderSettings] = Field(default_factory=list[ProviderSettings])
 
 
 class McpServerSettings(ConfigModel):
-    """An MCP server in the short form that agents' configuration files use."""
+    """An MCP server in the short form of agents' configuration files."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
     transport: McpServerTransport = "stdio"
@@ -231,7 +218,7 @@ class McpServerSettings(ConfigModel):
     _unusable: str = PrivateAttr(default="")
 
     def left_out(self, reason: str) -> Self:
-        """The same server, of which it is known that it cannot be used as it is written."""
+        """Return a copy that is reported as unusable, with the reason."""
         copy = self.model_copy()
         copy._unusable = reason  # noqa: SLF001 - a copy of itself
         return copy
@@ -245,7 +232,7 @@ class McpServerSettings(ConfigModel):
         return self
 
     def to_external_config(self) -> ExternalToolConfig:
-        """The same server as a source like any other."""
+        """Convert to the configuration of an MCP source."""
         connection = shlex.join([self.command or "", *self.args]) if self.transport == "stdio" else self.url or ""
         source = ExternalToolConfig(
             name=self.name,
@@ -261,7 +248,7 @@ class McpServerSettings(ConfigModel):
         return source.left_out(self._unusable) if self._unusable else source
 
 
-# A server that is said to speak SSE may have learned streamable HTTP since: that is tried first.
+# A server declared as SSE may speak streamable HTTP by now, so AUTO tries that first.
 _TRANSPORTS: dict[McpServerTransport, McpTransport] = {
     "stdio": McpTransport.STDIO,
     "sse": McpTransport.AUTO,
@@ -270,15 +257,15 @@ _TRANSPORTS: dict[McpServerTransport, McpTransport] = {
 
 
 class AgentSettings(ConfigModel):
-    """What agents' own configuration files call some of the keys of `tools`."""
+    """Keys of agents' configuration files that mean a key of `tools`."""
 
     max_concurrent_tools: Count | None = Field(default=None, description="The same as tools.maxConcurrent")
 
 
 class ToolsSettings(ConfigModel):
-    """How tools run: for how long, how many at a time, and on which files.
+    """How tools run: timeout, concurrency, reachable files, and the providers of built-in tools.
 
-    `allowed_paths=None`, in code only, is no restriction but for the protected paths.
+    `allowed_paths=None`, in code only, lifts every restriction but the protected paths.
     """
 
     timeout: Milliseconds = 30_000
@@ -292,12 +279,12 @@ class ToolsSettings(ConfigModel):
 
     @property
     def timeout_s(self) -> float:
-        """The deadline of a call that nobody gave another, in seconds."""
+        """The default deadline of a call, in seconds."""
         return self.timeout / 1000
 
 
 class NetworkSettings(ConfigModel):
-    """Which private addresses the network guard lets through; public ones need no entry."""
+    """Private addresses that the network guard allows, and the proxy; public addresses need no entry."""
 
     allow_hosts: list[str] = Field(default_factory=list[str])
     allow_private: bool = False
@@ -318,7 +305,7 @@ class NetworkSettings(ConfigModel):
 
 
 class AccountSettings(ConfigModel):
-    """Where people connect accounts of their own; `public_url` is where browsers reach this program."""
+    """Sign-in for users' own accounts; `public_url` is where browsers reach this program."""
 
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
     redirect_uri: str | None = Field(default=None, pattern=r"^https?://[^\s#]+$")
@@ -328,7 +315,7 @@ class AccountSettings(ConfigModel):
 
 
 class LimitSettings(ConfigModel):
-    """How much may be on the way at a time, and for how long."""
+    """Limits on sizes, parallel calls, pending actions, retries and the event queue."""
 
     inline_bytes: Count = Field(default=32_768, description="A larger result becomes an artifact with a preview")
     absolute_max_parallel: Count = 50
@@ -338,21 +325,21 @@ class LimitSettings(ConfigModel):
 
 
 class RetentionSettings(ConfigModel):
-    """How long and how much is kept; null keeps without limit."""
+    """How long records and how many artifacts are kept; null means without limit."""
 
     max_age: Seconds | None = None
     max_artifact_mb: float | None = Field(default=None, gt=0)
 
     def to_retention(self) -> Retention:
-        """The limits as the store takes them."""
+        """Convert to the retention type of the store."""
         size = None if self.max_artifact_mb is None else round(self.max_artifact_mb * 1024 * 1024)
         return Retention(max_age_s=self.max_age, max_artifact_bytes=size)
 
 
 class Settings(ConfigModel):
-    """All of `toolpost.yaml`; every part has a default that is safe on one machine.
+    """All of `toolpost.yaml`; every key has a default that is safe on one machine.
 
-    In code `builtins` is `none` unless said otherwise; a file that does not say has `all`.
+    The default of `builtins` is `none` in code and `all` in a file.
     """
 
     data_dir: Path | None = Field(default=Path(".toolpost"), description="null keeps everything in memory")
@@ -382,7 +369,7 @@ class Settings(ConfigModel):
     @field_validator("tools")
     @classmethod
     def _one_limit(cls, tools: ToolsSettings, info: ValidationInfo) -> ToolsSettings:
-        """Take `agent.maxConcurrentTools` for `tools.maxConcurrent`; two different numbers are a mistake."""
+        """Copy `agent.maxConcurrentTools` to `tools.maxConcurrent`; two different numbers are an error."""
         agent: AgentSettings | None = info.data.get("agent")
         other = agent.max_concurrent_tools if agent else None
         if other is None:
@@ -395,7 +382,9 @@ class Settings(ConfigModel):
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         first: dict[str, str] = {}
-        for place, name in self._named():
+        named = [(f"sources[{n}]", source.name) for n, source in enumerate(self.sources)]
+        named += [(f"tools.mcpServers[{n}]", server.name) for n, server in enumerate(self.tools.mcp_servers)]
+        for place, name in named:
             if name in first:
                 raise ValueError(
                     f"{first[name]} and {place} are both named {name!r}; "
@@ -404,16 +393,12 @@ class Settings(ConfigModel):
             first[name] = place
         return self
 
-    def _named(self) -> list[tuple[str, str]]:
-        sources = [(f"sources[{n}]", source.name) for n, source in enumerate(self.sources)]
-        return sources + [(f"tools.mcpServers[{n}]", server.name) for n, server in enumerate(self.tools.mcp_servers)]
-
     def all_sources(self) -> list[ExternalToolConfig]:
-        """Every source, those written as MCP servers included."""
+        """Return the configurations of all sources, `tools.mcpServers` included."""
         return [*self.sources, *(server.to_external_config() for server in self.tools.mcp_servers)]
 
     def policy_data(self) -> str | list[dict[str, Any]]:
-        """The policy as plain data: a template's name, or rules that hold only what they say."""
+        """Return the policy as plain data: the name of a template, or rules without unset keys."""
         if isinstance(self.policy, str):
             return self.policy
         return [rule.model_dump(exclude_none=True) for rule in self.policy]
@@ -423,7 +408,7 @@ SCHEMA_FILE = Path(__file__).with_name("toolpost.schema.json")
 
 
 def file_schema() -> dict[str, Any]:
-    """The schema, with every key in both of its spellings."""
+    """Return the JSON Schema of `toolpost.yaml`, with every key in snake_case and camelCase."""
     schema = Settings.model_json_schema(by_alias=False)
     parts = {name: _both_spellings(part) for name, part in schema.pop("$defs").items()}
     return {

@@ -1,6 +1,6 @@
-"""MCP servers as the ecosystem's own files list them: `.mcp.json`, and those of desktop clients and editors.
+"""Import MCP servers from other clients' files: `.mcp.json`, and those of desktop clients and editors.
 
-Reading starts nothing and writes nothing.
+Reading starts no server and writes no file.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from toolpost.configuration.secret_extraction import Concealer, Variable, is_secret_variable, references, variable_name
+from toolpost.configuration.secret_extraction import (
+    SecretExtractor,
+    Variable,
+    is_secret_variable,
+    references,
+    variable_name,
+)
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
 
-# Where servers are listed, by key; a file has one of them.
-NO_SERVERS = "no_servers"
+NO_SERVERS = "no_servers"  # the code of the error for a file that lists no servers
+# The keys that servers are listed under; a file has one of them.
 _TABLES = ("mcpServers", "servers", "context_servers")
-# Folders that a program makes in a project for its own files.
+# Folders that clients create in a project for their own files.
 _PROGRAM_FOLDERS = frozenset({".cursor", ".vscode", ".gemini", ".zed", ".roo", ".windsurf", ".claude"})
-# Files that list servers and nothing else, so that any other key in them was meant for us too.
+# Files that list servers and nothing else: other keys in them are reported.
 _LISTS_ALONE = frozenset({".mcp.json", "mcp.json", "mcp_config.json", "mcp-config.json"})
 _IN_PROJECT = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".zed/settings.json")
 _IN_HOME = (
@@ -41,35 +47,55 @@ _IN_HOME = (
 )
 _IN_CONFIG = ("Claude/claude_desktop_config.json", "Code/User/mcp.json", "zed/settings.json")
 
+_TRANSPORTS = {
+    "stdio": McpTransport.STDIO,
+    "local": McpTransport.STDIO,
+    "http": McpTransport.STREAMABLE_HTTP,
+    "streamable-http": McpTransport.STREAMABLE_HTTP,
+    "streamablehttp": McpTransport.STREAMABLE_HTTP,
+    "streamable_http": McpTransport.STREAMABLE_HTTP,
+    "sse": McpTransport.SSE,
+    "remote": McpTransport.AUTO,
+}
+# Permissions of other clients are not imported; here `policy` decides.
+_PERMISSIONS = ("alwaysAllow", "autoApprove", "trust", "autoAllow")
+_MOST_SECONDS = 3600  # clients that count in seconds allow no more; a larger number is in milliseconds
+_LONGEST_S = 300.0
+_PLACEHOLDER = re.compile(r"\$\{(?P<inside>[^}]*)\}?")
+_BARE = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WITH_DEFAULT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*):-(?P<default>.*)", re.DOTALL)
+MAX_BYTES = 32 * 1024 * 1024  # some clients keep their history in the same file
+
+# Strings match first, so that comments and commas within them stay.
+_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_TRAILING = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])', re.DOTALL)
+_NOT_BLANK = re.compile(r"[^\n]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """What a file lists: sources that can be added, what to say about them, and the variables that they now need."""
+class ImportedServers:
+    """The servers of a file as sources, notes about what was changed or left out, and the variables they need."""
 
     sources: tuple[ExternalToolConfig, ...]
     notes: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
 
 
-def _no_servers(message: str) -> ConfigError:
-    """The error for a file that may be in order, but lists no servers."""
-    return ConfigError(message, code=NO_SERVERS)
-
-
-def read_servers(path: Path, *, environ: Mapping[str, str] | None = None) -> Imported:
-    """Read the servers of a file; ConfigError says where it is broken or that it lists none."""
+def read_servers(path: Path, *, environ: Mapping[str, str] | None = None) -> ImportedServers:
+    """Read the servers of a file; ConfigError says where the file is broken or that it lists none."""
     document = read_lenient_json(path)
     if not is_object(document):
-        raise _no_servers(f"{path} holds no MCP servers: it is not a JSON object")
+        raise ConfigError(f"{path} holds no MCP servers: it is not a JSON object", code=NO_SERVERS)
     key, servers = _table(path, document)
-    reader = _Reader(path.absolute(), document, os.environ if environ is None else environ)
-    reader.look_around(key, document)
+    reader = _FileReader(path.absolute(), document, os.environ if environ is None else environ)
+    reader.note_ignored(key, document)
     sources = tuple(reader.sources(servers))
-    return Imported(sources=sources, notes=tuple(reader.notes()), variables=tuple(reader.variables()))
+    return ImportedServers(sources=sources, notes=tuple(reader.notes()), variables=tuple(reader.variables()))
 
 
 def usual_places(folder: Path, *, environ: Mapping[str, str] | None = None) -> list[Path]:
-    """The files that programs keep their servers in, for a project's folder and for this person, if they exist."""
+    """Return the existing files in which clients keep servers, for a project's folder and for the user."""
     known = os.environ if environ is None else environ
     home = Path(known.get("HOME") or known.get("USERPROFILE") or folder)
     settings = [Path(known.get("XDG_CONFIG_HOME") or home / ".config"), Path(known.get("APPDATA") or home / ".config")]
@@ -79,7 +105,7 @@ def usual_places(folder: Path, *, environ: Mapping[str, str] | None = None) -> l
 
 
 def fit_name(name: str) -> str:
-    """A name that a source can have, as close as possible to the given one."""
+    """Convert a name to one that a source can have."""
     fit = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")
     return fit or "server"
 
@@ -91,26 +117,26 @@ def _table(path: Path, document: Mapping[str, Any]) -> tuple[str, Mapping[str, A
             return key, found
         if found is not None:
             raise _unreadable(f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}")
-    raise _no_servers(f"{path} holds no MCP servers: it has none of the keys {', '.join(_TABLES)}")
+    raise ConfigError(f"{path} holds no MCP servers: it has none of the keys {', '.join(_TABLES)}", code=NO_SERVERS)
 
 
-class _Reader:
-    """Goes through the servers of one file."""
+class _FileReader:
+    """Convert the servers of one file to sources and collect notes and variables."""
 
     def __init__(self, path: Path, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         self._path = path
         self._folder = _project_folder(path)
-        self._placeholders = Placeholders(
+        self._placeholders = _Placeholders(
             folder=self._folder,
             inputs=_inputs(document),
             environ=environ,
-            bare=path.parent.name == ".gemini",  # the one program that also reads `$NAME`
+            bare=path.parent.name == ".gemini",  # the only client that also reads `$NAME`
         )
-        self._concealer = Concealer(environ)
+        self._extractor = SecretExtractor(environ)
         self._notes: list[str] = []
 
-    def look_around(self, table: str, document: Mapping[str, Any]) -> None:
-        """Tell of what stands beside the servers."""
+    def note_ignored(self, table: str, document: Mapping[str, Any]) -> None:
+        """Note the keys beside the servers that are not imported."""
         beside = [key for key in document if key not in {table, "inputs", "$schema"}]
         if beside and self._path.name in _LISTS_ALONE:
             self._notes.append(f"{_listed(beside)} beside {table!r} left out: nothing here knows what it means")
@@ -125,7 +151,7 @@ class _Reader:
             name = self._name(written, taken)
             try:
                 yield self._source(name, entry)
-            except UnfitServerError as unfit:
+            except _UnusableServerError as unfit:
                 self._notes.append(f"{written}: left out, because {unfit}")
                 continue
             taken.add(name)
@@ -134,7 +160,7 @@ class _Reader:
         return [*self._notes, *self._placeholders.notes]
 
     def variables(self) -> list[Variable]:
-        return [*self._concealer.variables, *self._placeholders.variables]
+        return [*self._extractor.variables, *self._placeholders.variables]
 
     def _name(self, written: str, taken: set[str]) -> str:
         fit = fit_name(written)
@@ -148,15 +174,15 @@ class _Reader:
 
     def _source(self, name: str, entry: Any) -> ExternalToolConfig:
         if not is_object(entry):
-            raise UnfitServerError("it is not a JSON object")
-        server = ServerEntry(name, entry, self._placeholders, self._concealer)
+            raise _UnusableServerError("it is not a JSON object")
+        server = _ServerEntry(name, entry, self._placeholders, self._extractor)
         source = server.to_config(self._folder)
         self._notes.extend(f"{name}: {note}" for note in server.notes)
         return source
 
 
 def _project_folder(path: Path) -> Path:
-    """What `${workspaceFolder}` stands for, and what relative paths start from."""
+    """Return the folder of `${workspaceFolder}` and of relative paths."""
     return path.parent.parent if path.parent.name in _PROGRAM_FOLDERS else path.parent
 
 
@@ -174,51 +200,37 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-_TRANSPORTS = {
-    "stdio": McpTransport.STDIO,
-    "local": McpTransport.STDIO,
-    "http": McpTransport.STREAMABLE_HTTP,
-    "streamable-http": McpTransport.STREAMABLE_HTTP,
-    "streamablehttp": McpTransport.STREAMABLE_HTTP,
-    "streamable_http": McpTransport.STREAMABLE_HTTP,
-    "sse": McpTransport.SSE,
-    "remote": McpTransport.AUTO,
-}
-# What other programs may run without asking is for them to know; here `policy` decides.
-_PERMISSIONS = ("alwaysAllow", "autoApprove", "trust", "autoAllow")
-_MOST_SECONDS = 3600  # programs that count in seconds allow no more; a larger number is one of milliseconds
-_LONGEST_S = 300.0
+class _UnusableServerError(ValueError):
+    """A server cannot become a source; the message says why."""
 
 
-class UnfitServerError(ValueError):
-    """A server that cannot be a source; the message says why."""
+class _ServerEntry:
+    """Convert one server entry, in the dialect of any client, to a source; keys that are left over are noted."""
 
-
-class ServerEntry:
-    """Takes an entry apart, key by key."""
-
-    def __init__(self, name: str, entry: Mapping[str, Any], placeholders: Placeholders, concealer: Concealer) -> None:
+    def __init__(
+        self, name: str, entry: Mapping[str, Any], placeholders: _Placeholders, extractor: SecretExtractor
+    ) -> None:
         self.notes: list[str] = []
         self._name = name
         self._left = _flat(entry)
         self._placeholders = placeholders
-        self._concealer = concealer
+        self._extractor = extractor
 
     def to_config(self, folder: Path) -> ExternalToolConfig:
-        """The source; `folder` is what relative paths start from."""
-        fields = {**self._reached(folder), **self._limits()}
+        """Return the source; relative paths start from `folder`."""
+        fields = {**self._endpoint(folder), **self._limits()}
         disabled, enabled = self._take("disabled"), self._take("enabled")
         fields["enabled"] = not disabled and enabled is not False
         fields["description"] = str(self._take("description") or self._take("title") or "")
-        self._tell_what_is_left()
+        self._note_leftovers()
         try:
             return ExternalToolConfig(name=self._name, transport=TransportType.MCP, **fields)
         except ValidationError as error:
             wrong = ", ".join(sorted({str(one["loc"][0]) for one in error.errors() if one["loc"]}))
-            raise UnfitServerError(f"its {wrong or 'values'} cannot be used") from None
+            raise _UnusableServerError(f"its {wrong or 'values'} cannot be used") from None
 
-    def _reached(self, folder: Path) -> dict[str, Any]:
-        """How it is reached: a command, or an address."""
+    def _endpoint(self, folder: Path) -> dict[str, Any]:
+        """Return the fields of the connection: a command or a URL."""
         command, address, origin = self._take("command"), self._address(), self._take("source")
         transport = self._transport()
         if command and address and transport not in (None, McpTransport.STDIO):
@@ -229,8 +241,8 @@ class ServerEntry:
         if isinstance(address, str) and address:
             return self._remote(address, transport)
         if origin == "extension":
-            raise UnfitServerError("an extension of the editor starts it")
-        raise UnfitServerError("it has neither a command nor an address")
+            raise _UnusableServerError("an extension of the editor starts it")
+        raise _UnusableServerError("it has neither a command nor an address")
 
     def _address(self) -> Any:
         plain, streamable = self._take("url") or self._take("serverUrl"), self._take("httpUrl")
@@ -244,49 +256,49 @@ class ServerEntry:
             return None
         transport = _TRANSPORTS.get(str(written).lower())
         if transport is None:
-            raise UnfitServerError(f"nothing here speaks its transport {str(written)!r}")
+            raise _UnusableServerError(f"nothing here speaks its transport {str(written)!r}")
         return transport
 
     def _process(self, written: Sequence[str], folder: Path) -> dict[str, Any]:
-        words = [self._replaced(word) for word in written]
+        words = [self._convert(word) for word in written]
         if self._take("headers"):
             self.notes.append("headers are left out: a command has none")
         return {
-            "connection": shlex.join(self._concealer.words(self._name, words)),
+            "connection": shlex.join(self._extractor.words(self._name, words)),
             "env_file": self._env_file(folder),
             "cwd": self._folder(words, folder),
-            "env": self._mapping("env", partial(self._concealer.env, self._name, own_name=True)),
+            "env": self._mapping("env", partial(self._extractor.env, self._name, own_name=True)),
         }
 
     def _folder(self, words: list[str], folder: Path) -> str | None:
-        """The folder to start it in; without a word about it only where a path is relative."""
+        """Return the working folder of the command; without a `cwd`, only for commands with relative paths."""
         written = self._take("cwd")
         if isinstance(written, str) and written:
-            place = self._replaced(written)
+            place = self._convert(written)
             return place if references(place) else str(folder / Path(place).expanduser())
         return str(folder) if names_a_relative_path(words, folder) else None
 
     def _env_file(self, folder: Path) -> str | None:
-        """The file of variables that an editor starts the command with."""
+        """Return the file of environment variables."""
         written = self._left.get("envFile")
         if not isinstance(written, str) or not written:
             return None
-        place = self._replaced(str(self._take("envFile")))
+        place = self._convert(str(self._take("envFile")))
         return place if references(place) else str(folder / Path(place).expanduser())
 
     def _remote(self, address: str, transport: McpTransport | None) -> dict[str, Any]:
         if transport is McpTransport.STDIO:
-            raise UnfitServerError("its transport is stdio, and it has no command")
-        url = self._replaced(address)
+            raise _UnusableServerError("its transport is stdio, and it has no command")
+        url = self._convert(address)
         if not re.match(r"https?://|\$\{", url):
-            raise UnfitServerError("its address is not an http or https URL")
+            raise _UnusableServerError("its address is not an http or https URL")
         if self._take("env"):
             self.notes.append("env is left out: a server at an address has none")
-        address, login = self._concealer.login(self._name, url)
-        fields: dict[str, Any] = {"connection": self._concealer.url(self._name, address)}
+        address, login = self._extractor.login(self._name, url)
+        fields: dict[str, Any] = {"connection": self._extractor.url(self._name, address)}
         if login:
             fields |= {"auth_type": AuthType.BASIC, "auth_config": login}
-        fields["headers"] = self._mapping("headers", partial(self._concealer.header, self._name))
+        fields["headers"] = self._mapping("headers", partial(self._extractor.header, self._name))
         if transport not in (None, McpTransport.AUTO):
             fields["mcp"] = McpOptions(transport=transport)
         return fields
@@ -301,10 +313,10 @@ class ServerEntry:
         if unset:
             self.notes.append(f"{key} {', '.join(unset)} left out: null is no value")
         texts = {name: _text(value) for name, value in written.items() if value is not None}
-        return {name: conceal(name, self._replaced(value, name)) for name, value in texts.items()}
+        return {name: conceal(name, self._convert(value, name)) for name, value in texts.items()}
 
     def _limits(self) -> dict[str, Any]:
-        """What it may do, and for how long."""
+        """Return the fields of tool filters and timeout."""
         fields: dict[str, Any] = {}
         wanted = self._patterns("includeTools", "tools")
         if wanted and wanted != [re.escape("*")]:
@@ -318,11 +330,11 @@ class ServerEntry:
         return fields
 
     def _patterns(self, *keys: str) -> list[str]:
-        """Names of tools as patterns; what is no list stays, and is told of."""
+        """Return names of tools as patterns; a value that is no list stays, and is noted as left over."""
         lists: list[list[Any]] = [self._take(key) for key in keys if is_array(self._left.get(key))]
         return [re.escape(str(name)) for names in lists for name in names]
 
-    def _tell_what_is_left(self) -> None:
+    def _note_leftovers(self) -> None:
         allowed = [key for key in _PERMISSIONS if self._take(key)]
         if allowed:
             self.notes.append(f"{', '.join(allowed)} left out: what runs without asking is for `policy` to say")
@@ -332,12 +344,12 @@ class ServerEntry:
     def _take(self, key: str) -> Any:
         return self._left.pop(key, None)
 
-    def _replaced(self, text: str, name: str = "") -> str:
-        return self._placeholders.replaced(text, place=self._name, name=name)
+    def _convert(self, text: str, name: str = "") -> str:
+        return self._placeholders.convert(text, place=self._name, name=name)
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry with nested forms opened: `command: {path, args}` and `transport: {type, url}`."""
+    """Return the entry with `command: {path, args}` and `transport: {type, url}` flattened."""
     flat = dict(entry)
     command = flat.get("command")
     if is_object(command):
@@ -351,9 +363,9 @@ def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _words(command: str | list[Any], args: Any) -> list[str]:
-    """The words of the command line; a command without arguments may be a whole line, or a list."""
+    """Return the words of the command line; a command without arguments may be a whole line or a list."""
     if args is not None and not is_array(args):
-        raise UnfitServerError("its args are not a list")
+        raise _UnusableServerError("its args are not a list")
     if not isinstance(command, str):
         return [*map(str, command), *map(str, args or [])]
     if args is not None or " " not in command or Path(command).exists():
@@ -361,27 +373,27 @@ def _words(command: str | list[Any], args: Any) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UnfitServerError(f"its command cannot be split into words: {error}") from None
+        raise _UnusableServerError(f"its command cannot be split into words: {error}") from None
     if not words:
-        raise UnfitServerError("its command is empty")
+        raise _UnusableServerError("its command is empty")
     return words
 
 
 def names_a_relative_path(words: Sequence[str], folder: Path) -> bool:
-    """Whether a command line means something in its working folder: `./run`, `.`, or a file or folder that is there."""
+    """Return whether a command line depends on its working folder: `./run`, `.`, or the path of an existing file."""
     program, *arguments = words
-    return _is_relative(program, folder, written=True) or any(_is_relative(word, folder) for word in arguments)
+    return _is_relative(program, folder, program=True) or any(_is_relative(word, folder) for word in arguments)
 
 
-def _is_relative(word: str, folder: Path, *, written: bool = False) -> bool:
-    """`written`: a bare name does not count, because programs are looked for on the PATH."""
+def _is_relative(word: str, folder: Path, *, program: bool = False) -> bool:
+    """Return whether a word is a relative path; with `program`, a bare name is not: it is searched on the PATH."""
     if word in (".", "..") or word.startswith(("./", "../", ".\\", "..\\")):
         return True
     try:
         there = bool(word) and not Path(word).is_absolute() and (folder / word).exists()
     except (OSError, ValueError):  # longer than a path can be, or with a NUL in it
         return False
-    return there and ("/" in word or not written)
+    return there and ("/" in word or not program)
 
 
 def _seconds(written: float) -> float:
@@ -395,14 +407,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-_PLACEHOLDER = re.compile(r"\$\{(?P<inside>[^}]*)\}?")
-_BARE = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_WITH_DEFAULT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*):-(?P<default>.*)", re.DOTALL)
-
-
-class Placeholders:
-    """Replaces the placeholders of one file, and remembers what there is to say about them."""
+class _Placeholders:
+    """Convert the placeholders of one file, such as `${env:NAME}` and `${input:id}`, and collect notes on them."""
 
     def __init__(
         self, *, folder: Path, inputs: Mapping[str, Any], environ: Mapping[str, str], bare: bool = False
@@ -421,14 +427,14 @@ class Placeholders:
             "/": os.sep,
         }
 
-    def replaced(self, text: str, *, place: str, name: str = "") -> str:
-        """The text with references as `${NAME}`; `name` is what the text is the value of, `place` where it stands."""
+    def convert(self, text: str, *, place: str, name: str = "") -> str:
+        """Return the text with references as `${NAME}`; `name` is the key of the text, `place` prefixes notes."""
         whole = _BARE.fullmatch(text)
         if whole is not None and self._bare:
             return f"${{{whole['name']}}}"
-        return _PLACEHOLDER.sub(lambda found: self._one(found, place, name), text)
+        return _PLACEHOLDER.sub(lambda found: self._convert_one(found, place, name), text)
 
-    def _one(self, found: re.Match[str], place: str, name: str) -> str:
+    def _convert_one(self, found: re.Match[str], place: str, name: str) -> str:
         inside = found["inside"] if found[0].endswith("}") else ""
         if inside in self._known:
             return self._known[inside]
@@ -453,7 +459,7 @@ class Placeholders:
         return f"${{{variable}}}"
 
     def _with_default(self, variable: str, default: str, place: str, name: str) -> str:
-        """A reference has no default here, so one of the two is chosen now; a secret is never written out."""
+        # `toolpost.yaml` has no defaults for variables, so one of the two is chosen now; a secret is never written out.
         if variable in self._environ or is_secret_variable(name) or is_secret_variable(variable):
             self.notes.append(f"{place}: {variable} must be set; its default is not taken over")
             return f"${{{variable}}}"
@@ -468,52 +474,44 @@ def _home() -> Path:
         return Path("~")
 
 
-MAX_BYTES = 32 * 1024 * 1024  # some programs keep their history in the same file
-
-# A string comes first, so that what looks like a comment or a comma in it stays.
-_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_TRAILING = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])', re.DOTALL)
-_NOT_BLANK = re.compile(r"[^\n]")
-
-
 def _unreadable(message: str) -> ConfigError:
-    """The error for a file of another program that cannot be read as it is."""
+    """Return the error for another client's file that cannot be read."""
     return ConfigError(message, code="file_unreadable")
 
 
 def read_lenient_json(path: Path) -> Any:
-    """The value in a file; ConfigError names the file, the line and the column of a mistake."""
+    """Read JSON with comments, trailing commas and a byte order mark; ConfigError names file, line and column."""
     text = _read_text(path)
     try:
-        return json.loads(strict_json(text), object_pairs_hook=_unique)
+        return json.loads(strict_json(text), object_pairs_hook=_reject_duplicates)
     except json.JSONDecodeError as error:
         place = f"{path}, line {error.lineno}, column {error.colno}"
         raise _unreadable(f"{place}: this is not JSON: {error.msg}") from None
-    except _TwiceError as twice:
-        raise _unreadable(f"{path}: key {str(twice)!r} is there twice in one object; keep one") from None
+    except _DuplicateKeyError as error:
+        raise _unreadable(f"{path}: key {str(error)!r} is there twice in one object; keep one") from None
     except RecursionError:
         raise _unreadable(f"{path} is nested too deeply to be read") from None
 
 
 def strict_json(text: str) -> str:
-    """The text with comments and trailing commas blanked out; everything else keeps its place."""
-    return _TRAILING.sub(_blanked, _COMMENT.sub(_blanked, text))
+    """Replace comments and trailing commas with blanks, so that positions in the text stay the same."""
+    return _TRAILING.sub(_blank, _COMMENT.sub(_blank, text))
 
 
-class _TwiceError(ValueError):
-    """A key that an object has twice; JSON would silently keep the last one."""
+class _DuplicateKeyError(ValueError):
+    """An object has a key twice; JSON would silently keep the last one."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise _TwiceError(key)
+            raise _DuplicateKeyError(key)
         made[key] = value
     return made
 
 
-def _blanked(found: re.Match[str]) -> str:
+def _blank(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else _NOT_BLANK.sub(" ", found[0])
 
 

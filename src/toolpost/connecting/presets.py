@@ -1,4 +1,4 @@
-"""Presets: MCP servers that can be connected by a name, and the packages that they come from."""
+"""Presets: MCP servers that can be connected by name, and the packages that provide them."""
 
 from __future__ import annotations
 
@@ -55,12 +55,11 @@ POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """Where a preset's server is published, in the version that was looked at.
+    """The package of a preset's server, pinned to a reviewed version.
 
-    Without a version it is published nowhere, and `advice` says what to do instead.
-    `reads` are the variables that the server looks for, `variable` the one among them
-    that takes a person's token of the service `provider`, asked for with `scopes`; `arguments` follow its name
-    on the command line.
+    Without a version the package is not published, and `advice` says what to do instead. `reads` are the environment
+    variables of the server; `variable` is the one that takes a user's token of the service `provider`, requested with
+    `scopes`. `arguments` follow the name of the package on the command line.
     """
 
     ecosystem: Literal["npm", "PyPI"]
@@ -75,13 +74,13 @@ class Package:
     advice: str = ""
 
     def command(self, arguments: Sequence[str] = ()) -> str:
-        """The command line that starts exactly this version, with other arguments if given."""
+        """Return the command line that starts exactly this version, with other arguments if given."""
         launcher = "npx -y" if self.ecosystem == "npm" else "uvx"
         return f"{launcher} {self.name}@{self.version} {shlex.join(arguments) or self.arguments}".rstrip()
 
 
 _FETCHING = frozenset({"npx", "uvx", "bunx"})
-# The version is what is started: a name alone would start whatever its owner, or a thief of the name, publishes next.
+# Versions are pinned: a name alone would run whatever its owner, or somebody who takes over the name, publishes next.
 _POPULAR_PACKAGES = {
     "github": Package(
         ecosystem="npm",
@@ -95,7 +94,7 @@ _POPULAR_PACKAGES = {
     "filesystem": Package(
         ecosystem="npm", name="@modelcontextprotocol/server-filesystem", version="2026.8.31", arguments="/data"
     ),
-    # It takes the address as an argument, and does not look at the variable itself.
+    # This server takes the URL as an argument and does not read the variable itself.
     "postgres": Package(
         ecosystem="npm",
         name="@modelcontextprotocol/server-postgres",
@@ -216,7 +215,7 @@ PACKAGES: Mapping[str, Package] = MappingProxyType({**_POPULAR_PACKAGES, **_MORE
 
 
 def get_preset(name: str) -> ExternalToolConfig:
-    """The preset of this name, from either table; ValueError names those that there are."""
+    """Return the preset of this name; ValueError lists the presets."""
     found = POPULAR_MCP_SERVERS.get(name) or MORE_MCP_SERVERS.get(name)
     if found is None:
         raise unknown_preset(name)
@@ -224,12 +223,12 @@ def get_preset(name: str) -> ExternalToolConfig:
 
 
 def unknown_preset(name: str) -> ValueError:
-    """What there is to say about a name that no preset has."""
+    """Return the error for a name that no preset has."""
     return ValueError(f"Unknown preset: {name}. Available: {list(PACKAGES)}")
 
 
 def pinned_preset(name: str, arguments: Sequence[str] = ()) -> ExternalToolConfig:
-    """A preset as it is to be started: in one version, and with other arguments if given."""
+    """Return a preset with the command of its pinned version, and with other arguments if given."""
     config, package = get_preset(name), PACKAGES[name]
     if package.version is None:
         missing = f"the package {package.name} is not on {package.ecosystem}"
@@ -238,9 +237,9 @@ def pinned_preset(name: str, arguments: Sequence[str] = ()) -> ExternalToolConfi
 
 
 def with_token_variable(config: ExternalToolConfig) -> ExternalToolConfig:
-    """Add to a source for people's own accounts what a preset knows of its program.
+    """Add to a source with `oauth2_user` what a preset knows of its program.
 
-    That is the variable that the program reads a person's token from, and where people sign in.
+    That is the variable from which the program reads a user's token, and the endpoints of the sign-in.
     """
     if config.auth_type is not AuthType.OAUTH2_USER or config.transport is not TransportType.MCP:
         return config
@@ -261,7 +260,7 @@ def _package_of(command: str) -> Package | None:
 
 
 def unpinned_package(command: str) -> str | None:
-    """The package that a command fetches in whatever version is newest, if it is one that does."""
+    """Return the package that a command fetches without a version; None for other commands."""
     words = shlex.split(command)
     package = next((word for word in words[1:] if not word.startswith("-")), None)
     if words[0] not in _FETCHING or package is None or "@" in package[1:] or "==" in package:

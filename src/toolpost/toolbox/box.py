@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from toolpost.catalog.registry import ToolRegistry, as_tool
-from toolpost.configuration.loading import LoadedSettings, load_settings, settings_of, with_only
+from toolpost.configuration.loading import LoadedSettings, load_settings, parse_settings, with_only
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal, PrincipalCache
@@ -66,7 +66,7 @@ class Toolbox:
         chat_model: ChatModel | None = None,
         servers: Mapping[str, Any] | None = None,
     ) -> None:
-        given = settings if isinstance(settings, Settings) else settings_of(settings or {})
+        given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
         self.settings = with_builtins(given, builtins)
         self.config_path: Path | None = None
         self.registry = ToolRegistry()

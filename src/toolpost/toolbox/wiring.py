@@ -255,7 +255,7 @@ def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Built
     parts = BuiltinParts(
         store=store,
         network=network,
-        search=tools.web_search.links(),
+        search=tools.web_search.providers(),
         scrape=tools.web_fetch.chain,
         retrieve=tools.retrieval.chain,
         max_results=tools.web_search.max_results,
