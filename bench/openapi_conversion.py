@@ -17,7 +17,7 @@ from bench.core.figures import Column, Figure, Row, Target
 from bench.core.harness import Tick, undisturbed
 from bench.core.main import Part, measured, tell
 from tests.specs import no_network, octokit, real_documents
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.cli.answer_stream import answer_stream
 from toolpost.cli.output import Output
 from toolpost.schema.bounds import check_schema

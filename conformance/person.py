@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from toolpost import Outcome, Toolbox, ToolError
-from toolpost.auth.consents import Begun
+from toolpost.auth.consents import StartedSignIn
 from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
@@ -81,10 +81,10 @@ class Person:
 
     async def _sign_in(self) -> None:
         begun = await self._box.accounts.connect(SOURCE, Principal.parse(USER))
-        if isinstance(begun, Begun):
+        if isinstance(begun, StartedSignIn):
             await self._box.accounts.finish(await _visit(begun.url), provider=SOURCE, person=Principal.parse(USER))
         else:
-            await self._box.accounts.welcome(begun)
+            await self._box.accounts.on_connected(begun)
 
     async def settle(self, outcome: Outcome) -> None:
         """Consent to what a call asks for until it has ended; one that failed fails the scenario."""

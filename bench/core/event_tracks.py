@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bench.core.bare_writer import BareEvent, BareWriter, to_json
 from bench.core.harness import Stopwatch, Turn, undisturbed
 from bench.core.subject import ARGUMENTS, add3
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.catalog.function import tool
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.events import RunEvent

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from toolpost.auth.keys import FileSealer
 from toolpost.auth.oauth.tokens import TokenSet
-from toolpost.auth.seal import FileSealer
 from toolpost.auth.secret import Secret
 from toolpost.auth.token_refresh import Vault
 from toolpost.contracts.tokens import TokenKey

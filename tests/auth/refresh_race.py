@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.auth.grants import KEY, store_of, vault_over
-from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome
+from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher

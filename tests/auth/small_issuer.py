@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.wire.site import Received, Site, reply
 from toolpost import AuthType, ExternalToolConfig, Principal, Settings, Toolbox, TransportType
-from toolpost.auth.consents import Begun, Connected
+from toolpost.auth.consents import ConnectedAccount, StartedSignIn
 from toolpost.configuration.settings import AccountSettings, NetworkSettings
 
 ANN, BOB = "acme:ann", "acme:bob"
@@ -126,16 +126,16 @@ def toolbox(folder: Path | None, *sources: ExternalToolConfig) -> Toolbox:
 async def began(box: Toolbox, provider: str, user: str = ANN) -> dict[str, str]:
     """A sign-in for somebody at this machine: what the issuer is told."""
     begun = await box.accounts.connect(provider, Principal.parse(user), redirect_uri=BACK)
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartedSignIn)
     return dict(parse_qsl(urlsplit(begun.url).query))
 
 
-async def finish(box: Toolbox, brought: dict[str, str], provider: str = "notes", user: str = ANN) -> Connected:
+async def finish(box: Toolbox, brought: dict[str, str], provider: str = "notes", user: str = ANN) -> ConnectedAccount:
     """What a browser brings back from a service, where somebody is logged in."""
-    finished: Connected = await box.accounts.finish(brought, provider=provider, person=Principal.parse(user))
+    finished: ConnectedAccount = await box.accounts.finish(brought, provider=provider, person=Principal.parse(user))
     return finished
 
 
-async def connect(box: Toolbox, provider: str, user: str = ANN) -> Connected:
+async def connect(box: Toolbox, provider: str, user: str = ANN) -> ConnectedAccount:
     told = await began(box, provider, user)
     return await finish(box, {"state": told["state"], "code": "canary-code"}, provider, user)

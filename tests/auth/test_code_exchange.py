@@ -8,7 +8,7 @@ import pytest
 
 from tests.auth.grants import store_of
 from toolpost.auth.code_exchange import MemorySignIns, PendingSignIn, PendingSignIns, SealedSignIns
-from toolpost.auth.oauth.authorization import Caller, Transaction
+from toolpost.auth.oauth.authorization import SignInContext, Transaction
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.metadata import configured_server
 from toolpost.auth.secret import Secret
@@ -19,7 +19,9 @@ SERVER = configured_server(
 
 
 def sign_in(state: str, *, expires: float = 1000.0, user: str = "acme:ann", pkce: bool = True) -> PendingSignIn:
-    caller = Caller(redirect_uri="https://app.example/callback", user=user, provider="github", trace_id="trace_1")
+    caller = SignInContext(
+        redirect_uri="https://app.example/callback", user=user, provider="github", trace_id="trace_1"
+    )
     verifier = Secret("canary-verifier") if pkce else None
     transaction = Transaction(
         state=state,

@@ -12,7 +12,7 @@ from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, source, tool
 from tests.auth.test_code_exchange import sign_in
 from toolpost import Completed, ExternalToolConfig, Paused, Principal, StoreError
 from toolpost.auth.code_exchange import SealedSignIns
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.stores.sqlite import open_sqlite_store
 
 CARL = "acme:carl"

@@ -11,10 +11,15 @@ from tests.auth.small_issuer import ANN, SmallIssuer, began, finish, oauth_error
 from tests.wire.site import reply
 from toolpost import Completed, Paused, Principal, ToolAuthError, ToolError
 from toolpost.auth.accounts import Accounts
-from toolpost.auth.consents import Connected, Consents, Wish
-from toolpost.auth.device_sign_in import begin_by_code, finish_by_code
+from toolpost.auth.consents import (
+    ConnectedAccount,
+    ConsentRequest,
+    Consents,
+    finish_device_sign_in,
+    start_device_sign_in,
+)
 from toolpost.auth.oauth.authorization import callback_parameters
-from toolpost.auth.oauth.registration import ClientProfile
+from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.tokens import TokenRow
 from toolpost.stores.tokens import MemoryTokenRows
@@ -48,7 +53,7 @@ async def test_a_code_that_the_issuer_did_not_look_at_may_be_brought_again(
         with pytest.raises(ToolError):
             await finish(box, brought)
         issuer.says = issuer.before = None
-        assert await finish(box, brought) == Connected(PERSON, "notes")
+        assert await finish(box, brought) == ConnectedAccount(PERSON, "notes")
         with pytest.raises(ToolAuthError, match="Invalid or expired OAuth state"):
             await finish(box, brought)
 
@@ -86,7 +91,7 @@ async def test_a_browser_that_goes_away_while_its_code_is_exchanged_is_connected
         async with asyncio.timeout(20):
             while not isinstance(await box.call("notes.read", {}, user=ANN), Completed):
                 await asyncio.sleep(0.01)
-        await box.accounts.sweep(box.desk)
+        await box.accounts.resume_waiting(box.desk)
         await box.router.background.finish(patience_s=20)
         assert (await box.desk.get(waiting.pending_id, by=ANN)).status == "answered"
 
@@ -108,11 +113,11 @@ async def test_a_question_does_not_look_at_all_earlier_ones(issuer: SmallIssuer,
     config = source("notes", issuer, tmp_path, **issuer.endpoints())
     service = service_of(config, network=NetworkPolicy(), profile=ClientProfile())
     for _ in range(50):
-        await consents.invite(service, Wish(person=PERSON))
+        await consents.invite(service, ConsentRequest(person=PERSON))
     assert (rows.looks, len(rows.rows)) == (2, 50)
 
     now[0] += 8 * 86_400
-    await consents.invite(service, Wish(person=PERSON))
+    await consents.invite(service, ConsentRequest(person=PERSON))
     assert len(rows.rows) == 1
 
 
@@ -139,9 +144,9 @@ async def test_a_terminal_signs_in_by_code_where_an_operator_wrote_the_endpoint(
         service, accounts = box.accounts.consents.service("notes"), box.accounts.accounts
         if not known:
             with pytest.raises(ToolAuthError, match="has no sign-in by code"):
-                await begin_by_code(service, accounts)
+                await start_device_sign_in(service, accounts)
             return
-        grant = await begin_by_code(service, accounts)
-        assert await finish_by_code(service, accounts, PERSON, grant) == Connected(PERSON, "notes")
+        grant = await start_device_sign_in(service, accounts)
+        assert await finish_device_sign_in(service, accounts, PERSON, grant) == ConnectedAccount(PERSON, "notes")
         assert isinstance(await box.call("notes.read", {}, user=ANN), Completed)
     assert issuer.forms[0]["device_code"] == "canary-device"

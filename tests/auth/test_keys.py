@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.auth.keyrings import DictKeyring, keyring_of_our_own
-from toolpost.auth.key_places import FileKeys, WrappedKeys
-from toolpost.auth.keys import MasterKeys, key_place, keys_from, move_keys
-from toolpost.auth.seal import FileSealer, KeySealer
+from toolpost.auth.keys import (
+    FileKeys,
+    FileSealer,
+    KeySealer,
+    MasterKeys,
+    WrappedKeys,
+    key_storage,
+    keys_from,
+    move_keys,
+)
 from toolpost.contracts.errors import ConfigError, StoreError
 
 ROW = "journal|acme|ann|call_1||call"
@@ -226,7 +233,7 @@ def test_keys_moved_to_another_place_open_what_they_sealed(tmp_path: Path) -> No
     old = FileSealer(tmp_path / "key")
     sealed = old.seal(b"secret", row=ROW)
     old.keys.rotate()
-    places = [key_place(reference, folder=tmp_path) for reference in ("file", "keyring:toolpost/main")]
+    places = [key_storage(reference, folder=tmp_path) for reference in ("file", "keyring:toolpost/main")]
 
     assert [move_keys(*places), move_keys(*places)] == [2, 0]
     moved = KeySealer(MasterKeys(places[1]))

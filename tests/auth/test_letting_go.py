@@ -10,8 +10,8 @@ import pytest
 from tests.auth.small_issuer import ANN, BACK, SmallIssuer, connect, source, toolbox
 from toolpost import Completed, Paused, Principal, Toolbox
 from toolpost.auth.accounts import Accounts
-from toolpost.auth.consents import Begun, Consents, Wish
-from toolpost.auth.oauth.registration import ClientProfile
+from toolpost.auth.consents import ConsentRequest, Consents, StartedSignIn
+from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.tokens import TokenKey, TokenRow
 from toolpost.stores.tokens import MemoryTokenRows
@@ -118,8 +118,8 @@ async def test_tokens_that_another_process_renewed_at_the_last_moment_are_the_on
     consents.offer(
         service_of(config, network=NetworkPolicy(allow_hosts=frozenset({"127.0.0.1"})), profile=ClientProfile())
     )
-    begun = await consents.begin(consents.service("notes"), Wish(person=PERSON))
-    assert isinstance(begun, Begun)
+    begun = await consents.begin(consents.service("notes"), ConsentRequest(person=PERSON))
+    assert isinstance(begun, StartedSignIn)
     await consents.finish({"state": begun.state, "code": "canary-code"}, provider="notes", person=PERSON)
 
     assert await accounts.disconnect(consents.service("notes"), PERSON) is True

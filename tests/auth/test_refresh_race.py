@@ -10,7 +10,7 @@ import pytest
 
 from tests.auth.grants import KEY, grant, store_of, vault_over
 from tests.auth.refresh_race import ROOT, race
-from toolpost.auth.oauth.refresh import RefreshOutcome, RefreshUnknown
+from toolpost.auth.oauth.grants import RefreshOutcome, RefreshUnknown
 from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher
 
 EXPIRIES = 200

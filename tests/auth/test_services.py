@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.oauth.grants import IdentityProvider
-from toolpost.auth.oauth.handshake import Assertion
-from toolpost.auth.oauth.registration import ClientProfile
+from toolpost.auth.oauth.sign_in import Assertion
 from toolpost.auth.secret import Secret
 from toolpost.auth.services import Service, plan_secrets, service_of
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolpost import ExternalToolConfig, ToolAuthError
-from toolpost.auth.static import static_credential, with_environment
+from toolpost.auth.credentials import static_credential, with_environment
 
 
 def config(**options: Any) -> ExternalToolConfig:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.life_of_a_call.strict_service import StrictService
 from toolpost import Completed, Paused, Principal, Settings, StoreError, Toolbox, ToolContext, tool
-from toolpost.auth.consents import Begun
+from toolpost.auth.consents import StartedSignIn
 
 ANN, BOB = "acme:ann", "acme:bob"
 ARGUMENT, PASSWORD, ANSWER, RESULT = "canary-argument", "canary-password", "canary-answer", "canary-result"
@@ -75,13 +75,13 @@ async def kept(tmp_path: Path) -> AsyncGenerator[Kept]:
 
 async def began(box: Toolbox) -> str:
     begun = await box.accounts.connect("bank", Principal("acme", "ann"))
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartedSignIn)
     return begun.state
 
 
 async def sign_in(box: Toolbox, browser: httpx2.AsyncClient) -> str:
     begun = await box.accounts.connect("bank", Principal("acme", "ann"))
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartedSignIn)
     back = (await browser.get(begun.url)).headers["location"]
     await box.accounts.finish(dict(parse_qsl(urlsplit(back).query)), provider="bank", person=Principal("acme", "ann"))
     return begun.state

@@ -28,7 +28,7 @@ from toolpost import (
     ToolNode,
     ToolRegistry,
 )
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.configuration.settings import AccountSettings, NetworkSettings
 from toolpost.contracts.principal import Principal
 from toolpost.stores.sealing import CacheFolder

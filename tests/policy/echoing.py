@@ -17,7 +17,7 @@ from tests.life_of_a_call.strict_service import StrictService
 from tests.policy.canaries import DISGUISES, canary
 from tests.wire.site import Received, reply
 from toolpost import Completed, Failed, Outcome, Paused, PendingAction, Principal, Settings, Toolbox
-from toolpost.auth.consents import Begun
+from toolpost.auth.consents import StartedSignIn
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.outcomes import outcome_to_dict
 
@@ -209,7 +209,7 @@ async def _person(browser: httpx2.AsyncClient, box: Toolbox, heard: Heard, numbe
     assert isinstance(paused, Paused), paused
     heard.outcome(paused)
     begun = await box.accounts.connect("mine", Principal("acme", f"user{number}"))
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartedSignIn)
     heard.canaries += (begun.state, paused.question.payload["state"])
     back = (await browser.get(begun.url)).headers["location"]
     await box.accounts.finish(
@@ -237,7 +237,7 @@ async def _password(box: Toolbox, heard: Heard, number: int) -> None:
 async def _client(box: Toolbox, heard: Heard, number: int) -> None:
     """The issuer does not like the client, and says so to whoever comes back."""
     begun = await box.accounts.connect(f"client{number}", Principal("acme", "ann"))
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartedSignIn)
     try:
         await box.accounts.finish(
             {"state": begun.state, "code": "any"}, provider=f"client{number}", person=Principal("acme", "ann")

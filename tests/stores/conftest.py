@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, artifact, intent, key_record, question
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.tokens import TokenKey

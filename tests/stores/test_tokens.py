@@ -10,7 +10,7 @@ import pytest
 
 from tests.stores.conftest import NOW, AnyStore, open_store
 from tests.stores.token_children import held_by_child, race_for_leases
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.tokens import TokenKey
 from toolpost.stores.database import MIGRATIONS, migrate

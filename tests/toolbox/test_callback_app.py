@@ -31,7 +31,7 @@ from tests.toolbox.signing_in import (
     toolbox,
 )
 from toolpost import Completed, Failed, Paused, Principal, ToolAuthError, Toolbox, ToolPermissionError
-from toolpost.auth.consents import Connected
+from toolpost.auth.consents import ConnectedAccount
 from toolpost.auth.oauth.authorization import browser_binding
 from toolpost.configuration.settings import AccountSettings
 from toolpost.toolbox.callback_app import callback_app
@@ -130,7 +130,7 @@ async def test_a_call_that_needs_more_waits_for_a_grant_that_has_it(here: Progra
     assert isinstance(asked, Paused)
     assert "tools.call" in (await ann.opens(asked.question.payload["auth_url"])).text
 
-    await here.box.accounts.welcome(Connected(Principal("acme", "ann"), "notes"))
+    await here.box.accounts.on_connected(ConnectedAccount(Principal("acme", "ann"), "notes"))
     await here.box.caretaker.sweep()
     assert (await here.box.desk.get(asked.pending_id, by=ANN)).status == "open"
     await ann.connects(asked.question.payload["auth_url"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolpost import ConfigError, ExternalToolConfig, Settings, Toolbox, ToolRegistry, tool
-from toolpost.auth.authorizer import Authorizer
+from toolpost.auth.credentials import Authorizer
 from toolpost.toolbox.source_manager import Sources
 
 TOOLS = """

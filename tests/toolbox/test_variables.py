@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolpost import ConfigError, Failed, Toolbox
-from toolpost.auth.env_file import parse_env
+from toolpost.auth.secret import parse_env
 from toolpost.configuration.loading import load_settings
 
 TOOLS = """

@@ -6,11 +6,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolpost.auth.bindings import Bindings
-from toolpost.auth.oauth.driver import run_flow
+from toolpost.auth.issuer_registry import IssuerRegistry
+from toolpost.auth.oauth.flow import CLIENT_REFUSED, run_flow
+from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, refresh, revoke
 from toolpost.auth.oauth.metadata import find_resource
-from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, refresh, revoke
-from toolpost.auth.oauth.refusals import CLIENT_REFUSED
 from toolpost.auth.token_refresh import ConsentNeeded, TokenRefresher, Vault
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.tokens import TokenKey
@@ -19,9 +18,9 @@ from toolpost.wire.client import HttpClient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.auth.bindings import Binding
-    from toolpost.auth.oauth.challenge import Demand
-    from toolpost.auth.oauth.refresh import RefreshOutcome
+    from toolpost.auth.issuer_registry import IssuerBinding
+    from toolpost.auth.oauth.grants import RefreshOutcome
+    from toolpost.auth.oauth.sign_in import AuthChallenge
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
     from toolpost.auth.token_refresh import Account, Current
@@ -45,7 +44,7 @@ class Accounts:
         self.rows = rows
         self.clock = clock
         self.learn = learn or _unlearned
-        self.bindings = Bindings(rows)
+        self.issuers = IssuerRegistry(rows)
         self._vault = Vault(rows, learn=self.learn, clock=clock)
         self._refresher = TokenRefresher(self._vault)
         self._clients: dict[str, HttpClient] = {}
@@ -67,11 +66,11 @@ class Accounts:
         found = [account for _, account in await self._held(service, person)]
         return max(found, key=lambda account: account.version, default=None)
 
-    async def keep(self, service: Service, person: Principal, *, binding: Binding, tokens: TokenSet) -> Account:
+    async def keep(self, service: Service, person: Principal, *, binding: IssuerBinding, tokens: TokenSet) -> Account:
         """Keep what a consent brought, in place of what others brought for the same service."""
-        await self.bindings.keep(binding)
+        await self.issuers.keep(binding)
         kept = await self._vault.keep(binding.account_of(person), tokens)
-        for other in await self.bindings.of(service.provider):
+        for other in await self.issuers.of(service.provider):
             if (key := other.account_of(person)) != kept.key:
                 await self.rows.remove(key)
         return kept
@@ -86,13 +85,13 @@ class Accounts:
                 heard.append(over or await self._revoke(service, binding, account.tokens))
         return all(heard) if heard else None
 
-    async def has_moved(self, service: Service, person: Principal, demand: Demand) -> bool:
+    async def has_moved(self, service: Service, person: Principal, challenge: AuthChallenge) -> bool:
         """Whether the server that refuses a person's tokens takes those of another issuer now."""
         account = await self.held(service, person)
         plan = service.plan
         if account is None or plan.server is not None or plan.is_settled:
             return False
-        looking = find_resource(plan.url, trust=plan.trust, metadata_url=demand.resource_metadata)
+        looking = find_resource(plan.url, trust=plan.trust, metadata_url=challenge.resource_metadata)
         try:
             told = await run_flow(looking, self.client_for(service))
         except ToolError:
@@ -112,11 +111,11 @@ class Accounts:
         for client in self._clients.values():
             await client.close()
 
-    async def _bindings(self, service: Service, *, anew: bool) -> list[Binding]:
-        known = await self.bindings.of(service.provider, anew=anew)
+    async def _bindings(self, service: Service, *, anew: bool) -> list[IssuerBinding]:
+        known = await self.issuers.of(service.provider, anew=anew)
         return [current for binding in known if (current := binding.under(service.plan)) is not None]
 
-    async def _held(self, service: Service, person: Principal) -> list[tuple[Binding, Account]]:
+    async def _held(self, service: Service, person: Principal) -> list[tuple[IssuerBinding, Account]]:
         found = [
             (one, await self._vault.standing(one.account_of(person)))
             for one in await self._bindings(service, anew=True)
@@ -130,7 +129,7 @@ class Accounts:
                 return account
         return None
 
-    async def _revoke(self, service: Service, binding: Binding, tokens: TokenSet | None) -> bool:
+    async def _revoke(self, service: Service, binding: IssuerBinding, tokens: TokenSet | None) -> bool:
         if tokens is None:
             return False
         ending = revoke(binding.server, binding.client, tokens, clock=self.clock)
@@ -139,7 +138,7 @@ class Accounts:
         except ToolError:
             return False
 
-    async def _renew(self, service: Service, binding: Binding, account: Account) -> RefreshOutcome:
+    async def _renew(self, service: Service, binding: IssuerBinding, account: Account) -> RefreshOutcome:
         if account.tokens is None:
             return GrantRevoked("there are no tokens")
         asking = refresh(binding.server, binding.client, account.tokens, clock=self.clock)
@@ -148,7 +147,7 @@ class Accounts:
         except ToolAuthError as refused:
             if binding.client.origin != "dynamic" or refused.error_code != CLIENT_REFUSED:
                 raise
-            await self.bindings.forget_client(binding.client)
+            await self.issuers.forget_client(binding.client)
             return GrantRevoked("the issuer does not know this client any more")
         if isinstance(renewal, RefreshedTokens):
             return renewal._replace(revoke=partial(self._revoke, service, binding, renewal.tokens))

@@ -12,11 +12,10 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from toolpost.auth.bindings import PROGRAM, program_key
+from toolpost.auth.issuer_registry import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import Transaction, exchange_code, read_callback
-from toolpost.auth.oauth.driver import run_flow
-from toolpost.auth.oauth.records import packed, unpacked
-from toolpost.auth.oauth.refusals import CLIENT_REFUSED, problem_behind
+from toolpost.auth.oauth.flow import CLIENT_REFUSED, problem_behind, run_flow
+from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.contracts.errors import ToolAuthError, ToolError
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class SealedSignIns:
 
     async def put(self, sign_in: PendingSignIn) -> None:
         """Store a sign-in."""
-        body = {"transaction": json.loads(packed(sign_in.transaction)), "invitation": sign_in.invitation}
+        body = {"transaction": json.loads(pack_record(sign_in.transaction)), "invitation": sign_in.invitation}
         await self._rows.put(program_key(self._kind, digest(sign_in.transaction.state)), body)
 
     async def find(self, state: str) -> PendingSignIn | None:
@@ -191,5 +190,5 @@ def _unknown_state() -> ToolAuthError:
 
 
 def _read(row: TokenRow) -> PendingSignIn:
-    transaction = unpacked(Transaction, json.dumps(row.body["transaction"]).encode())
+    transaction = unpack_record(Transaction, json.dumps(row.body["transaction"]).encode())
     return PendingSignIn(transaction=transaction, invitation=row.body["invitation"], version=row.version)

@@ -1,4 +1,4 @@
-"""Sign-ins under way: begun in one browser, and finished once, in whatever process that browser comes back to."""
+"""Sign-ins of people to services: started in a browser or by device code, and finished once, in any process."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from toolpost.auth.bindings import PROGRAM, Binding, program_key
 from toolpost.auth.code_exchange import PendingSignIn, SealedSignIns, digest, find_sign_in, redeem
-from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, Caller, begin_authorization
-from toolpost.auth.oauth.challenge import Demand, demand_of
-from toolpost.auth.oauth.driver import run_flow
-from toolpost.auth.oauth.handshake import Consent, Granted, scopes_so_far, sign_in
-from toolpost.auth.oauth.refusals import CLIENT_REFUSED
+from toolpost.auth.issuer_registry import PROGRAM, IssuerBinding, program_key
+from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization, select_scopes
+from toolpost.auth.oauth.client import obtain_client
+from toolpost.auth.oauth.flow import CLIENT_REFUSED, run_flow
+from toolpost.auth.oauth.grants import await_device, begin_device
+from toolpost.auth.oauth.sign_in import (
+    AuthChallenge,
+    ConsentRedirect,
+    TokenGrant,
+    discover,
+    parse_auth_challenge,
+    scopes_to_keep,
+    sign_in,
+)
 from toolpost.auth.secret import revealed
 from toolpost.auth.services import plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError
@@ -27,26 +35,28 @@ if TYPE_CHECKING:
 
     from toolpost.auth.accounts import Accounts
     from toolpost.auth.oauth.client import Client
-    from toolpost.auth.oauth.handshake import SignIn
+    from toolpost.auth.oauth.flow import Clock, Flow
+    from toolpost.auth.oauth.grants import DeviceGrant
+    from toolpost.auth.oauth.sign_in import SignInPlan
     from toolpost.auth.services import Service
     from toolpost.contracts.errors import ToolError
 
-TICKET_TTL_S = 7 * 86_400.0
-NO_DEMAND = Demand()
+INVITATION_TTL_S = 7 * 86_400.0
+NO_CHALLENGE = AuthChallenge()
 _PURGE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ConsentRequest:
     """Whose consent is wanted, and what a refused request said would help."""
 
     person: Principal
-    demand: Demand = NO_DEMAND
+    challenge: AuthChallenge = NO_CHALLENGE
     trace_id: str = ""
     tool: str = ""
 
 
-class Begun(NamedTuple):
+class StartedSignIn(NamedTuple):
     """Where to send a browser; `state` and the URL are secrets of the one who signs in."""
 
     url: str
@@ -54,10 +64,10 @@ class Begun(NamedTuple):
     scopes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "Begun()"
+        return "StartedSignIn()"
 
 
-class Connected(NamedTuple):
+class ConnectedAccount(NamedTuple):
     """Who has connected which account."""
 
     person: Principal
@@ -66,13 +76,13 @@ class Connected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
+class Invitation:
     """An invitation to sign in that lasts as long as the question; the sign-in itself begins when a browser comes."""
 
     provider: str
     person: Principal
     expires: float
-    demand: Demand = NO_DEMAND
+    challenge: AuthChallenge = NO_CHALLENGE
     trace_id: str = ""
     tool: str = ""
     secret: str = field(default="", repr=False)
@@ -110,17 +120,17 @@ class Consents:
         self._services[service.provider] = service
         self._accounts.learn(plan_secrets(service.plan))
 
-    def settled(self, service: Service, demand: Demand = NO_DEMAND) -> Demand:
-        """What to ask for: without a demand, what the sources of a service heard last when they were refused.
+    def settled(self, service: Service, challenge: AuthChallenge = NO_CHALLENGE) -> AuthChallenge:
+        """What to ask for: without a challenge, what the sources of a service heard last when they were refused.
 
         The scopes that an operator wrote are asked for in place of those that a stranger is told; only a server that
         does not find them enough gets its own.
         """
-        refused = self.refusal(service.provider) if demand == NO_DEMAND else None
+        refused = self.refusal(service.provider) if challenge == NO_CHALLENGE else None
         if refused is not None:
-            demand = refusal_demand(refused)
+            challenge = challenge_of(refused)
         mine = service.plan.scopes
-        return replace(demand, scopes=mine) if mine and not demand.wants_more_scopes else demand
+        return replace(challenge, scopes=mine) if mine and not challenge.wants_more_scopes else challenge
 
     @property
     def services(self) -> Mapping[str, Service]:
@@ -138,12 +148,12 @@ class Consents:
     async def begin(
         self,
         service: Service,
-        wish: Wish,
+        wish: ConsentRequest,
         *,
         redirect_uri: str = "",
         browser: str = "",
         ticket: str = "",
-    ) -> Begun | Connected:
+    ) -> StartedSignIn | ConnectedAccount:
         """Begin a sign-in; where no person is needed it is finished at once.
 
         `browser` is the binding of the browser that begins, and the only one that can finish; that uses up `ticket`.
@@ -155,23 +165,25 @@ class Consents:
                 "write accounts.public_url, or connect with: toolpost accounts connect"
             )
         step = await self._step(service, wish, _caller(service, wish, uri, browser))
-        if isinstance(step, Granted):
+        if isinstance(step, TokenGrant):
             resource = step.tokens.resource or ""
-            binding = Binding(provider=service.provider, server=step.server, client=step.client, resource=resource)
+            binding = IssuerBinding(
+                provider=service.provider, server=step.server, client=step.client, resource=resource
+            )
             await self._accounts.keep(service, wish.person, binding=binding, tokens=step.tokens)
-            return Connected(wish.person, service.provider, wish.trace_id)
+            return ConnectedAccount(wish.person, service.provider, wish.trace_id)
         transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
         await self._purge()
-        await self._accounts.bindings.keep_client(step.client)
+        await self._accounts.issuers.keep_client(step.client)
         await self._sign_ins.put(PendingSignIn(transaction=transaction, invitation=digest(ticket) if ticket else ""))
         self._accounts.learn(_secrets_of(step.client))
         passed = {transaction.state} | revealed([transaction.verifier] if transaction.verifier else [])
         self._learn(passed, until=transaction.expires)
-        return Begun(step.url, transaction.state, transaction.scopes)
+        return StartedSignIn(step.url, transaction.state, transaction.scopes)
 
     async def finish(
         self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str = ""
-    ) -> Connected:
+    ) -> ConnectedAccount:
         """Take what a browser brought back; a ToolAuthError says what is wrong with it.
 
         `provider` is the service to whose address the browser came back, and `person` who is logged in there: nobody
@@ -189,7 +201,7 @@ class Consents:
         self._exchanges[task] = owner
         task.add_done_callback(self._exchanged)
         await asyncio.shield(task)
-        return Connected(owner, caller.provider, caller.trace_id)
+        return ConnectedAccount(owner, caller.provider, caller.trace_id)
 
     async def _exchange(self, pending: PendingSignIn, parameters: Mapping[str, str], browser: str) -> None:
         """Exchange the code of a callback and store the tokens; the invitation that led there is used up."""
@@ -203,9 +215,9 @@ class Consents:
             )
         except ToolAuthError as refused:
             if refused.error_code == CLIENT_REFUSED:
-                await accounts.bindings.forget_client(transaction.client)
+                await accounts.issuers.forget_client(transaction.client)
             raise
-        binding = Binding(
+        binding = IssuerBinding(
             provider=service.provider,
             server=transaction.server,
             client=transaction.client,
@@ -220,15 +232,15 @@ class Consents:
         if not task.cancelled():
             task.exception()  # The browser may be gone; then nobody else looks at it.
 
-    async def invite(self, service: Service, wish: Wish) -> str:
+    async def invite(self, service: Service, wish: ConsentRequest) -> str:
         """A URL at which a browser can begin the sign-in, for as long as a question lasts."""
-        secret, expires = secrets.token_urlsafe(32), self._accounts.clock() + TICKET_TTL_S
+        secret, expires = secrets.token_urlsafe(32), self._accounts.clock() + INVITATION_TTL_S
         self._learn({secret}, until=expires)
         body = {
             "provider": service.provider,
             "person": list(wish.person),
             "expires": expires,
-            "demand": asdict(wish.demand),
+            "challenge": asdict(wish.challenge),
             "trace_id": wish.trace_id,
             "tool": wish.tool,
         }
@@ -236,7 +248,7 @@ class Consents:
         await self._rows.put(program_key("ticket", digest(secret)), body)
         return f"{self.start_url}?ticket={secret}"
 
-    async def ticket(self, secret: str) -> Ticket:
+    async def ticket(self, secret: str) -> Invitation:
         """What an invitation is for; ToolAuthError when it is none, or too old."""
         row = await self._rows.get(program_key("ticket", digest(secret)))
         if row is None or not row.body or float(row.body["expires"]) <= self._accounts.clock():
@@ -244,9 +256,9 @@ class Consents:
             raise ToolAuthError(message, code="oauth_expired")
         return _ticket(row.body, secret)
 
-    async def start(self, ticket: Ticket, *, browser: str) -> Begun | Connected:
+    async def start(self, ticket: Invitation, *, browser: str) -> StartedSignIn | ConnectedAccount:
         """Begin the sign-in of an invitation in the browser that came."""
-        wish = Wish(person=ticket.person, demand=ticket.demand, trace_id=ticket.trace_id)
+        wish = ConsentRequest(person=ticket.person, challenge=ticket.challenge, trace_id=ticket.trace_id)
         return await self.begin(self.service(ticket.provider), wish, browser=browser, ticket=ticket.secret)
 
     async def forget(self, person: Principal) -> None:
@@ -256,15 +268,17 @@ class Consents:
         if mine := [task for task, whose in self._exchanges.items() if whose == person]:
             await asyncio.wait(mine)  # each has a deadline
 
-    async def _step(self, service: Service, wish: Wish, caller: Caller) -> Granted | Consent:
-        demand = self.settled(service, wish.demand)
+    async def _step(
+        self, service: Service, wish: ConsentRequest, caller: SignInContext
+    ) -> TokenGrant | ConsentRedirect:
+        challenge = self.settled(service, wish.challenge)
         held = await self._accounts.held(service, wish.person)
         tokens = None if held is None else held.tokens
-        plan = coming_back(service.current_plan(), caller.redirect_uri)
-        plan = await self._accounts.bindings.tied(service.provider, plan)
+        plan = with_redirect_uri(service.current_plan(), caller.redirect_uri)
+        plan = await self._accounts.issuers.tied(service.provider, plan)
         self._learn(plan_secrets(plan))
         if plan.server is not None and plan.registered is not None and plan.grant == "code":
-            asked = (*scopes_so_far(demand, tokens), *(demand.scopes or ()))
+            asked = (*scopes_to_keep(challenge, tokens), *(challenge.scopes or ()))
             request = begin_authorization(
                 plan.server,
                 plan.registered,
@@ -274,9 +288,9 @@ class Consents:
                 ttl_s=self._ttl_s,
                 clock=self._accounts.clock,
             )
-            return Consent(url=request.url, transaction=request.transaction, client=plan.registered)
-        known = await self._accounts.bindings.clients(plan.profile.redirect_uris)
-        flow = sign_in(plan, demand, caller, tokens=tokens, clients=known, clock=self._accounts.clock)
+            return ConsentRedirect(url=request.url, transaction=request.transaction, client=plan.registered)
+        known = await self._accounts.issuers.clients(plan.profile.redirect_uris)
+        flow = sign_in(plan, challenge, caller, tokens=tokens, clients=known, clock=self._accounts.clock)
         return await run_flow(flow, self._accounts.client_for(service))
 
     async def _purge(self) -> None:
@@ -346,13 +360,13 @@ def _issued_by(service: Service) -> tuple[object, ...]:
     return (*issuer, None if own is None else own.id, service.attended, type(plan.grant))
 
 
-def refusal_demand(refused: ToolError) -> Demand:
+def challenge_of(refused: ToolError) -> AuthChallenge:
     """What a refusal says would help."""
     headers = Headers(tuple(("WWW-Authenticate", challenge) for challenge in refused.challenges))
-    return demand_of(refused.status_code or NO_DEMAND.status, headers)
+    return parse_auth_challenge(refused.status_code or NO_CHALLENGE.status, headers)
 
 
-def coming_back(plan: SignIn, redirect_uri: str) -> SignIn:
+def with_redirect_uri(plan: SignInPlan, redirect_uri: str) -> SignInPlan:
     """The plan of a client whose browsers come back to this address, whatever others use."""
     if not redirect_uri or redirect_uri in plan.profile.redirect_uris:
         return plan
@@ -363,8 +377,8 @@ def _secrets_of(client: Client) -> set[str]:
     return revealed(secret for secret in (client.secret, client.private_key) if secret)
 
 
-def _caller(service: Service, wish: Wish, redirect_uri: str, browser: str) -> Caller:
-    return Caller(
+def _caller(service: Service, wish: ConsentRequest, redirect_uri: str, browser: str) -> SignInContext:
+    return SignInContext(
         redirect_uri=redirect_uri,
         tenant=wish.person.tenant,
         user=wish.person.user,
@@ -374,19 +388,61 @@ def _caller(service: Service, wish: Wish, redirect_uri: str, browser: str) -> Ca
     )
 
 
-def _ticket(told: Mapping[str, Any], secret: str) -> Ticket:
-    return Ticket(
+def _ticket(told: Mapping[str, Any], secret: str) -> Invitation:
+    return Invitation(
         provider=told["provider"],
         person=Principal(*told["person"]),
         expires=float(told["expires"]),
-        demand=_demand(told["demand"]),
+        challenge=_challenge(told["challenge"]),
         trace_id=told["trace_id"],
         tool=told["tool"],
         secret=secret,
     )
 
 
-def _demand(told: Mapping[str, Any]) -> Demand:
+def _challenge(told: Mapping[str, Any]) -> AuthChallenge:
     fields = dict(told)
     scopes = fields.pop("scopes")
-    return Demand(scopes=None if scopes is None else tuple(scopes), **fields)
+    return AuthChallenge(scopes=None if scopes is None else tuple(scopes), **fields)
+
+
+async def start_device_sign_in(service: Service, accounts: Accounts, *, redirect_uri: str = "") -> DeviceGrant:
+    """A code for the person to enter; where we must register first, it is as a client that comes back to here."""
+    if not service.attended:
+        raise ToolAuthError(f"{service.display_name!r} asks nobody for consent: its tools can be called as they are.")
+    plan = with_redirect_uri(service.current_plan(), callback_url(redirect_uri, service.provider))
+    plan = await accounts.issuers.tied(service.provider, plan)
+    known = await accounts.issuers.clients(plan.profile.redirect_uris)
+    asking = _asking(service, plan, known, accounts.clock)
+    grant = await run_flow(asking, accounts.client_for(service))
+    await accounts.issuers.keep_client(grant.client)
+    codes = (grant.device_code.reveal(), grant.user_code)
+    accounts.learn(passing(codes, until=grant.expires, now=accounts.clock()))
+    return grant
+
+
+async def finish_device_sign_in(
+    service: Service, accounts: Accounts, person: Principal, grant: DeviceGrant
+) -> ConnectedAccount:
+    """Wait until the code was entered and keep what that brought; ToolAuthError when the person said no."""
+    tokens = await await_device(grant, accounts.client_for(service), clock=accounts.clock)
+    binding = IssuerBinding(
+        provider=service.provider, server=grant.server, client=grant.client, resource=grant.resource or ""
+    )
+    await accounts.keep(service, person, binding=binding, tokens=tokens)
+    return ConnectedAccount(person, service.provider)
+
+
+def _asking(service: Service, plan: SignInPlan, known: Mapping[str, Client], clock: Clock) -> Flow[DeviceGrant]:
+    trust = plan.trust
+    if plan.server is not None and plan.registered is not None:
+        return (
+            yield from begin_device(
+                plan.server, plan.registered, trust=trust, resource=service.resource, scopes=plan.scopes, clock=clock
+            )
+        )
+    found = yield from discover(plan, NO_CHALLENGE, known=known)
+    server, own = found.server, known.get(found.server.issuer)
+    client = yield from obtain_client(server, plan.profile, registered=plan.registered, known=own, clock=clock)
+    scopes = select_scopes(wished=plan.scopes, resource=found.metadata, server=server)
+    return (yield from begin_device(server, client, trust=trust, resource=found.resource, scopes=scopes, clock=clock))

@@ -1,19 +1,268 @@
-"""The master keys: where they are kept, which of them seals, and how a new one takes over."""
+"""Master keys: where they are stored, how they rotate, and sealing of rows with them (AES-256-GCM)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
 import hashlib
+import json
+import os
 import secrets
+import stat
+import sys
 import threading
+import time
+from collections.abc import Generator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from toolpost.auth.key_places import KEY_BYTES, FileKeys, KeyPlace, KeyringKeys, KeyWrapper, WrappedKeys, alone
-from toolpost.contracts.errors import ConfigError
+from toolpost.auth.secret import keyring_text, no_keyring
+from toolpost.contracts.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES = 32
+_KEYRING_GLANCE_S = 30.0  # asking a keyring costs milliseconds
+
+
+class KeyWrapper(Protocol):
+    """A key service, as a plug-in offers it: wraps keys with one that never leaves the service."""
+
+    def wrap(self, key: bytes) -> bytes:
+        """The key, such that only `unwrap` gives it."""
+        ...
+
+    def unwrap(self, wrapped: bytes) -> bytes:
+        """The key that was wrapped; raises when this service did not wrap it."""
+        ...
+
+
+class KeyStorage(Protocol):
+    """Where master keys are kept, the oldest first."""
+
+    @property
+    def name(self) -> str:
+        """The place, as people are told of it."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """What is locked while keys change."""
+        ...
+
+    def stamp(self) -> object:
+        """Cheap to ask: another value when the keys may have changed, None when it cannot be told."""
+        ...
+
+    def read(self) -> list[bytes]:
+        """All keys; none when none was made yet. StoreError says why they cannot be read."""
+        ...
+
+    def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
+        """Keep these keys durably; with `first` only if there are none."""
+        ...
+
+
+class FileKeys:
+    """Keys in a file that only its owner can read: 32 bytes each, one behind the other."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    @property
+    def folder(self) -> Path:
+        return self._path.parent
+
+    def stamp(self) -> object:
+        return _stamp(str(self._path))
+
+    def read(self) -> list[bytes]:
+        raw = _read_private(self._path)
+        if raw is None:
+            return []
+        if not raw or len(raw) % KEY_BYTES:
+            raise StoreError(f"the key {self._path} is damaged: {len(raw)} bytes instead of {KEY_BYTES} for each key")
+        return _cut(raw)
+
+    def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
+        _write_private(self._path, b"".join(keys), first=first)
+
+
+class WrappedKeys:
+    """Keys in a file, wrapped by a key service: without the service the file opens nothing."""
+
+    def __init__(self, path: Path, wrapper: KeyWrapper) -> None:
+        self._path = path
+        self._wrapper = wrapper
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    @property
+    def folder(self) -> Path:
+        return self._path.parent
+
+    def stamp(self) -> object:
+        return _stamp(str(self._path))
+
+    def read(self) -> list[bytes]:
+        raw = _read_private(self._path)
+        if raw is None:
+            return []
+        try:
+            wrapped = [base64.b64decode(text, validate=True) for text in json.loads(raw)["wrapped"]]
+        except (ValueError, KeyError, TypeError):
+            raise StoreError(f"the wrapped keys {self._path} are damaged; restore them from a backup") from None
+        return [self._ask("unwrap", each) for each in wrapped]
+
+    def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
+        wrapped = [base64.b64encode(self._ask("wrap", key)).decode() for key in keys]
+        _write_private(self._path, json.dumps({"wrapped": wrapped}).encode(), first=first)
+
+    def _ask(self, deed: str, data: bytes) -> bytes:
+        try:
+            answer: bytes = getattr(self._wrapper, deed)(data)
+        except Exception as error:
+            said = f"the key service did not {deed} a key of {self._path}: {type(error).__name__}"
+            raise StoreError(f"{said}; look at the service and at our rights there", cause=error) from error
+        if deed == "unwrap" and len(answer) != KEY_BYTES:
+            raise StoreError(f"the key service gave {len(answer)} bytes instead of {KEY_BYTES} for {self._path}")
+        return answer
+
+
+class KeyringKeys:
+    """Keys in the keyring of the operating system, as one password."""
+
+    def __init__(self, service: str, name: str, *, folder: Path) -> None:
+        self._service = service
+        self._name = name
+        self._folder = folder
+
+    @property
+    def name(self) -> str:
+        return f"keyring:{self._service}/{self._name}"
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def stamp(self) -> object:
+        return int(time.monotonic() / _KEYRING_GLANCE_S)
+
+    def read(self) -> list[bytes]:
+        text = keyring_text(self._service, self._name)
+        if text is None:
+            return []
+        try:
+            raw = base64.b64decode(text, validate=True)
+        except binascii.Error:
+            raw = b""
+        if not raw or len(raw) % KEY_BYTES:
+            raise StoreError(f"the key {self.name} is damaged; restore it from a backup")
+        return _cut(raw)
+
+    def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
+        try:
+            import keyring  # noqa: PLC0415 - optional, and slow to load
+            import keyring.errors  # noqa: PLC0415 - as above
+        except ImportError as error:
+            raise no_keyring(error) from error
+        try:
+            keyring.set_password(self._service, self._name, base64.b64encode(b"".join(keys)).decode())
+        except keyring.errors.KeyringError as error:
+            raise StoreError(f"the key {self.name} cannot be kept: {type(error).__name__}", cause=error) from error
+
+
+def _cut(raw: bytes) -> list[bytes]:
+    return [raw[start : start + KEY_BYTES] for start in range(0, len(raw), KEY_BYTES)]
+
+
+def _stamp(path: str) -> object:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - asked before every sealing, and twice as fast
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _read_private(path: Path) -> bytes | None:
+    """What a file holds that only its owner can read; None when it is not there."""
+    try:
+        with path.open("rb") as file:
+            mode, raw = os.fstat(file.fileno()).st_mode, file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise StoreError(f"the key {path} can be read by others; run: chmod 600 {path}")
+    return raw
+
+
+def _write_private(path: Path, data: bytes, *, first: bool) -> None:
+    """Write aside and put it into place whole; of two who write the first at once, one wins and both read that."""
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if first:
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, path)
+        else:
+            aside.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+
+
+def _unusable(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"the key {path} cannot be read or made: {error.strerror}", cause=error)
+
+
+def _sync_folder(path: Path) -> None:
+    """Nothing may be sealed with a key whose name could be lost in a power cut; Windows cannot and need not."""
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path) -> Generator[None]:
+    """Hold the folder's lock, which the kernel lets go when we die; Windows has none for folders."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
 
 ID_BYTES = 8
 KEY_FILE = "key"
@@ -37,7 +286,7 @@ class _Known(NamedTuple):
 class MasterKeys:
     """The newest key seals, all of them open; what another process changed is noticed before the next sealing."""
 
-    def __init__(self, place: KeyPlace) -> None:
+    def __init__(self, place: KeyStorage) -> None:
         self._place = place
         self._lock = threading.Lock()
         self._known: _Known | None = None
@@ -67,13 +316,13 @@ class MasterKeys:
 
     def rotate(self) -> str:
         """Make a new key, which seals from now on; the older ones go on opening. Gives its id."""
-        with alone(self._place.folder):
+        with folder_lock(self._place.folder):
             self._place.write([*self._first_or_read(), secrets.token_bytes(KEY_BYTES)])
         return self._load().newest.id.hex()
 
     def retire(self) -> list[str]:
         """Forget all keys but the newest, and give their ids: what only they open is lost, so seal it anew before."""
-        with alone(self._place.folder):
+        with folder_lock(self._place.folder):
             *older, newest = self._first_or_read()
             if older:
                 self._place.write([newest])
@@ -89,7 +338,7 @@ class MasterKeys:
             if not raw and self._known is not None:  # It vanished under our hands; another key would open nothing.
                 return self._known
             if not raw:
-                with alone(self._place.folder):
+                with folder_lock(self._place.folder):
                     raw = self._first_or_read()
                 stamp = self._place.stamp()
             keys = [MasterKey(key_id(key), AESGCM(key)) for key in raw]
@@ -112,10 +361,10 @@ def key_id(key: bytes) -> bytes:
 
 def keys_from(reference: str, *, folder: Path) -> MasterKeys:
     """The keys that a reference leads to: `file`, `file:PATH`, `keyring:SERVICE/NAME` or `kms:PLUG-IN`."""
-    return MasterKeys(key_place(reference, folder=folder))
+    return MasterKeys(key_storage(reference, folder=folder))
 
 
-def key_place(reference: str, *, folder: Path) -> KeyPlace:
+def key_storage(reference: str, *, folder: Path) -> KeyStorage:
     """Where a reference leads; ConfigError when it is none. `folder` is where the stores are."""
     kind, _, rest = reference.partition(":")
     service, _, name = rest.rpartition("/")
@@ -146,11 +395,80 @@ def key_wrapper(name: str) -> KeyWrapper:
     return cast("KeyWrapper", wrapper)
 
 
-def move_keys(source: KeyPlace, target: KeyPlace) -> int:
+def move_keys(source: KeyStorage, target: KeyStorage) -> int:
     """Keep all keys of one place in another too, so that what they sealed still opens; the target's own stay newest."""
-    with alone(target.folder):
+    with folder_lock(target.folder):
         own = target.read()
         moved = [key for key in source.read() if key not in own]
         if moved:
             target.write([*moved, *own])
     return len(moved)
+
+
+UNREADABLE = "row_unreadable"  # the row alone is at fault: it was moved or changed, or its key is gone
+_NAMELESS = b"\x01"  # sealed before keys had ids: nonce and text follow, the row alone is associated
+_NAMED = b"\x02"  # the key's id, nonce and text follow; version, id and row are associated
+_HEADER_BYTES = 1 + ID_BYTES
+_NONCE_BYTES = 12
+
+
+class KeySealer:
+    """AES-256-GCM with the row's identity as associated data: a row moved elsewhere does not open."""
+
+    def __init__(self, keys: MasterKeys) -> None:
+        self.keys = keys
+
+    def mark(self) -> bytes:
+        """How all that is sealed now begins; what begins otherwise was sealed with an older key."""
+        return _NAMED + self.keys.newest().id
+
+    def knows(self, sealed: bytes) -> bool:
+        """Whether the key that sealed it is here, as far as its beginning tells."""
+        if sealed[:1] == _NAMELESS:
+            return True
+        return sealed[:1] == _NAMED and self.keys.find(sealed[1:_HEADER_BYTES]) is not None
+
+    def seal(self, data: bytes, *, row: str) -> bytes:
+        """Encrypt `data`, bound to the identity of its row."""
+        key = self.keys.newest()
+        header, nonce = _NAMED + key.id, secrets.token_bytes(_NONCE_BYTES)
+        return header + nonce + key.cipher.encrypt(nonce, data, header + row.encode())
+
+    def open(self, sealed: bytes, *, row: str) -> bytes:
+        """Decrypt; StoreError when the row or the key is another."""
+        if sealed[:1] == _NAMED:
+            header, body = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES:]
+            key = self.keys.find(header[1:])
+            return self._decrypt(body, keys=[key] if key else [], associated=header + row.encode(), row=row)
+        if sealed[:1] == _NAMELESS:
+            return self._decrypt(sealed[1:], keys=self.keys.all(), associated=row.encode(), row=row)
+        said = f"sealed data of {row.partition('|')[0]!r} is of an unknown version; upgrade toolpost"
+        raise StoreError(said, code=UNREADABLE)
+
+    def rotate(self) -> None:
+        """Create a key that seals from now on; the older ones go on opening."""
+        self.keys.rotate()
+
+    def retire(self) -> None:
+        """Delete all keys but the newest: what only they open is lost."""
+        self.keys.retire()
+
+    def _decrypt(self, body: bytes, *, keys: Sequence[MasterKey], associated: bytes, row: str) -> bytes:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - loaded when something is first opened
+
+        nonce, text = body[:_NONCE_BYTES], body[_NONCE_BYTES:]
+        for key in keys:
+            try:
+                return key.cipher.decrypt(nonce, text, associated)
+            except (InvalidTag, ValueError):  # ValueError: too short to hold a nonce
+                continue
+        kind, where = row.partition("|")[0], self.keys.name
+        msg = f"sealed data of {kind!r} does not open: another key than {where}, or it was moved or changed"
+        raise StoreError(msg, code=UNREADABLE)
+
+
+class FileSealer(KeySealer):
+    """Seals with the keys in one file, made when there is none."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(MasterKeys(FileKeys(path)))

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from toolpost.auth.code_exchange import MemorySignIns, PendingSignIn, find_sign_in, is_code_spent, redeem
-from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, Caller, begin_authorization
+from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization
 from toolpost.auth.oauth.client import AUTH_METHODS, Client
-from toolpost.auth.oauth.metadata import configured_server
-from toolpost.auth.oauth.refusals import problem_behind
+from toolpost.auth.oauth.flow import problem_behind
+from toolpost.auth.oauth.metadata import configured_server, is_loopback
 from toolpost.auth.oauth.tokens import TokenSet
-from toolpost.auth.oauth.trust import is_loopback
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.auth.token_refresh import Vault
@@ -200,7 +199,7 @@ class OAuthManager:
         request = begin_authorization(
             config.server(),
             replace(config.client(), secret=None),  # read again when the code is exchanged, and not stored
-            Caller(redirect_uri=config.redirect_uri, user=user_id, provider=provider, trace_id=trace_id),
+            SignInContext(redirect_uri=config.redirect_uri, user=user_id, provider=provider, trace_id=trace_id),
             scopes=tuple(config.scopes),
             pkce=config.pkce,
             ttl_s=self._ttl_s,

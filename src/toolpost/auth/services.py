@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.auth.oauth.client import AUTH_METHODS, Client
 from toolpost.auth.oauth.grants import IdentityProvider
-from toolpost.auth.oauth.handshake import Assertion, SignIn
-from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, origin_of, resource_of
-from toolpost.auth.oauth.trust import Trust
+from toolpost.auth.oauth.metadata import ServerMetadata, Trust, configured_server, origin_of, resource_of
+from toolpost.auth.oauth.sign_in import Assertion, SignInPlan
 from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
 from toolpost.contracts.config import TransportType
@@ -38,7 +37,7 @@ from toolpost.schema.jsontypes import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.auth.oauth.registration import ClientProfile
+    from toolpost.auth.oauth.client import ClientProfile
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.network import NetworkPolicy
 
@@ -78,7 +77,7 @@ class Service:
 
     provider: str
     display_name: str
-    plan: SignIn
+    plan: SignInPlan
     network: NetworkPolicy
     resource: str | None = None
     vouching: Callable[[], Assertion | IdentityProvider] | None = field(default=None, repr=False)
@@ -88,12 +87,12 @@ class Service:
         """Whether a person must consent."""
         return self.plan.grant == "code"
 
-    def current_plan(self) -> SignIn:
+    def current_plan(self) -> SignInPlan:
         """The plan with what somebody vouches for us now."""
         return self.plan if self.vouching is None else replace(self.plan, grant=self.vouching())
 
 
-def plan_secrets(plan: SignIn) -> set[str]:
+def plan_secrets(plan: SignInPlan) -> set[str]:
     """What of a plan must not be told."""
     held: list[Secret | None] = []
     for client in (plan.registered, plan.grant.client if isinstance(plan.grant, IdentityProvider) else None):
@@ -116,7 +115,7 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
     vouching = _vouching(config.name, given)
     written = [url, *(str(given.get(key) or "") for key in _URLS), *_provider_urls(given)]
     allowed = network.for_source(*dict.fromkeys(one for one in written if one))
-    plan = SignIn(
+    plan = SignInPlan(
         url=url or str(given.get("auth_url") or given.get("issuer") or ""),
         profile=replace(profile, document_url=given.get("document_url") or profile.document_url),
         trust=Trust(policy=allowed),

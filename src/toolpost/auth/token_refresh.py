@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from toolpost.auth.oauth.records import packed, unpacked
-from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
+from toolpost.auth.keys import UNREADABLE
+from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
+from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.auth.oauth.tokens import TokenSet
-from toolpost.auth.seal import UNREADABLE
 from toolpost.contracts.errors import StoreError, ToolConnectionError, ToolError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.passing import passing
 
@@ -103,13 +103,13 @@ class Vault:
 
     def body(self, tokens: TokenSet) -> dict[str, Any]:
         """Return tokens as the body of a row."""
-        body: dict[str, Any] = json.loads(packed(tokens))
+        body: dict[str, Any] = json.loads(pack_record(tokens))
         return body
 
     def opened(self, row: TokenRow) -> Account:
         """Return the account of a row."""
         newest = self._newest[row.key] = max(row.version, self._newest.get(row.key, 0))
-        tokens = unpacked(TokenSet, json.dumps(row.body).encode()) if row.body else None
+        tokens = unpack_record(TokenSet, json.dumps(row.body).encode()) if row.body else None
         if tokens and self._learn:
             self._tell(self._learn, row, tokens)
         status = row.status if row.version == newest else "doubtful"

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from toolpost.auth.oauth.refusals import presentable
-from toolpost.auth.static import fingerprint
+from toolpost.auth.credentials import fingerprint
+from toolpost.auth.oauth.flow import presentable
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolAuthError, ToolError

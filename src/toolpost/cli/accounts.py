@@ -18,7 +18,7 @@ from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.toolbox.account_desk import AccountDesk, AccountState
+    from toolpost.toolbox.accounts import AccountManager, AccountState
     from toolpost.toolbox.box import Toolbox
 
 _TIMEOUT_S = 300.0
@@ -157,10 +157,10 @@ _UNHEARD = (
 )
 
 
-def _desk_of(box: Toolbox, output: Output) -> AccountDesk | None:
+def _desk_of(box: Toolbox, output: Output) -> AccountManager | None:
     """The desk with every service, whether or not its sources were brought in; None where nobody needs one."""
     try:
-        desk: AccountDesk = box.accounts
+        desk: AccountManager = box.accounts
     except ConfigError:
         return None
     for source in personal_sources(box.settings):
@@ -169,14 +169,14 @@ def _desk_of(box: Toolbox, output: Output) -> AccountDesk | None:
     return desk
 
 
-def _offer(desk: AccountDesk, source: ExternalToolConfig, output: Output) -> None:
+def _offer(desk: AccountManager, source: ExternalToolConfig, output: Output) -> None:
     try:
-        desk.lender(source)
+        desk.credentials_for(source)
     except ToolError as error:
         output.note(f"source {source.name!r} is left out: {error}")
 
 
-async def _disconnect_all(desk: AccountDesk, who: Principal) -> dict[str, bool]:
+async def _disconnect_all(desk: AccountManager, who: Principal) -> dict[str, bool]:
     """The services where there was an account, and whether each was told."""
     heard = {name: await desk.disconnect(name, who) for name in desk.consents.services}
     return {name: told for name, told in heard.items() if told is not None}

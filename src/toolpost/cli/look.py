@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolpost.auth.static import static_credential, with_environment
+from toolpost.auth.credentials import static_credential, with_environment
 from toolpost.cli.output import Output
 from toolpost.cli.proposal import is_remote, needed
 from toolpost.cli.target import Plan

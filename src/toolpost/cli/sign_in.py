@@ -13,13 +13,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.consents import Connected, callback_url
-from toolpost.auth.device_sign_in import begin_by_code, finish_by_code
+from toolpost.auth.consents import ConnectedAccount, callback_url, finish_device_sign_in, start_device_sign_in
 from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.cli.opening import personal_sources, provider_of
 from toolpost.cli.tool_table import show_tools
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
-from toolpost.toolbox.account_pages import Page, connected_page, failure_page
+from toolpost.toolbox.account_pages import HtmlPage, connected_page, failure_page
 from toolpost.wire.loopback import USUAL_PORT, Answer, Loopback, loopback_url
 
 if TYPE_CHECKING:
@@ -63,8 +62,8 @@ async def sign_in(box: Toolbox, provider: str, person: Principal, way: SignInWay
 async def _by_browser(box: Toolbox, service: Service, person: Principal, way: SignInWay, output: Output) -> None:
     async with Loopback(port=way.port, prefer=USUAL_PORT) as place:
         begun = await box.accounts.connect(service.provider, person, redirect_uri=place.url)
-        if isinstance(begun, Connected):
-            await box.accounts.welcome(begun)
+        if isinstance(begun, ConnectedAccount):
+            await box.accounts.on_connected(begun)
             return
         _say(output, f"Sign in to {service.display_name} for {person} at this address:\n\n  {begun.url}\n")
         if way.open_browser and _has_screen():
@@ -112,7 +111,7 @@ def _brought(visit: Visit) -> dict[str, str]:
 async def _by_code(box: Toolbox, service: Service, person: Principal, way: SignInWay, output: Output) -> None:
     home = loopback_url(way.port or USUAL_PORT)
     accounts = box.accounts.accounts
-    grant = await begin_by_code(service, accounts, redirect_uri=home)
+    grant = await start_device_sign_in(service, accounts, redirect_uri=home)
     _say(
         output,
         f"Sign in to {service.display_name} for {person}: open this address in any browser\n\n"
@@ -122,12 +121,12 @@ async def _by_code(box: Toolbox, service: Service, person: Principal, way: SignI
     left = min(way.timeout_s, max(0.0, grant.expires - time.time()))
     try:
         async with asyncio.timeout(left), _counted_down(left, output):
-            connected = await finish_by_code(service, accounts, person, grant)
+            connected = await finish_device_sign_in(service, accounts, person, grant)
     except TimeoutError:
         raise ToolTimeoutError(
             f"nobody entered the code within {left:.0f} s, and nothing was connected; run this again for a new one"
         ) from None
-    await box.accounts.welcome(connected)
+    await box.accounts.on_connected(connected)
 
 
 @asynccontextmanager
@@ -167,7 +166,7 @@ def _has_screen() -> bool:
     return sys.platform != "linux" or any(os.environ.get(name) for name in _SCREENS)
 
 
-def _answer(visit: Visit, page: Page) -> None:
+def _answer(visit: Visit, page: HtmlPage) -> None:
     visit.answer(Answer(page.status, page.headers, page.body))
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from toolpost.auth.env_file import read_env_file
-from toolpost.auth.static import secrets_of
+from toolpost.auth.credentials import secrets_of
+from toolpost.auth.secret import read_env_file
 from toolpost.configuration.document import ConfigDocument, Keys, key_text, kind_of, read_document
 from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings

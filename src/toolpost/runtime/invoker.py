@@ -15,7 +15,7 @@ from toolpost.runtime.retry import backoff, may_repeat
 from toolpost.runtime.teller import why
 
 if TYPE_CHECKING:
-    from toolpost.auth.authorizer import Authorizer
+    from toolpost.auth.credentials import Authorizer
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.storage import Journal
     from toolpost.runtime.attempt import Attempt

@@ -46,7 +46,7 @@ from toolpost.schema.jsontypes import is_object
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from toolpost.auth.authorizer import Authorizer
+    from toolpost.auth.credentials import Authorizer
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import PermittedCall, ValidatedCall
     from toolpost.contracts.context import ToolContext

@@ -69,7 +69,7 @@ HEADERS = (
 )
 
 
-class Page(NamedTuple):
+class HtmlPage(NamedTuple):
     """One answer to a browser; `more` are header fields beside those that every page has."""
 
     status: int
@@ -82,7 +82,7 @@ class Page(NamedTuple):
         return (*HEADERS, *self.more, ("Content-Length", str(len(self.body))))
 
 
-class Invitation(NamedTuple):
+class StartPageContent(NamedTuple):
     """What a person is told before the sign-in begins."""
 
     service: str
@@ -92,7 +92,7 @@ class Invitation(NamedTuple):
     fields: Sequence[tuple[str, str]]
 
 
-def start_page(asked: Invitation) -> Page:
+def start_page(asked: StartPageContent) -> HtmlPage:
     """Who asks for what, and one button; pressing it is what begins the sign-in."""
     service, user = escape(asked.service), escape(asked.user)
     scopes = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in asked.scopes)
@@ -116,13 +116,13 @@ def start_page(asked: Invitation) -> Page:
     )
 
 
-def connected_page(service: str) -> Page:
+def connected_page(service: str) -> HtmlPage:
     """The sign-in is done."""
     text = f"<p>Your account at <b>{escape(service)}</b> is connected. What waited for it goes on by itself.</p>"
     return _page(200, "Connected, you can close this page", text, mark=_DONE)
 
 
-def failure_page(error: ToolError) -> Page:
+def failure_page(error: ToolError) -> HtmlPage:
     """Why nothing was connected, and what to do."""
     status, heading, advice = _FAILURES.get(error.error_code, _OTHERWISE)
     if isinstance(error, ConfigError):
@@ -133,15 +133,15 @@ def failure_page(error: ToolError) -> Page:
     return notice_page(status, heading, told, advice)
 
 
-def notice_page(status: int, heading: str, *texts: str, more: tuple[tuple[str, str], ...] = ()) -> Page:
+def notice_page(status: int, heading: str, *texts: str, more: tuple[tuple[str, str], ...] = ()) -> HtmlPage:
     """Plain sentences under a heading."""
     said = "".join(f"<p>{escape(text)}</p>" for text in texts if text)
     return _page(status, escape(heading), said)._replace(more=more)
 
 
-def redirect_page(url: str, *more: tuple[str, str]) -> Page:
+def redirect_page(url: str, *more: tuple[str, str]) -> HtmlPage:
     """On to another address."""
-    return Page(303, b"", (("Location", url), *more))
+    return HtmlPage(303, b"", (("Location", url), *more))
 
 
 _AGAIN = "open the link again. If that does not help, ask for the tool once more to get a new one."
@@ -164,7 +164,7 @@ _DONE = '<path d="M5 12.5l4.5 4.5L19 7.5"/>'
 _WARN = '<path d="M12 6v7M12 17v.5"/>'
 
 
-def _page(status: int, heading: str, body: str, *, mark: str = _WARN) -> Page:
+def _page(status: int, heading: str, body: str, *, mark: str = _WARN) -> HtmlPage:
     tone = ' class="warn"' if mark == _WARN else ""
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -173,4 +173,4 @@ def _page(status: int, heading: str, body: str, *, mark: str = _WARN) -> Page:
         f'<body><main{tone}><svg viewBox="0 0 24 24" aria-hidden="true">{mark}</svg>'
         f"<h1>{heading}</h1>{body}</main></body></html>\n"
     )
-    return Page(status, text.encode("utf-8", "replace"))
+    return HtmlPage(status, text.encode("utf-8", "replace"))

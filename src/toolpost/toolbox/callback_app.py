@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
-from toolpost.auth.consents import Begun
+from toolpost.auth.consents import StartedSignIn
 from toolpost.auth.oauth.authorization import browser_binding, callback_parameters
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.toolbox.account_pages import (
-    Invitation,
-    Page,
+    HtmlPage,
+    StartPageContent,
     connected_page,
     failure_page,
     notice_page,
@@ -30,8 +30,8 @@ from toolpost.toolbox.account_pages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolpost.auth.consents import Ticket
-    from toolpost.toolbox.account_desk import AccountDesk
+    from toolpost.auth.consents import Invitation
+    from toolpost.toolbox.accounts import AccountManager
     from toolpost.toolbox.box import Toolbox
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -74,7 +74,7 @@ class CallbackApp:
     def __init__(self, box: Toolbox, identify: Identify) -> None:
         self._box = box
         self._identify = identify
-        self._routes: dict[str, dict[str, Callable[[_Visit], Awaitable[Page]]]] = {
+        self._routes: dict[str, dict[str, Callable[[_Visit], Awaitable[HtmlPage]]]] = {
             _START: {"GET": self._invite, "POST": self._begin},
             _CALLBACK: {"GET": self._finish},
         }
@@ -87,7 +87,7 @@ class CallbackApp:
         else:
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Page:
+    async def _answer(self, scope: Scope, receive: Receive) -> HtmlPage:
         query, scope["query_string"] = scope.get("query_string", b""), b""
         route, provider = _route(scope)
         methods = self._routes.get(route)
@@ -98,7 +98,7 @@ class CallbackApp:
             allowed = ("Allow", ", ".join(methods))
             return notice_page(405, "This is not done here", "Open the link that a tool asked for.", more=(allowed,))
         given = await _body(scope, receive) if scope["method"] == "POST" else query
-        if isinstance(given, Page):
+        if isinstance(given, HtmlPage):
             return given
         try:
             return await handle(_Visit(scope=scope, fields=_fields(given), held=self._held(scope), provider=provider))
@@ -106,11 +106,11 @@ class CallbackApp:
             error.conceal(self._box.router.teller.redactor.message)  # an issuer may repeat what it was sent
             return failure_page(error)
 
-    async def _invite(self, visit: _Visit) -> Page:
+    async def _invite(self, visit: _Visit) -> HtmlPage:
         """Show what is asked for; nothing begins before the person says so."""
         return self._invitation(await self._ticket(visit), visit.held or secrets.token_urlsafe(32))
 
-    async def _begin(self, visit: _Visit) -> Page:
+    async def _begin(self, visit: _Visit) -> HtmlPage:
         """The person said so, on the page that this browser was shown."""
         ticket = await self._ticket(visit)
         if not visit.held:
@@ -118,12 +118,12 @@ class CallbackApp:
         if not _fits(visit, ticket.secret):  # another tab was given another cookie in the meantime, or it is a forgery
             return self._invitation(ticket, visit.held)._replace(status=403)
         begun = await self._desk.consents.start(ticket, browser=browser_binding(visit.held))
-        if isinstance(begun, Begun):
+        if isinstance(begun, StartedSignIn):
             return redirect_page(quote(begun.url, safe=_IN_A_URL), self._cookie(visit.held))
-        await self._desk.welcome(begun)
+        await self._desk.on_connected(begun)
         return self._connected(begun.provider)
 
-    async def _finish(self, visit: _Visit) -> Page:
+    async def _finish(self, visit: _Visit) -> HtmlPage:
         """The service sent the browser back; where that went well its code and state leave the address bar."""
         told = visit.fields.get("connected", "")
         if told and visit.held and _fits(visit, told):
@@ -137,18 +137,18 @@ class CallbackApp:
         query = {"connected": connected.provider, "check": _check(visit.held, connected.provider)}
         return redirect_page(f"?{urlencode(query)}")
 
-    def _invitation(self, ticket: Ticket, held: str) -> Page:
+    def _invitation(self, ticket: Invitation, held: str) -> HtmlPage:
         service = self._desk.consents.service(ticket.provider)
-        asked = Invitation(
+        asked = StartPageContent(
             service=service.display_name,
             user=str(ticket.person),
             tool=ticket.tool,
-            scopes=ticket.demand.scopes or service.plan.scopes,
+            scopes=ticket.challenge.scopes or service.plan.scopes,
             fields=(("ticket", ticket.secret), ("check", _check(held, ticket.secret))),
         )
         return start_page(asked)._replace(more=(self._cookie(held),))
 
-    async def _ticket(self, visit: _Visit) -> Ticket:
+    async def _ticket(self, visit: _Visit) -> Invitation:
         ticket = await self._desk.consents.ticket(visit.fields.get("ticket", ""))
         if await self._person(visit) != ticket.person:
             raise ToolAuthError("The link is for another user than the one who is logged in.", code="oauth_person")
@@ -163,12 +163,12 @@ class CallbackApp:
         except ValueError:  # a host that puts together `tenant:user` may have neither
             raise ToolAuthError("Nobody is logged in here whom an account could be for.", code="oauth_person") from None
 
-    def _connected(self, provider: str) -> Page:
+    def _connected(self, provider: str) -> HtmlPage:
         return connected_page(self._desk.consents.service(provider).display_name)
 
     @property
-    def _desk(self) -> AccountDesk:
-        desk: AccountDesk = self._box.accounts
+    def _desk(self) -> AccountManager:
+        desk: AccountManager = self._box.accounts
         return desk
 
     def _held(self, scope: Scope) -> str:
@@ -225,7 +225,7 @@ def _fields(given: bytes) -> Mapping[str, str]:
         raise ToolAuthError("The address has too many parts.", code="oauth_callback") from None
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | Page:
+async def _body(scope: Scope, receive: Receive) -> bytes | HtmlPage:
     """The form that was sent, as far as it is one."""
     kinds = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-type"]
     if not kinds or kinds[0].partition(b";")[0].strip().lower() != _FORM.encode():
@@ -237,7 +237,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Page:
         return notice_page(408, "This took too long", "Nothing was connected. Press the button again.")
 
 
-async def _read(receive: Receive) -> bytes | Page:
+async def _read(receive: Receive) -> bytes | HtmlPage:
     body, more = b"", True
     while more:
         message = await receive()
@@ -250,7 +250,7 @@ async def _read(receive: Receive) -> bytes | Page:
     return body
 
 
-async def _show(page: Page, send: Send) -> None:
+async def _show(page: HtmlPage, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in page.headers]
     await send({"type": "http.response.start", "status": page.status, "headers": headers})
     await send({"type": "http.response.body", "body": page.body})

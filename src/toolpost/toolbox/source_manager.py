@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolpost.auth.env_file import read_env_file
-from toolpost.auth.static import (
+from toolpost.auth.credentials import (
     discovery_credential,
     named_secrets,
     secrets_of,
@@ -19,6 +18,7 @@ from toolpost.auth.static import (
     substituted,
     with_environment,
 )
+from toolpost.auth.secret import read_env_file
 from toolpost.configuration.document import MIN_SECRET
 from toolpost.configuration.lint import SourceListing
 from toolpost.connecting.presets import with_token_variable
@@ -33,7 +33,7 @@ from toolpost.toolbox.source_tools import Pinning, Shelf, bare_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from toolpost.auth.authorizer import Authorizer
+    from toolpost.auth.credentials import Authorizer
     from toolpost.catalog.lock import Lock, Pin
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import Credential

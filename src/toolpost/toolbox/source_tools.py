@@ -7,7 +7,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.auth.static import secrets_of
+from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.entry import declares_schemas
 from toolpost.catalog.lock import Hold, pin_of
 from toolpost.catalog.names import canonical_name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from toolpost.auth.authorizer import Authorizer
+from toolpost.auth.credentials import Authorizer
 from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.contracts.errors import PauseSignal, ToolPermissionError
 from toolpost.contracts.outcomes import Completed, Failed, ToolResult

@@ -12,7 +12,7 @@ from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
     from toolpost.auth.accounts import Accounts
-    from toolpost.auth.consents import Connected, Consents
+    from toolpost.auth.consents import ConnectedAccount, Consents
     from toolpost.auth.token_refresh import Account
     from toolpost.auth.user_credentials import AccountCounts
     from toolpost.contracts.questions import PendingAction
@@ -35,7 +35,7 @@ class WaitingCalls:
         self._counts = counts
         self._last: _Waiter | None = None
 
-    async def go_on(self, connected: Connected, desk: PendingDesk) -> None:
+    async def go_on(self, connected: ConnectedAccount, desk: PendingDesk) -> None:
         """Let the calls that waited for this account go on, in the background."""
         account = await self._accounts.held(self._consents.service(connected.provider), connected.person)
         for action in await self._open(connected.person.tenant):

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.authorizer import Authorizer
-from toolpost.auth.keys import keys_from
-from toolpost.auth.seal import KeySealer
+from toolpost.auth.credentials import Authorizer
+from toolpost.auth.keys import KeySealer, keys_from
 from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Sealer, Store
     from toolpost.contracts.tool import Tool
-    from toolpost.toolbox.account_desk import AccountDesk
+    from toolpost.toolbox.accounts import AccountManager
     from toolpost.toolbox.plugins import Plugins
 
 
@@ -79,7 +78,7 @@ class Parts:
     desk: PendingDesk
     caretaker: Caretaker
     sources: Sources
-    accounts: AccountDesk | None
+    accounts: AccountManager | None
     problems: Callable[[], list[str]]
 
 
@@ -100,8 +99,8 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     protected.read = lambda: sources.files
     desk = PendingDesk(router, registry)
     if accounts is not None:
-        accounts.join(desk, sources.source)
-    also = None if accounts is None else accounts.sweep
+        accounts.attach(desk, sources.source)
+    also = None if accounts is None else accounts.resume_waiting
     caretaker = Caretaker(router, desk, retention=settings.retention.to_retention(), also=also, absent=given.absent)
     builtins = _builtins(settings, store, network)
     closing.push_async_callback(builtins.close)
@@ -134,13 +133,13 @@ def _stray_texts(given: Given, sources: Sources, router: ToolRouter) -> list[str
 
 def _make_accounts(
     settings: Settings, router: ToolRouter, network: NetworkPolicy, closing: AsyncExitStack
-) -> AccountDesk | None:
+) -> AccountManager | None:
     """The desk for people's own accounts, where a source needs them."""
     if all(source.auth_type is not AuthType.OAUTH2_USER for source in settings.all_sources()):
         return None
-    from toolpost.toolbox.account_desk import AccountDesk  # noqa: PLC0415 - OAuth is long to import, for few
+    from toolpost.toolbox.accounts import AccountManager  # noqa: PLC0415 - OAuth is long to import, for few
 
-    accounts = AccountDesk(router, settings.accounts, network)
+    accounts = AccountManager(router, settings.accounts, network)
     closing.push_async_callback(accounts.close)
     return accounts
 
@@ -156,7 +155,7 @@ def _make_sources(
     given: Given,
     plugins: Plugins,
     authorizer: Authorizer,
-    accounts: AccountDesk | None,
+    accounts: AccountManager | None,
     router: ToolRouter,
     network: NetworkPolicy,
 ) -> Sources:
@@ -180,7 +179,7 @@ def _make_sources(
         tell=router.teller.source,
         resolve=not given.resolved,
         redactor=router.teller.redactor,
-        lend=None if accounts is None else accounts.lender,
+        lend=None if accounts is None else accounts.credentials_for,
         lock=_open_lock(settings),
         secrets=given.secrets.union(literal_secrets(settings)),
     )

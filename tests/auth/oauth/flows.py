@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.flow import Ask, Flow, Reply
-from toolpost.auth.oauth.metadata import ServerMetadata
+from toolpost.auth.oauth.flow import Flow, FlowRequest, FlowResponse
+from toolpost.auth.oauth.metadata import ServerMetadata, Trust
 from toolpost.auth.oauth.tokens import TokenSet
-from toolpost.auth.oauth.trust import Trust
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolError
 from toolpost.wire.requests import Headers
@@ -35,9 +34,9 @@ RESOURCE = {"resource": MCP, "authorization_servers": [ISSUER]}
 class Script:
     """The answers of the other side, in order; an error is one that the wire raised."""
 
-    def __init__(self, *answers: Reply | ToolError) -> None:
+    def __init__(self, *answers: FlowResponse | ToolError) -> None:
         self.answers = list(answers)
-        self.asks: list[Ask] = []
+        self.asks: list[FlowRequest] = []
 
     def play(self, flow: Flow[T]) -> T:
         result = self._play(flow)
@@ -67,10 +66,10 @@ class Script:
         return dict(form)
 
 
-def told(body: Any = None, status: int = 200, **headers: str) -> Reply:
+def told(body: Any = None, status: int = 200, **headers: str) -> FlowResponse:
     """An answer of JSON, or of the bytes given."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Reply(status, Headers(tuple((name.replace("_", "-"), value) for name, value in headers.items())), raw)
+    return FlowResponse(status, Headers(tuple((name.replace("_", "-"), value) for name, value in headers.items())), raw)
 
 
 NOT_FOUND = told({"error": "not found"}, 404)

@@ -11,7 +11,7 @@ import pytest
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, REDIRECT, Script, at, public_client, server, told
 from toolpost.auth.oauth.authorization import (
     AuthorizationRequest,
-    Caller,
+    SignInContext,
     Transaction,
     begin_authorization,
     browser_binding,
@@ -24,10 +24,12 @@ from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolPermissionError
 
-CALLER = Caller(redirect_uri=REDIRECT, tenant="acme", user="ann", browser=browser_binding("cookie"))
+CALLER = SignInContext(redirect_uri=REDIRECT, tenant="acme", user="ann", browser=browser_binding("cookie"))
 
 
-def begun(at_server: ServerMetadata | None = None, caller: Caller = CALLER, **changes: Any) -> AuthorizationRequest:
+def begun(
+    at_server: ServerMetadata | None = None, caller: SignInContext = CALLER, **changes: Any
+) -> AuthorizationRequest:
     given = {"resource": MCP, "scopes": ("read", "offline_access"), "clock": at(NOW), **changes}
     return begin_authorization(at_server or server(), public_client(), caller, **given)
 
@@ -186,7 +188,7 @@ def test_two_tabs_of_one_browser_finish_each_its_own_sign_in() -> None:
     ],
 )
 def test_the_issuer_of_a_callback_is_compared_letter_by_letter(advertised: bool, iss: str | None, fine: bool) -> None:
-    transaction = begun(server(iss_parameter=advertised), caller=Caller(redirect_uri=REDIRECT)).transaction
+    transaction = begun(server(iss_parameter=advertised), caller=SignInContext(redirect_uri=REDIRECT)).transaction
     parameters = {name: value for name, value in (callback(transaction) | {"iss": iss}).items() if value is not None}
     if fine:
         assert read_callback(transaction, parameters, clock=at(NOW)) == "c0de"
@@ -197,12 +199,12 @@ def test_the_issuer_of_a_callback_is_compared_letter_by_letter(advertised: bool,
 
 
 def test_an_issuer_that_nobody_told_us_cannot_be_compared() -> None:
-    transaction = begun(server(issuer_known=False), caller=Caller(redirect_uri=REDIRECT)).transaction
+    transaction = begun(server(issuer_known=False), caller=SignInContext(redirect_uri=REDIRECT)).transaction
     assert read_callback(transaction, callback(transaction, iss="https://real.example"), clock=at(NOW)) == "c0de"
 
 
 def test_a_person_who_says_no_is_heard() -> None:
-    transaction = begun(caller=Caller(redirect_uri=REDIRECT)).transaction
+    transaction = begun(caller=SignInContext(redirect_uri=REDIRECT)).transaction
     said = {"state": transaction.state, "error": "access_denied", "error_description": "not today"}
     with pytest.raises(ToolAuthError, match=r"declined: not today\. Nothing was connected") as refused:
         read_callback(transaction, said, clock=at(NOW))
@@ -210,7 +212,7 @@ def test_a_person_who_says_no_is_heard() -> None:
 
 
 def test_an_error_is_told_in_one_short_line() -> None:
-    transaction = begun(caller=Caller(redirect_uri=REDIRECT)).transaction
+    transaction = begun(caller=SignInContext(redirect_uri=REDIRECT)).transaction
     said = {"state": transaction.state, "error": "server_error", "error_description": "x\n\x1b[2J" + "y" * 1000}
     with pytest.raises(ToolAuthError, match=r"^OAuth error: x \[2Jy+…$") as refused:
         read_callback(transaction, said, clock=at(NOW))
@@ -218,7 +220,7 @@ def test_an_error_is_told_in_one_short_line() -> None:
 
 
 def test_an_error_of_another_issuer_is_not_shown() -> None:
-    transaction = begun(caller=Caller(redirect_uri=REDIRECT)).transaction
+    transaction = begun(caller=SignInContext(redirect_uri=REDIRECT)).transaction
     said = {"state": transaction.state, "iss": "https://evil.example.com", "error": "x", "error_description": "call me"}
     with pytest.raises(ToolAuthError, match="does not come from") as refused:
         read_callback(transaction, said, clock=at(NOW))
@@ -226,7 +228,7 @@ def test_an_error_of_another_issuer_is_not_shown() -> None:
 
 
 def test_a_callback_without_a_code_is_refused() -> None:
-    transaction = begun(caller=Caller(redirect_uri=REDIRECT)).transaction
+    transaction = begun(caller=SignInContext(redirect_uri=REDIRECT)).transaction
     with pytest.raises(ToolAuthError, match="without a code"):
         read_callback(transaction, {"state": transaction.state}, clock=at(NOW))
 

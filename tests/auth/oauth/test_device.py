@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, TRUST, Script, at, public_client, server, told
-from toolpost.auth.oauth.device import DeviceGrant, begin_device, poll_device
-from toolpost.auth.oauth.flow import Reply
+from toolpost.auth.oauth.flow import FlowResponse
+from toolpost.auth.oauth.grants import DeviceGrant, begin_device, poll_device
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolError, ToolTimeoutError
@@ -32,7 +32,7 @@ def begun(answer: Any, status: int = 200) -> DeviceGrant:
     return Script(told(answer, status)).play(flow)
 
 
-def polled(answer: Reply | ToolError, grant: DeviceGrant = GRANT) -> TokenSet | DeviceGrant:
+def polled(answer: FlowResponse | ToolError, grant: DeviceGrant = GRANT) -> TokenSet | DeviceGrant:
     return Script(answer).play(poll_device(grant, clock=at(NOW)))
 
 
@@ -74,7 +74,7 @@ def test_a_server_that_wants_slower_polls_gets_them_from_then_on() -> None:
     [ToolConnectionError("gone"), ToolTimeoutError("late"), told(b"", 503), told(b"<html>", 502), told(b"", 429)],
     ids=["gone", "late", "closed", "broken", "too many"],
 )
-def test_a_poll_that_was_lost_is_made_again_later(lost: Reply | ToolError) -> None:
+def test_a_poll_that_was_lost_is_made_again_later(lost: FlowResponse | ToolError) -> None:
     assert polled(lost) == replace(GRANT, interval=10.0)
     assert polled(lost, replace(GRANT, interval=50.0)) == replace(GRANT, interval=60.0)
     assert polled(lost, replace(GRANT, interval=65.0)) == replace(GRANT, interval=65.0)

@@ -7,8 +7,8 @@ import pytest
 from joserfc import jwk, jws
 
 from tests.auth.oauth.flows import ISSUER, NOW, Script, at, claims_of, public_client, server, told
-from toolpost.auth.oauth.dpop import DpopKey, nonce_in
 from toolpost.auth.oauth.grants import client_credentials
+from toolpost.auth.oauth.jose import DpopKey, dpop_nonce
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.wire.requests import Headers
@@ -67,5 +67,5 @@ def test_a_key_does_not_tell_itself() -> None:
 
 @pytest.mark.parametrize(("written", "read"), [("abc", "abc"), ("a b", ""), ("a" * 600, ""), ("é", ""), ("", "")])
 def test_a_nonce_is_what_a_claim_can_hold(written: str, read: str) -> None:
-    assert nonce_in(Headers((("dpop-nonce", written),))) == read
-    assert nonce_in(Headers(())) == ""
+    assert dpop_nonce(Headers((("dpop-nonce", written),))) == read
+    assert dpop_nonce(Headers(())) == ""

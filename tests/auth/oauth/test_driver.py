@@ -10,13 +10,11 @@ import pytest
 from tests.auth.oauth.flows import public_client, server, told
 from tests.auth.oauth.test_device import GRANT
 from tests.wire.site import Received, Site, reply
-from toolpost.auth.oauth.driver import ANSWER_BYTES, await_device, run_flow
-from toolpost.auth.oauth.flow import Ask, Flow, Reply
-from toolpost.auth.oauth.grants import client_credentials
-from toolpost.auth.oauth.metadata import find_resource, find_server
-from toolpost.auth.oauth.registration import ClientProfile, register
+from toolpost.auth.oauth.client import ClientProfile, register
+from toolpost.auth.oauth.flow import ANSWER_BYTES, Flow, FlowRequest, FlowResponse, run_flow
+from toolpost.auth.oauth.grants import await_device, client_credentials
+from toolpost.auth.oauth.metadata import Trust, find_resource, find_server
 from toolpost.auth.oauth.tokens import TokenSet
-from toolpost.auth.oauth.trust import Trust
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolError, ToolPermissionError
 from toolpost.wire.client import HttpClient
@@ -106,7 +104,7 @@ async def test_what_fails_on_its_way_is_thrown_into_the_flow(client: HttpClient)
 
     def stubborn() -> Flow[str]:
         try:
-            yield Ask(method="GET", url="http://10.0.0.1/")
+            yield FlowRequest(method="GET", url="http://10.0.0.1/")
         except ToolError as failed:
             seen.append(failed)
         return "went on"
@@ -127,7 +125,7 @@ async def test_a_flow_that_is_cancelled_is_closed(client: HttpClient) -> None:
 
         def patient() -> Flow[None]:
             try:
-                yield Ask(method="GET", url=site.url)
+                yield FlowRequest(method="GET", url=site.url)
             finally:
                 closed.set()
 
@@ -140,7 +138,7 @@ async def test_a_flow_that_is_cancelled_is_closed(client: HttpClient) -> None:
 
 
 async def test_a_device_is_polled_as_slowly_as_its_server_asks(client: HttpClient) -> None:
-    answers: list[Reply] = [
+    answers: list[FlowResponse] = [
         told({"error": "authorization_pending"}, 400),
         told({"error": "slow_down"}, 400),
         told({"access_token": "t", "token_type": "Bearer"}),

@@ -10,7 +10,7 @@ from joserfc import jwk, jws
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, Script, at, claims_of, public_client, server, told
 from toolpost.auth.oauth.client import Client, auth_method_of
 from toolpost.auth.oauth.grants import IdentityProvider, client_credentials, enterprise_tokens, jwt_bearer
-from toolpost.auth.oauth.jose import new_key
+from toolpost.auth.oauth.jose import new_private_key
 from toolpost.auth.oauth.metadata import ServerMetadata
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
@@ -71,7 +71,7 @@ def test_a_key_of_ours_signs_a_statement_for_the_issuer_alone(form: str) -> None
 
 
 def test_no_statement_is_shown_twice() -> None:
-    client = Client(id="app", issuer=ISSUER, private_key=new_key())
+    client = Client(id="app", issuer=ISSUER, private_key=new_private_key())
     scripts = [Script(told(GOOD)), Script(told(GOOD))]
     for script in scripts:
         script.play(client_credentials(server(), client, clock=at(NOW)))

@@ -6,6 +6,7 @@ import pytest
 
 from tests.auth.oauth.flows import DOCUMENT, ISSUER, MCP, NOT_FOUND, RESOURCE, TRUST, Script, told
 from toolpost.auth.oauth.metadata import (
+    Trust,
     configured_server,
     discover_server,
     find_resource,
@@ -13,7 +14,6 @@ from toolpost.auth.oauth.metadata import (
     legacy_server,
     resource_of,
 )
-from toolpost.auth.oauth.trust import Trust
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolServerError
 from toolpost.wire.network import NetworkPolicy
 

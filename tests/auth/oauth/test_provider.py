@@ -13,24 +13,29 @@ from tests.auth.oauth.flows import claims_of
 from tests.auth.oauth.provider import RESOURCE, Browser, provider
 from tests.wire.site import Received, Site, reply
 from toolpost.auth.oauth.authorization import (
-    Caller,
+    SignInContext,
     begin_authorization,
     exchange_code,
     finish_authorization,
     read_callback,
 )
-from toolpost.auth.oauth.challenge import demand_of
-from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.device import DeviceGrant, begin_device, poll_device
-from toolpost.auth.oauth.dpop import DpopKey
-from toolpost.auth.oauth.driver import await_device, run_flow
-from toolpost.auth.oauth.grants import client_credentials
-from toolpost.auth.oauth.handshake import SignIn, authorize, sign_in
-from toolpost.auth.oauth.metadata import ServerMetadata, discover_server
-from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, refresh, revoke
-from toolpost.auth.oauth.registration import ClientProfile, register
+from toolpost.auth.oauth.client import Client, ClientProfile, register
+from toolpost.auth.oauth.flow import run_flow
+from toolpost.auth.oauth.grants import (
+    DeviceGrant,
+    GrantRevoked,
+    RefreshedTokens,
+    await_device,
+    begin_device,
+    client_credentials,
+    poll_device,
+    refresh,
+    revoke,
+)
+from toolpost.auth.oauth.jose import DpopKey
+from toolpost.auth.oauth.metadata import ServerMetadata, Trust, discover_server
+from toolpost.auth.oauth.sign_in import SignInPlan, authorize, parse_auth_challenge, sign_in
 from toolpost.auth.oauth.tokens import TokenSet, request_headers
-from toolpost.auth.oauth.trust import Trust
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.wire.client import HttpClient
@@ -88,7 +93,7 @@ def cli(server: ServerMetadata) -> Client:
 
 
 async def signed_in(server: ServerMetadata, client: Client, wire: HttpClient, key: DpopKey | None = None) -> TokenSet:
-    caller = Caller(redirect_uri=REDIRECT, user="alice")
+    caller = SignInContext(redirect_uri=REDIRECT, user="alice")
     request = begin_authorization(server, client, caller, resource=RESOURCE, scopes=SCOPES, dpop_key=key)
     back = await Browser(REDIRECT).visit(request.url)
     return await run_flow(finish_authorization(request.transaction, back), wire)
@@ -106,7 +111,9 @@ async def test_a_stranger_registers_and_gets_tokens_for_the_resource(known: Serv
 
 
 async def test_a_code_is_worth_nothing_without_its_verifier(known: ServerMetadata, wire: HttpClient) -> None:
-    request = begin_authorization(known, cli(known), Caller(redirect_uri=REDIRECT), resource=RESOURCE, scopes=SCOPES)
+    request = begin_authorization(
+        known, cli(known), SignInContext(redirect_uri=REDIRECT), resource=RESOURCE, scopes=SCOPES
+    )
     code = read_callback(request.transaction, await Browser(REDIRECT).visit(request.url))
     thief = replace(request.transaction, verifier=Secret("x" * 50))
     with pytest.raises(ToolAuthError, match="invalid_grant"):
@@ -114,7 +121,9 @@ async def test_a_code_is_worth_nothing_without_its_verifier(known: ServerMetadat
 
 
 async def test_a_code_serves_once(known: ServerMetadata, wire: HttpClient) -> None:
-    request = begin_authorization(known, cli(known), Caller(redirect_uri=REDIRECT), resource=RESOURCE, scopes=SCOPES)
+    request = begin_authorization(
+        known, cli(known), SignInContext(redirect_uri=REDIRECT), resource=RESOURCE, scopes=SCOPES
+    )
     back = await Browser(REDIRECT).visit(request.url)
     await run_flow(finish_authorization(request.transaction, back), wire)
     with pytest.raises(ToolAuthError, match="invalid_grant"):
@@ -141,7 +150,9 @@ async def test_a_revoked_grant_is_over(known: ServerMetadata, wire: HttpClient) 
 
 
 async def test_a_person_who_says_no_is_heard(known: ServerMetadata) -> None:
-    request = begin_authorization(known, cli(known), Caller(redirect_uri=REDIRECT), resource=RESOURCE, scopes=SCOPES)
+    request = begin_authorization(
+        known, cli(known), SignInContext(redirect_uri=REDIRECT), resource=RESOURCE, scopes=SCOPES
+    )
     back = await Browser(REDIRECT, says_yes=False).visit(request.url)
     assert back["iss"] == known.issuer
     with pytest.raises(ToolAuthError, match="declined") as refused:
@@ -153,7 +164,7 @@ async def test_a_code_of_another_issuer_is_not_sent_anywhere(known: ServerMetada
     public = {"client_id": "cli", "token_endpoint_auth_method": "none", "redirect_uris": [REDIRECT]}
     with provider({**public, "application_type": "native"}) as honest:
         elsewhere = await run_flow(discover_server(honest, trust=TRUST), wire)
-        caller = Caller(redirect_uri=REDIRECT)
+        caller = SignInContext(redirect_uri=REDIRECT)
         ours = begin_authorization(known, cli(known), caller, resource=RESOURCE, scopes=("openid",)).transaction
         mixed_up = begin_authorization(elsewhere, cli(elsewhere), caller, resource=RESOURCE, scopes=("openid",))
         back = await Browser(REDIRECT).visit(mixed_up.url.replace(mixed_up.transaction.state, ours.state))
@@ -232,10 +243,10 @@ async def test_a_refused_request_leads_to_a_browser_and_back_to_an_answer(issuer
 
     async with Site(guarded) as site:
         url = f"{site.url}/mcp"
-        plan = SignIn(url=url, profile=ClientProfile(redirect_uris=(REDIRECT,)), trust=TRUST)
+        plan = SignInPlan(url=url, profile=ClientProfile(redirect_uris=(REDIRECT,)), trust=TRUST)
         refused = await wire.send(Request("POST", url))
-        demand = demand_of(refused.status, refused.headers)
-        step = await run_flow(sign_in(plan, demand, Caller(redirect_uri=REDIRECT)), wire)
+        challenge = parse_auth_challenge(refused.status, refused.headers)
+        step = await run_flow(sign_in(plan, challenge, SignInContext(redirect_uri=REDIRECT)), wire)
         granted = await authorize(step, client=wire, visit=Browser(REDIRECT).visit)
         assert await authorize(granted, client=wire, visit=Browser(REDIRECT).visit) is granted
         async with await wire.send(Request("POST", url, headers=request_headers(granted.tokens, "POST", url))) as back:

@@ -7,15 +7,15 @@ import pytest
 
 from tests.auth.oauth.flows import MCP, REDIRECT, public_client, server, tokens
 from tests.auth.oauth.test_device import GRANT
-from toolpost.auth.oauth.authorization import Caller, Transaction, begin_authorization
+from toolpost.auth.oauth.authorization import SignInContext, Transaction, begin_authorization
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.dpop import DpopKey
-from toolpost.auth.oauth.records import packed, unpacked
+from toolpost.auth.oauth.jose import DpopKey
+from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
 
-CALLER = Caller(redirect_uri=REDIRECT, tenant="acme", user="ann", browser="b1nding", provider="gh", trace_id="t")
+CALLER = SignInContext(redirect_uri=REDIRECT, tenant="acme", user="ann", browser="b1nding", provider="gh", trace_id="t")
 TRANSACTION = begin_authorization(
     server(scopes_supported=("a",)), public_client(), CALLER, resource=MCP, scopes=("a", "b"), dpop_key=DpopKey.new()
 ).transaction
@@ -34,7 +34,7 @@ TRANSACTION = begin_authorization(
     ids=lambda record: type(record).__name__ + ("" if getattr(record, "resource", MCP) else " alone"),
 )
 def test_a_record_comes_back_as_it_was(record: Any) -> None:
-    found = unpacked(type(record), packed(record))
+    found = unpack_record(type(record), pack_record(record))
     assert found == record
     assert hash(found) == hash(record)
 
@@ -42,11 +42,15 @@ def test_a_record_comes_back_as_it_was(record: Any) -> None:
 def test_a_record_of_another_version_is_read_as_far_as_it_goes() -> None:
     older = json.dumps({"access_token": "x", "scopes": ["a"]}).encode()
     newer = json.dumps({"access_token": "x", "scopes": ["a"], "colour": "red"}).encode()
-    assert unpacked(TokenSet, older) == unpacked(TokenSet, newer) == TokenSet(access_token=Secret("x"), scopes=("a",))
+    assert (
+        unpack_record(TokenSet, older)
+        == unpack_record(TokenSet, newer)
+        == TokenSet(access_token=Secret("x"), scopes=("a",))
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"s3cret", b'{"server": "s3cret"}', b'"s3cret"'])
 def test_what_is_no_record_is_told_without_telling_it(data: bytes) -> None:
     with pytest.raises(StoreError, match="stored Transaction cannot be read") as refused:
-        unpacked(Transaction, data)
+        unpack_record(Transaction, data)
     assert "s3cret" not in str(refused.value)

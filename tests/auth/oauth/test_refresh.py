@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, Script, at, public_client, server, tokens, told
-from toolpost.auth.oauth.dpop import DpopKey
-from toolpost.auth.oauth.flow import Reply
-from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown, refresh, revoke
+from toolpost.auth.oauth.flow import FlowResponse
+from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown, refresh, revoke
+from toolpost.auth.oauth.jose import DpopKey
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import (
     ToolAuthError,
@@ -24,7 +24,7 @@ NEW = {"access_token": "access-2", "token_type": "Bearer", "expires_in": 60}
 REVOKING = server(revocation_endpoint=f"{ISSUER}/revoke")
 
 
-def refreshed(answer: Reply | ToolError, **changes: Any) -> RefreshOutcome:
+def refreshed(answer: FlowResponse | ToolError, **changes: Any) -> RefreshOutcome:
     return Script(answer).play(refresh(server(), public_client(), tokens(**changes), clock=at(NOW + 3600)))
 
 
@@ -77,7 +77,7 @@ def test_a_client_that_is_blamed_for_a_dead_token_is_not_what_is_wrong() -> None
         told({"access_token": 7}),
     ],
 )
-def test_a_lost_answer_is_told_as_doubt(lost: Reply | ToolError) -> None:
+def test_a_lost_answer_is_told_as_doubt(lost: FlowResponse | ToolError) -> None:
     assert isinstance(refreshed(lost), RefreshUnknown)
 
 
@@ -96,7 +96,7 @@ def test_a_lost_answer_is_told_as_doubt(lost: Reply | ToolError) -> None:
         (told(b"<html>", 403), ToolAuthError),
     ],
 )
-def test_what_had_no_effect_is_raised(answer: Reply | ToolError, kind: type[ToolError]) -> None:
+def test_what_had_no_effect_is_raised(answer: FlowResponse | ToolError, kind: type[ToolError]) -> None:
     with pytest.raises(kind):
         refreshed(answer)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.specs import OWN, no_network
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.loader import Fetch, read_api

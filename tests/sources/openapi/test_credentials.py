@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.specs import build_request
-from toolpost.auth.static import static_credential, with_environment
+from toolpost.auth.credentials import static_credential, with_environment
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.specs import no_network, octokit, real_documents
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.catalog.names import model_name
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext

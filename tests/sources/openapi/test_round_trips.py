@@ -11,7 +11,7 @@ import pytest
 
 from tests.parts import reserved_port
 from tests.sources.openapi.apps.serving import Caller, api_from, calling, served
-from toolpost.auth.static import with_environment
+from toolpost.auth.credentials import with_environment
 from toolpost.contracts.calls import Credential, ToolOutput
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import (

@@ -19,7 +19,7 @@ from toolpost import (
     ToolServerError,
     ToolValidationError,
 )
-from toolpost.auth.static import static_credential
+from toolpost.auth.credentials import static_credential
 from toolpost.sources.utcp.source import UtcpSource
 
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.dpop import DpopKey
-from toolpost.auth.oauth.endpoint import ask_tokens
-from toolpost.auth.oauth.metadata import ServerMetadata
-from toolpost.auth.oauth.refusals import OAuthProblem, OAuthResponseError, presentable
-from toolpost.auth.oauth.trust import is_loopback
+from toolpost.auth.oauth.flow import OAuthProblem, OAuthResponseError, presentable
+from toolpost.auth.oauth.jose import DpopKey
+from toolpost.auth.oauth.metadata import ServerMetadata, is_loopback
+from toolpost.auth.oauth.tokens import request_tokens
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.wire.network import parse_target
@@ -34,7 +33,7 @@ OFFLINE = "offline_access"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class SignInContext:
     """Whom a sign-in is for, and where the browser comes back to.
 
     `browser` is the `browser_binding` of what the starting browser holds; empty where the caller binds otherwise.
@@ -56,7 +55,7 @@ class Transaction:
     verifier: Secret | None
     server: ServerMetadata
     client: Client
-    caller: Caller
+    caller: SignInContext
     created: float
     expires: float
     resource: str | None = None
@@ -80,7 +79,7 @@ class AuthorizationRequest:
 def begin_authorization(
     server: ServerMetadata,
     client: Client,
-    caller: Caller,
+    caller: SignInContext,
     *,
     resource: str | None = None,
     scopes: tuple[str, ...] = (),
@@ -143,7 +142,7 @@ def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.ti
     )
     if transaction.verifier is not None:
         form = (*form, ("code_verifier", transaction.verifier.reveal()))
-    return ask_tokens(
+    return request_tokens(
         transaction.server,
         transaction.client,
         form,

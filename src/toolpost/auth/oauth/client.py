@@ -1,18 +1,24 @@
-"""A client as one authorization server knows it, and how it shows who it is there."""
+"""OAuth clients: authentication, and registration by an operator, by document or dynamically (RFC 7591)."""
 
 from __future__ import annotations
 
 import base64
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
-from toolpost.auth.oauth.jose import signed
+from toolpost.auth.oauth.flow import FlowRequest, json_object, parse_problem, presentable, refusal_error
+from toolpost.auth.oauth.jose import sign_jws
+from toolpost.auth.oauth.metadata import is_loopback
 from toolpost.auth.secret import Secret
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.schema.jsontypes import is_array
+from toolpost.wire.network import parse_target, split_url
 
 if TYPE_CHECKING:
+    from toolpost.auth.oauth.flow import Clock, Flow
     from toolpost.auth.oauth.metadata import ServerMetadata
     from toolpost.wire.requests import Pairs
 
@@ -58,7 +64,7 @@ def auth_method_of(client: Client, server: ServerMetadata) -> AuthMethod:
     return "client_secret_post" if "client_secret_basic" not in taken and "client_secret_post" in taken else _BASIC
 
 
-def authenticated(client: Client, server: ServerMetadata, *, now: float) -> tuple[Pairs, Pairs]:
+def authenticate_client(client: Client, server: ServerMetadata, *, now: float) -> tuple[Pairs, Pairs]:
     """The headers and the form fields that show who the client is (RFC 6749 section 2.3.1, RFC 7523)."""
     method = auth_method_of(client, server)
     name = ("client_id", client.id)
@@ -94,4 +100,166 @@ def _assertion(client: Client, server: ServerMetadata, now: float) -> str:
         "exp": int(now) + _ASSERTION_S,
     }
     header = {"typ": "JWT"} | ({"kid": client.key_id} if client.key_id else {})
-    return signed(claims, key=client.private_key, algorithm=client.algorithm, header=header)
+    return sign_jws(claims, key=client.private_key, algorithm=client.algorithm, header=header)
+
+
+_CODE_GRANTS = ("authorization_code", "refresh_token")
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientProfile:
+    """What this program says of itself; `document_url` is where it publishes that, if it does."""
+
+    name: str = "Toolpost"
+    redirect_uris: tuple[str, ...] = ()
+    document_url: str | None = None
+    uri: str = ""
+    device: bool = False
+
+
+def obtain_client(
+    server: ServerMetadata,
+    profile: ClientProfile,
+    *,
+    registered: Client | None = None,
+    known: Client | None = None,
+    clock: Clock = time.time,
+) -> Flow[Client]:
+    """A client for this server, in the order of MCP's revision 2026-07-28.
+
+    `registered` is what an operator wrote down; `known` what an earlier registration brought. Neither is ever used
+    with another issuer than its own.
+    """
+    if registered is not None:
+        return _bound(registered, server)
+    if server.client_documents and profile.document_url is not None:
+        return document_client(server, profile)
+    if known is not None and _still_good(known, server, profile, clock()):
+        return known
+    if server.registration_endpoint is not None:
+        return (yield from register(server, profile))
+    raise ConfigError(
+        f"The authorization server {server.issuer!r} registers no clients by itself. "
+        "Register one there and write its client_id (and client_secret) into the source's auth_config.",
+        code="oauth_client_needed",
+    )
+
+
+def document_client(server: ServerMetadata, profile: ClientProfile) -> Client:
+    """The client whose id is the URL of its document; it is the same one everywhere."""
+    url = profile.document_url or ""
+    if parse_target(url).scheme != "https" or split_url(url)[1] in {"", "/"}:
+        raise ConfigError("The client's document_url must be https and have a path.")
+    return Client(
+        id=url, issuer=server.issuer, auth_method="none", redirect_uris=profile.redirect_uris, origin="document"
+    )
+
+
+def client_document(profile: ClientProfile) -> dict[str, Any]:
+    """The document to publish at `document_url`."""
+    return {"client_id": profile.document_url, **_described(profile, "none")}
+
+
+def register(server: ServerMetadata, profile: ClientProfile) -> Flow[Client]:
+    """Register a client dynamically (RFC 7591)."""
+    wanted = _wanted_method(server, profile)
+    subject = f"The registration endpoint of {server.issuer!r}"
+    reply = yield FlowRequest(
+        method="POST",
+        url=server.registration_endpoint or "",
+        json=_described(profile, wanted),
+        documents=server.documents,
+    )
+    if reply.status not in {200, 201}:
+        problem = parse_problem(reply)
+        if reply.status < 500 and problem.code in {"invalid_redirect_uri", "invalid_client_metadata"}:
+            uris = ", ".join(profile.redirect_uris)
+            message = f"{subject} does not take this client: {problem.told} ({problem.code}; redirect URIs: {uris})."
+            raise ToolAuthError(message, code="oauth_registration")
+        raise refusal_error(subject, reply)
+    told = json_object(reply)
+    if told is None:
+        raise refusal_error(subject, reply)
+    return _registered(told, server, profile, wanted)
+
+
+def _bound(client: Client, server: ServerMetadata) -> Client:
+    if client.issuer is None:
+        return replace(client, issuer=server.issuer)
+    if client.issuer != server.issuer:
+        raise ToolAuthError(
+            f"The client {client.id!r} was registered with {client.issuer!r}, but the server now sends its users to "
+            f"{server.issuer!r}. If that is right, register there and change the configuration.",
+            code="oauth_issuer_changed",
+        )
+    return client
+
+
+def _still_good(client: Client, server: ServerMetadata, profile: ClientProfile, now: float) -> bool:
+    expired = client.secret_expires_at is not None and client.secret_expires_at <= now
+    missing = set(profile.redirect_uris) - set(client.redirect_uris)
+    return client.issuer == server.issuer and not expired and not missing
+
+
+def _described(profile: ClientProfile, method: AuthMethod) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "client_name": profile.name,
+        "redirect_uris": list(profile.redirect_uris),
+        "grant_types": [*_CODE_GRANTS, *([DEVICE_GRANT] if profile.device else [])],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        # OpenID registration takes `web` for granted, which may have no loopback redirects.
+        "application_type": "native" if _is_native(profile) else "web",
+    }
+    return described | ({"client_uri": profile.uri} if profile.uri else {})
+
+
+def _is_native(profile: ClientProfile) -> bool:
+    """Whether the browser comes back to this machine, not to a site."""
+    return all(is_loopback(uri) for uri in profile.redirect_uris)
+
+
+def _wanted_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod:
+    """OAuth 2.1 section 2.1: a site can keep a secret and should have one; a program on somebody's machine need not."""
+    taken = ("client_secret_basic",) if server.auth_methods is None else server.auth_methods
+    secret: tuple[AuthMethod, ...] = ("client_secret_basic", "client_secret_post")
+    liked: tuple[AuthMethod, ...] = ("none", *secret) if _is_native(profile) else (*secret, "none")
+    for method in liked:
+        if method in taken:
+            return method
+    message = (
+        f"{server.issuer!r} takes clients only by {presentable(', '.join(taken))}, which registering does not bring."
+    )
+    raise ToolAuthError(message, code="oauth_registration")
+
+
+def _registered(told: dict[str, Any], server: ServerMetadata, profile: ClientProfile, wanted: AuthMethod) -> Client:
+    subject = f"The registration endpoint of {server.issuer!r}"
+    name, secret = told.get("client_id"), told.get("client_secret")
+    if not isinstance(name, str) or not name.isprintable() or not name:
+        raise ToolAuthError(f"{subject} answered without a client_id.", code="oauth_registration")
+    method = told.get("token_endpoint_auth_method", wanted)
+    if method not in AUTH_METHODS or method == "private_key_jwt":
+        message = f"{subject} gave a client that must use {presentable(str(method))}, which cannot be used."
+        raise ToolAuthError(message, code="oauth_registration")
+    kept = Secret(secret) if method != "none" and isinstance(secret, str) and secret else None
+    if method != "none" and kept is None:
+        raise ToolAuthError(f"{subject} gave a client without its secret.", code="oauth_registration")
+    given = told.get("redirect_uris")
+    if is_array(given) and given and not set(profile.redirect_uris) <= {uri for uri in given if isinstance(uri, str)}:
+        raise ToolAuthError(f"{subject} left out a redirect URI of ours.", code="oauth_registration")
+    return Client(
+        id=name,
+        issuer=server.issuer,
+        secret=kept,
+        auth_method=method,
+        redirect_uris=profile.redirect_uris,
+        origin="dynamic",
+        secret_expires_at=_expiry(told.get("client_secret_expires_at")) if kept else None,
+    )
+
+
+def _expiry(value: object) -> float | None:
+    """RFC 7591 section 3.2.1: zero means never."""
+    return float(value) if isinstance(value, int) and value > 0 else None

@@ -1,6 +1,7 @@
-"""A flow: a generator that yields what to ask and is sent what was answered, so that one is tested without sockets.
+"""OAuth flows: generators that yield requests and receive responses, the driver that sends them, and OAuth errors.
 
-A request that fails on its way is thrown into the flow as the error that the wire tells it with.
+A flow opens no socket, so it is tested as a list of requests. A request that fails on its way is thrown into the flow
+as the error of the HTTP client.
 """
 
 from __future__ import annotations
@@ -9,10 +10,18 @@ import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import urlencode, urlsplit
 
+from toolpost.contracts.adapt import from_status
+from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.schema.jsontypes import is_object
+from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolpost.contracts.errors import ToolNodeError
+    from toolpost.wire.client import HttpClient
     from toolpost.wire.requests import Headers, Pairs
 
 ACCEPT_JSON: Pairs = (("Accept", "application/json"),)
@@ -22,7 +31,7 @@ Clock: TypeAlias = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class FlowRequest:
     """One request; `form` or `json` is its body.
 
     `documents` are the URLs of the documents that led here, the first one first. Whoever wrote them may point at
@@ -37,7 +46,7 @@ class Ask:
     documents: tuple[str, ...] = ()
 
 
-class Reply(NamedTuple):
+class FlowResponse(NamedTuple):
     """What came back, whatever its status."""
 
     status: int
@@ -45,16 +54,167 @@ class Reply(NamedTuple):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Reply({self.status})"
+        return f"FlowResponse({self.status})"
 
 
-Flow: TypeAlias = Generator[Ask, Reply, T]
+Flow: TypeAlias = Generator[FlowRequest, FlowResponse, T]
 
 
-def json_object(reply: Reply) -> dict[str, Any] | None:
+def json_object(reply: FlowResponse) -> dict[str, Any] | None:
     """The JSON object that an answer holds, whatever type it says it has; None for anything else."""
     try:
         told: object = json.loads(reply.body)
     except (ValueError, RecursionError):
         return None
     return told if is_object(told) else None
+
+
+ANSWER_BYTES = 1024 * 1024
+ANSWER_TIMEOUT_S = 10.0
+
+
+async def run_flow(flow: Flow[T], client: HttpClient) -> T:
+    """Send what the flow asks, one request after another, and return its result."""
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = await _send(ask, client)
+            except ToolError as failed:
+                ask = flow.throw(failed)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        flow.close()
+
+
+async def _send(ask: FlowRequest, client: HttpClient) -> FlowResponse:
+    for document in ask.documents:
+        client = client.for_document(document)
+    async with await client.send(_request(ask)) as response:
+        return FlowResponse(response.status, response.headers, await response.read())
+
+
+def _request(ask: FlowRequest) -> Request:
+    headers, body = ask.headers, None
+    if ask.form is not None:
+        headers, body = (*headers, ("Content-Type", "application/x-www-form-urlencoded")), urlencode(ask.form).encode()
+    elif ask.json is not None:
+        headers, body = (*headers, ("Content-Type", "application/json")), json.dumps(ask.json).encode()
+    return Request(
+        ask.method,
+        ask.url,
+        headers=headers,
+        body=body,
+        timeout_s=ANSWER_TIMEOUT_S,
+        max_bytes=ANSWER_BYTES,
+        follow="safe" if ask.method == "GET" else "none",
+    )
+
+
+_LONGEST = 200
+_SHORTEST_SECRET = 4
+_SECRET_FIELDS = frozenset(
+    {
+        "assertion",
+        "client_assertion",
+        "client_secret",
+        "code",
+        "code_verifier",
+        "device_code",
+        "refresh_token",
+        "subject_token",
+        "token",
+    }
+)
+CLIENT_REFUSED = "oauth_client_refused"
+_ABOUT_THE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
+
+
+class OAuthProblem(NamedTuple):
+    """The `error` and `error_description` of RFC 6749 section 5.2; both empty where there are none."""
+
+    code: str = ""
+    description: str = ""
+
+    @property
+    def told(self) -> str:
+        """The words for a person."""
+        return self.description or self.code
+
+
+class OAuthResponseError(Exception):
+    """The cause of a ToolAuthError that stands for an OAuth error of the authorization server."""
+
+    def __init__(self, problem: OAuthProblem) -> None:
+        super().__init__(problem.told)
+        self.problem = problem
+
+
+def problem_behind(failed: BaseException) -> OAuthProblem | None:
+    """Return the OAuth error that an error stands for, if it does."""
+    return failed.__cause__.problem if isinstance(failed.__cause__, OAuthResponseError) else None
+
+
+def parse_problem(reply: FlowResponse, *, secrets: Iterable[str] = ()) -> OAuthProblem:
+    """What is wrong, in an answer of any status: some servers say 200 and mean no."""
+    told = json_object(reply) or {}
+    code, description = told.get("error"), told.get("error_description")
+    hidden = tuple(secrets)
+    return OAuthProblem(
+        presentable(code, hidden) if isinstance(code, str) else "",
+        presentable(description, hidden) if isinstance(description, str) else "",
+    )
+
+
+def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] = ()) -> ToolNodeError:
+    """The error that an answer stands for which is not what was asked for."""
+    problem = parse_problem(reply, secrets=secrets)
+    if reply.status == 429 or reply.status >= 500:
+        told = f": {problem.told}" if problem.code else ""
+        return from_status(reply.status, f"{subject} answered {reply.status}{told}. Try again later.")
+    if problem.code:
+        code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
+        message = f"OAuth error: {problem.told} ({subject}, {problem.code})"
+        return ToolAuthError(message, code=code, cause=OAuthResponseError(problem))
+    return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
+
+
+def with_context(failed: ToolError, asked: str) -> ToolError:
+    """The same error, and before its words what was asked and of whom."""
+    failed.message = f"{asked}: {failed.message}"
+    failed.args = (failed.message,)
+    return failed
+
+
+def presentable(text: str, secrets: Iterable[str] = ()) -> str:
+    """One short line without secrets and without anything that could play tricks on a terminal or a reader."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "…")
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 10 * _LONGEST]).split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def secrets_in(form: Pairs) -> tuple[str, ...]:
+    """The values of a form that a server might echo and that nobody may read."""
+    return tuple(value for name, value in form if name in _SECRET_FIELDS)
+
+
+def host_of(url: str) -> str:
+    """The part of a URL that an error may tell."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2] or "nowhere"
+    except ValueError:
+        return "nowhere"
+
+
+def _oddity(reply: FlowResponse) -> str:
+    if 300 <= reply.status < 400:
+        return f"redirects ({reply.status}) instead of answering, which is not followed. Check its URL."
+    kind = (reply.headers.get("content-type") or "no type").partition(";")[0].strip()
+    what = "something that is no JSON object" if json_object(reply) is None else "something else than was asked for"
+    return f"answered {reply.status} with {what} ({presentable(kind)}). Check its URL."

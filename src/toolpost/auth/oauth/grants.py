@@ -1,23 +1,35 @@
-"""Tokens without a browser: for the client itself, and for what somebody else vouches for."""
+"""Grants without a browser callback: client credentials, JWT bearer, device code, refresh; and revocation."""
 
 from __future__ import annotations
 
+import asyncio
+import math
+import re
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.auth.oauth.endpoint import ask_endpoint, ask_tokens
-from toolpost.auth.oauth.flow import json_object
-from toolpost.auth.oauth.refusals import host_of, problem_of, refusal_of, secrets_in
+from toolpost.auth.oauth.client import DEVICE_GRANT, Client
+from toolpost.auth.oauth.flow import (
+    host_of,
+    json_object,
+    parse_problem,
+    refusal_error,
+    run_flow,
+    secrets_in,
+    with_context,
+)
+from toolpost.auth.oauth.jose import DpopKey
+from toolpost.auth.oauth.metadata import ServerMetadata, Trust
+from toolpost.auth.oauth.tokens import TokenRequest, TokenSet, post_form, read_tokens, request_tokens
 from toolpost.auth.secret import Secret
-from toolpost.contracts.errors import ToolAuthError
+from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
 
 if TYPE_CHECKING:
-    from toolpost.auth.oauth.client import Client
-    from toolpost.auth.oauth.dpop import DpopKey
-    from toolpost.auth.oauth.flow import Clock, Flow
-    from toolpost.auth.oauth.metadata import ServerMetadata
-    from toolpost.auth.oauth.tokens import TokenSet
+    from collections.abc import Awaitable, Callable
+
+    from toolpost.auth.oauth.flow import Clock, Flow, FlowResponse, OAuthProblem
+    from toolpost.wire.client import HttpClient
     from toolpost.wire.requests import Pairs
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -46,7 +58,7 @@ def client_credentials(
 ) -> Flow[TokenSet]:
     """Tokens for the client itself (RFC 6749 section 4.4)."""
     form = _scoped((("grant_type", "client_credentials"),), scopes)
-    return ask_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
+    return request_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
 
 
 def jwt_bearer(
@@ -64,7 +76,7 @@ def jwt_bearer(
     A refusal is final: the same statement is not shown twice, and no other grant is tried in its place.
     """
     form = _scoped((("grant_type", JWT_BEARER), ("assertion", assertion.reveal())), scopes)
-    return ask_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
+    return request_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
 
 
 def exchange_id_token(
@@ -88,10 +100,10 @@ def exchange_id_token(
         scopes,
     )
     subject = f"The identity provider {host_of(provider.server.token_endpoint)!r}"
-    reply = yield from ask_endpoint(provider.server.token_endpoint, provider.server, provider.client, form, clock=clock)
+    reply = yield from post_form(provider.server.token_endpoint, provider.server, provider.client, form, clock=clock)
     told = json_object(reply)
-    if reply.status != 200 or told is None or problem_of(reply).code:
-        raise refusal_of(subject, reply, secrets=secrets_in(form))
+    if reply.status != 200 or told is None or parse_problem(reply).code:
+        raise refusal_error(subject, reply, secrets=secrets_in(form))
     statement = told.get("access_token")  # RFC 8693 section 2.2.1: whatever it is, it comes under this name
     if told.get("issued_token_type") != ID_JAG or not isinstance(statement, str) or not statement:
         raise ToolAuthError(f"{subject} answered without an ID-JAG.", code="oauth_response")
@@ -121,3 +133,277 @@ def enterprise_tokens(
 
 def _scoped(form: Pairs, scopes: tuple[str, ...]) -> Pairs:
     return (*form, ("scope", " ".join(scopes))) if scopes else form
+
+
+_INTERVAL_S = 5.0
+_SLOWER_S = 5.0
+_SLOWEST_S = 60.0
+_LIFE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceGrant:
+    """A code that waits for its person: show `user_code` and `verification_uri`, then poll every `interval` seconds."""
+
+    device_code: Secret
+    user_code: str = field(repr=False)
+    verification_uri: str
+    verification_uri_complete: str | None = field(default=None, repr=False)
+    interval: float = _INTERVAL_S
+    expires: float
+    server: ServerMetadata
+    client: Client
+    resource: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
+def begin_device(
+    server: ServerMetadata,
+    client: Client,
+    *,
+    trust: Trust,
+    resource: str | None = None,
+    scopes: tuple[str, ...] = (),
+    clock: Clock = time.time,
+) -> Flow[DeviceGrant]:
+    """Ask for a code."""
+    if server.device_authorization_endpoint is None:
+        message = f"The authorization server {server.issuer!r} has no sign-in by code. Sign in with a browser."
+        raise ToolAuthError(message, code="oauth_metadata")
+    form: Pairs = (("scope", " ".join(scopes)),) if scopes else ()
+    form = (*form, ("resource", resource)) if resource else form
+    began = clock()
+    reply = yield from post_form(server.device_authorization_endpoint, server, client, form, clock=clock)
+    told = json_object(reply)
+    if reply.status != 200 or told is None or parse_problem(reply).code:
+        raise refusal_error(f"The device endpoint of {server.issuer!r}", reply)
+    uris = _uris(told, server, trust)
+    return DeviceGrant(
+        device_code=Secret(_text(told, "device_code", server)),
+        user_code=_text(told, "user_code", server),
+        verification_uri=uris[0],
+        verification_uri_complete=uris[1],
+        interval=min(_number(told.get("interval"), _INTERVAL_S), _SLOWEST_S),
+        expires=began + _number(told.get("expires_in"), _LIFE_S),
+        server=server,
+        client=client,
+        resource=resource,
+        scopes=scopes,
+    )
+
+
+def poll_device(grant: DeviceGrant, *, clock: Clock = time.time) -> Flow[TokenSet | DeviceGrant]:
+    """The tokens, or the grant to poll with next time; a ToolAuthError when the person said no or was too late."""
+    if clock() >= grant.expires:
+        raise _over("nobody entered the code in time")
+    form: Pairs = (("grant_type", DEVICE_GRANT), ("device_code", grant.device_code.reveal()))
+    form = (*form, ("resource", grant.resource)) if grant.resource else form
+    request = TokenRequest(
+        issuer=grant.server.issuer,
+        client_id=grant.client.id,
+        resource=grant.resource,
+        scopes=grant.scopes,
+        began=clock(),
+        secrets=secrets_in(form),
+    )
+    try:
+        reply = yield from post_form(grant.server.token_endpoint, grant.server, grant.client, form, clock=clock)
+    except (ToolConnectionError, ToolTimeoutError):
+        return _later(grant)
+    return _polled(reply, grant, request)
+
+
+async def await_device(
+    grant: DeviceGrant,
+    client: HttpClient,
+    *,
+    clock: Clock = time.time,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> TokenSet:
+    """Poll as often as the server allows, until the person has answered or the code is too old."""
+    while True:
+        await sleep(grant.interval)
+        polled = await run_flow(poll_device(grant, clock=clock), client)
+        if not isinstance(polled, DeviceGrant):
+            return polled
+        grant = polled
+
+
+def _polled(reply: FlowResponse, grant: DeviceGrant, request: TokenRequest) -> TokenSet | DeviceGrant:
+    match parse_problem(reply).code:
+        case "authorization_pending":
+            return grant
+        case "slow_down":
+            return replace(grant, interval=grant.interval + _SLOWER_S)
+        case "access_denied":
+            raise ToolAuthError("The sign-in was declined. Nothing was connected.", code="oauth_denied")
+        case "expired_token":
+            raise _over("nobody entered the code in time")
+        case _ if reply.status == 429 or reply.status >= 500:
+            return _later(grant)
+        case _:
+            return read_tokens(reply, request)
+
+
+def _later(grant: DeviceGrant) -> DeviceGrant:
+    """RFC 8628 section 3.5: who was not heard comes back later, and later still; the code is as good as before."""
+    return replace(grant, interval=max(grant.interval, min(grant.interval * 2, _SLOWEST_S)))
+
+
+def _uris(told: dict[str, Any], server: ServerMetadata, trust: Trust) -> tuple[str, str | None]:
+    """Google writes `url` for `uri`."""
+    plain = told.get("verification_uri") or told.get("verification_url")
+    whole = told.get("verification_uri_complete")
+    checked = trust.check(plain, name="verification_uri", documents=server.documents)
+    if whole is None:
+        return checked, None
+    return checked, trust.check(whole, name="verification_uri_complete", documents=server.documents)
+
+
+def _text(told: dict[str, Any], name: str, server: ServerMetadata) -> str:
+    value = told.get(name)
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise ToolAuthError(
+            f"The device endpoint of {server.issuer!r} answered without a {name}.", code="oauth_response"
+        )
+    return value
+
+
+def _number(value: object, otherwise: float) -> float:
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return float(value) if usable and isinstance(value, int | float) else otherwise
+
+
+def _over(reason: str) -> ToolAuthError:
+    return ToolAuthError(f"The sign-in by code is over: {reason}. Start it again.", code="oauth_expired")
+
+
+# GitHub and Slack have words of their own for it; OpenID's say that the person must be there (Core section 3.1.2.6).
+_DEAD = frozenset(
+    {
+        "invalid_grant",
+        "bad_refresh_token",
+        "invalid_refresh_token",
+        "interaction_required",
+        "login_required",
+        "consent_required",
+    }
+)
+_ITS_NAME = re.compile(r"refresh[ _]token", re.IGNORECASE)
+
+
+class RefreshedTokens(NamedTuple):
+    """New tokens; the old refresh token may be dead, so these must be stored before they are used.
+
+    `revoke` revokes the new tokens, should their account be gone by then.
+    """
+
+    tokens: TokenSet
+    revoke: Callable[[], Awaitable[object]] | None = None
+
+
+class GrantRevoked(NamedTuple):
+    """The grant is over. Only the person can give a new one."""
+
+    reason: str = ""
+
+
+class RefreshUnknown(NamedTuple):
+    """The request may have been served, but its answer was lost, and with it perhaps the next refresh token."""
+
+    reason: str = ""
+
+
+RefreshOutcome = RefreshedTokens | GrantRevoked | RefreshUnknown
+
+
+def refresh(
+    server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: Clock = time.time
+) -> Flow[RefreshOutcome]:
+    """Renew tokens.
+
+    What is raised had no effect: nothing was sent, or the server refused for a reason that is not the grant's.
+    """
+    if tokens.refresh_token is None:
+        return GrantRevoked("there is no refresh token")
+    if tokens.issuer != server.issuer or client.issuer not in {None, server.issuer}:
+        raise ToolAuthError(
+            f"The tokens belong to {tokens.issuer!r}, not to {server.issuer!r}.", code="oauth_issuer_changed"
+        )
+    form: Pairs = (("grant_type", "refresh_token"), ("refresh_token", tokens.refresh_token.reveal()))
+    if tokens.resource:
+        form = (*form, ("resource", tokens.resource))
+    request = _token_request(server, client, tokens, form, clock())
+    try:
+        reply = yield from post_form(
+            server.token_endpoint, server, client, form, clock=clock, dpop_key=request.dpop_key
+        )
+    except (ToolConnectionError, ToolTimeoutError, ToolClientError) as lost:
+        if isinstance(lost, ToolConnectionError) and not lost.sent:
+            raise
+        return RefreshUnknown(str(lost))
+    return _outcome(reply, request, tokens)
+
+
+def revoke(server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: Clock = time.time) -> Flow[bool]:
+    """Tell the server that a grant is over; False where it did not say that it heard.
+
+    The refresh token goes first: where it dies, the access token should die with it.
+    """
+    if server.revocation_endpoint is None:
+        return False
+    heard = True
+    held = (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token))
+    for hint, token in held:
+        if token is None:
+            continue
+        form = (("token", token.reveal()), ("token_type_hint", hint))
+        reply = yield from post_form(server.revocation_endpoint, server, client, form, clock=clock)
+        # A server need not be able to revoke access tokens, which end by themselves.
+        given_up = hint == "access_token" and parse_problem(reply).code == "unsupported_token_type"
+        heard = heard and (reply.status == 200 or given_up)
+    return heard
+
+
+def _token_request(server: ServerMetadata, client: Client, tokens: TokenSet, form: Pairs, began: float) -> TokenRequest:
+    return TokenRequest(
+        issuer=server.issuer,
+        client_id=client.id,
+        resource=tokens.resource,
+        scopes=tokens.scopes,
+        dpop_key=DpopKey(tokens.dpop_key) if tokens.dpop_key else None,
+        began=began,
+        secrets=(*secrets_in(form), *([client.secret.reveal()] if client.secret else [])),
+    )
+
+
+def _is_dead(problem: OAuthProblem) -> bool:
+    """Atlassian blames the client, and says in words that it is the token."""
+    blamed = problem.code == "unauthorized_client" and _ITS_NAME.search(problem.description)
+    return problem.code in _DEAD or bool(blamed)
+
+
+def _outcome(reply: FlowResponse, request: TokenRequest, old: TokenSet) -> RefreshOutcome:
+    problem = parse_problem(reply, secrets=request.secrets)
+    if _is_dead(problem):
+        return GrantRevoked(problem.told)
+    if (
+        reply.status >= 500
+    ):  # mostly the old token is as good as before; if it was used up, the next outcome is GrantRevoked
+        raise ToolConnectionError(f"{request.subject} fails now ({reply.status}). Try again later.", sent=False)
+    if reply.status == 429:
+        raise refusal_error(request.subject, reply, secrets=request.secrets)
+    if 400 <= reply.status < 500 or problem.code:
+        refused = refusal_error(request.subject, reply, secrets=request.secrets)
+        raise with_context(refused, "The tokens could not be renewed; connecting the account again may help")
+    try:
+        new = read_tokens(reply, request)
+    except ToolError as unreadable:
+        return RefreshUnknown(str(unreadable))
+    kept = replace(
+        new,
+        refresh_token=new.refresh_token or old.refresh_token,
+        id_token=new.id_token or old.id_token,
+        asked=old.asked,
+    )
+    return RefreshedTokens(kept)

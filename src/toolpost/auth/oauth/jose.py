@@ -1,8 +1,12 @@
-"""Signed tokens (RFC 7515), by joserfc: nothing here computes a signature itself."""
+"""Signed JSON tokens (RFC 7515), by joserfc, and DPoP proofs of possession (RFC 9449)."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
+import secrets
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from joserfc.jwk import Key
+
+    from toolpost.wire.requests import Headers
 
 _KINDS = {
     "ES256": "EC",
@@ -29,7 +35,7 @@ _KINDS = {
 }
 
 
-def signed(claims: Mapping[str, Any], *, key: Secret, algorithm: str, header: Mapping[str, Any]) -> str:
+def sign_jws(claims: Mapping[str, Any], *, key: Secret, algorithm: str, header: Mapping[str, Any]) -> str:
     """The claims in compact form, signed with a private key in PEM or as a JWK."""
     from joserfc import jws  # noqa: PLC0415 - 0.1 s, for the few who sign
 
@@ -37,14 +43,14 @@ def signed(claims: Mapping[str, Any], *, key: Secret, algorithm: str, header: Ma
     return jws.serialize_compact({"alg": algorithm, **header}, payload, _read(key, algorithm), algorithms=[algorithm])
 
 
-def new_key() -> Secret:
+def new_private_key() -> Secret:
     """A private key for ES256, as a JWK."""
     from joserfc.jwk import ECKey  # noqa: PLC0415 - as above
 
     return Secret(json.dumps(ECKey.generate_key("P-256", private=True).as_dict(private=True)))
 
 
-def public_part(key: Secret, algorithm: str) -> dict[str, Any]:
+def public_jwk(key: Secret, algorithm: str) -> dict[str, Any]:
     """The public half of a private key, as a JWK."""
     return dict(_read(key, algorithm).as_dict(private=False))
 
@@ -72,3 +78,51 @@ def _read(key: Secret, algorithm: str) -> Key:
     if not read.is_private:
         raise ConfigError(f"The key for {algorithm} is a public one; signing needs the private one.")
     return read
+
+
+DPOP_ALGORITHM = "ES256"
+_NONCE = re.compile(r"[!-~]{1,512}")
+
+
+class DpopKey:
+    """A private key of our own; `private` is what to keep of it, where secrets are kept."""
+
+    __slots__ = ("private",)
+
+    def __init__(self, private: Secret) -> None:
+        self.private = private
+
+    @classmethod
+    def new(cls) -> DpopKey:
+        """A fresh key."""
+        return cls(new_private_key())
+
+    def __repr__(self) -> str:
+        return "DpopKey()"
+
+    @property
+    def thumbprint(self) -> str:
+        """What a bound token names the key by."""
+        return thumbprint_of(self.private, DPOP_ALGORITHM)
+
+    def proof(self, method: str, url: str, *, now: float, access_token: str | None = None, nonce: str = "") -> str:
+        """The DPoP header for one request, never to be sent twice."""
+        claims = {
+            "jti": secrets.token_urlsafe(16),
+            "htm": method,
+            "htu": re.split(r"[?#]", url, maxsplit=1)[0],
+            "iat": int(now),
+        }
+        if access_token is not None:
+            digest = hashlib.sha256(access_token.encode()).digest()
+            claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        if nonce:
+            claims["nonce"] = nonce
+        header = {"typ": "dpop+jwt", "jwk": public_jwk(self.private, DPOP_ALGORITHM)}
+        return sign_jws(claims, key=self.private, algorithm=DPOP_ALGORITHM, header=header)
+
+
+def dpop_nonce(headers: Headers) -> str:
+    """The nonce that the next proof for this server must hold; empty where there is none."""
+    told = headers.get("dpop-nonce") or ""
+    return told if _NONCE.fullmatch(told) else ""

@@ -1,4 +1,7 @@
-"""Discovery: what a protected server (RFC 9728) and its authorization server (RFC 8414, OpenID) say of themselves."""
+"""Discovery of protected resources (RFC 9728) and authorization servers (RFC 8414, OpenID).
+
+`Trust` decides which URLs a document may name as endpoints.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,76 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from toolpost.auth.oauth.flow import Ask, Flow, json_object
-from toolpost.auth.oauth.refusals import host_of, refusal_of, with_context
-from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.auth.oauth.flow import Flow, FlowRequest, host_of, json_object, refusal_error, with_context
+from toolpost.contracts.errors import ToolAuthError, ToolError, ToolPermissionError
 from toolpost.schema.jsontypes import is_array
-from toolpost.wire.network import DEFAULT_PORTS
+from toolpost.wire.addresses import judge
+from toolpost.wire.network import DEFAULT_PORTS, NetworkPolicy, allow_rules, parse_target
 
 if TYPE_CHECKING:
-    from toolpost.auth.oauth.trust import Trust
+    from toolpost.wire.network import AllowRule, Target
+
+_ANYBODY = NetworkPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Judges by the policy of the source that the sign-in is for."""
+
+    policy: NetworkPolicy = _ANYBODY
+
+    def check(self, url: object, *, name: str, documents: tuple[str, ...] = ()) -> str:
+        """The URL, if it may be used; without documents an operator wrote it, who may write http as well."""
+        if not isinstance(url, str) or not url:
+            raise _refused(name, documents, "it is no URL")
+        try:
+            target = parse_target(url)
+        except ToolPermissionError as refused:
+            raise _refused(name, documents, str(refused).partition(" is refused: ")[2]) from None
+        if "#" in url:
+            raise _refused(name, documents, "it has a fragment")
+        if documents and not self._allows(target):
+            self._judge(target, name, documents)
+        return url
+
+    def _judge(self, target: Target, name: str, documents: tuple[str, ...]) -> None:
+        if is_local(target):
+            if self.policy.allow_private or all(is_local(parse_target(document)) for document in documents):
+                return
+            raise _refused(name, documents, "it points at this machine or a private network, and the document does not")
+        if target.scheme != "https":
+            raise _refused(name, documents, "it is not https. An operator can allow its host in network.allow_hosts")
+
+    def _allows(self, target: Target) -> bool:
+        rules = allow_rules(self.policy.allow_hosts | self.policy.operator_hosts)
+        return any(_names(rule, target) for rule in rules)
+
+
+def is_local(target: Target) -> bool:
+    """Whether the host is plainly this machine, or an address that is not public."""
+    if target.address is not None:
+        return judge(target.address) is not None
+    return f".{target.ascii_host}".endswith(".localhost")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL is on this machine."""
+    target = parse_target(url)
+    return target.address.is_loopback if target.address else f".{target.ascii_host}".endswith(".localhost")
+
+
+def _names(rule: AllowRule, target: Target) -> bool:
+    if rule.port not in {None, target.port}:
+        return False
+    if rule.network is not None:
+        return target.address is not None and target.address in rule.network
+    return target.ascii_host == rule.name or (rule.name.startswith(".") and target.ascii_host.endswith(rule.name))
+
+
+def _refused(name: str, documents: tuple[str, ...], reason: str) -> ToolAuthError:
+    where = f" in the document of {host_of(documents[-1])!r}" if documents else ""
+    return ToolAuthError(f"{name}{where} is refused: {reason}.", code="oauth_endpoint_refused")
+
 
 _MOST = 200
 _RESOURCE = "/.well-known/oauth-protected-resource"
@@ -183,9 +248,9 @@ _CODE = "oauth_metadata"
 def _first(urls: tuple[str, ...], documents: tuple[str, ...]) -> Flow[tuple[str, dict[str, Any]] | None]:
     """The first place that answers with a JSON object; a page for people is as good as nothing."""
     for url in urls:
-        reply = yield Ask(method="GET", url=url, documents=documents)
+        reply = yield FlowRequest(method="GET", url=url, documents=documents)
         if reply.status == 429 or reply.status >= 500:  # it may be there: another place must not speak for it
-            raise refusal_of(f"The metadata of {host_of(url)!r}", reply)
+            raise refusal_error(f"The metadata of {host_of(url)!r}", reply)
         told = json_object(reply) if reply.status == 200 else None
         if told is not None:
             return url, told

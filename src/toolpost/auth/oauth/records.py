@@ -7,26 +7,26 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from toolpost.auth.keys import UNREADABLE
 from toolpost.auth.oauth.authorization import Transaction
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.device import DeviceGrant
+from toolpost.auth.oauth.grants import DeviceGrant
 from toolpost.auth.oauth.metadata import ServerMetadata
 from toolpost.auth.oauth.tokens import TokenSet
-from toolpost.auth.seal import UNREADABLE
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
 from toolpost.schema.jsontypes import is_array, is_object
 
-Kept = Client | DeviceGrant | ServerMetadata | TokenSet | Transaction
+StoredRecord = Client | DeviceGrant | ServerMetadata | TokenSet | Transaction
 Record = TypeVar("Record", Client, DeviceGrant, ServerMetadata, TokenSet, Transaction)
 
 
-def packed(record: Kept) -> bytes:
+def pack_record(record: StoredRecord) -> bytes:
     """The record with its secrets in clear: seal it before it is kept."""
     return json.dumps(_plain(record), separators=(",", ":")).encode()
 
 
-def unpacked(kind: type[Record], data: bytes) -> Record:
+def unpack_record(kind: type[Record], data: bytes) -> Record:
     """The record again; what an older version did not write has its default, what a newer one added is left out."""
     try:
         found: Record = _whole(kind, json.loads(data))

@@ -1,4 +1,4 @@
-"""Tokens as an authorization server gives them, read with every mistake that servers make."""
+"""Token sets, and requests to a token endpoint."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolpost.auth.oauth.dpop import DpopKey
-from toolpost.auth.oauth.flow import json_object
-from toolpost.auth.oauth.refusals import presentable, problem_of, refusal_of
+from toolpost.auth.oauth.client import authenticate_client
+from toolpost.auth.oauth.flow import (
+    ACCEPT_JSON,
+    FlowRequest,
+    json_object,
+    parse_problem,
+    presentable,
+    refusal_error,
+    secrets_in,
+)
+from toolpost.auth.oauth.jose import DpopKey, dpop_nonce
 from toolpost.auth.secret import Secret, revealed
 from toolpost.contracts.errors import ToolAuthError
 
 if TYPE_CHECKING:
-    from toolpost.auth.oauth.flow import Clock, Reply
+    from toolpost.auth.oauth.client import Client
+    from toolpost.auth.oauth.flow import Clock, Flow, FlowResponse
+    from toolpost.auth.oauth.metadata import ServerMetadata
+    from toolpost.wire.requests import Pairs
 
 TokenType = Literal["Bearer", "DPoP"]
 
@@ -62,7 +73,7 @@ class TokenSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenWish:
+class TokenRequest:
     """What was asked of a token endpoint, as far as the answer must be read with it."""
 
     issuer: str
@@ -79,26 +90,26 @@ class TokenWish:
         return f"The token endpoint of {self.issuer!r}"
 
 
-def read_tokens(reply: Reply, wish: TokenWish) -> TokenSet:
+def read_tokens(reply: FlowResponse, request: TokenRequest) -> TokenSet:
     """The tokens of an answer; a ToolAuthError says what is in their place."""
     told = json_object(reply)
-    if reply.status not in {200, 201} or told is None or problem_of(reply).code:
-        raise refusal_of(wish.subject, reply, secrets=wish.secrets)
-    token_type = _type(told, wish)
+    if reply.status not in {200, 201} or told is None or parse_problem(reply).code:
+        raise refusal_error(request.subject, reply, secrets=request.secrets)
+    token_type = _type(told, request)
     scope = told.get("scope")
     return TokenSet(
-        access_token=_token(told, wish),
+        access_token=_token(told, request),
         token_type=token_type,
         refresh_token=_optional(told, "refresh_token"),
         id_token=_optional(told, "id_token"),
-        scopes=tuple(dict.fromkeys(scope.split())) if isinstance(scope, str) else wish.scopes,
-        asked=wish.scopes,
-        expires_at=_end(told.get("expires_in"), wish.began),
-        received_at=wish.began,
-        issuer=wish.issuer,
-        client_id=wish.client_id,
-        resource=wish.resource,
-        dpop_key=wish.dpop_key.private if token_type == "DPoP" and wish.dpop_key else None,  # noqa: S105 - as above
+        scopes=tuple(dict.fromkeys(scope.split())) if isinstance(scope, str) else request.scopes,
+        asked=request.scopes,
+        expires_at=_end(told.get("expires_in"), request.began),
+        received_at=request.began,
+        issuer=request.issuer,
+        client_id=request.client_id,
+        resource=request.resource,
+        dpop_key=request.dpop_key.private if token_type == "DPoP" and request.dpop_key else None,  # noqa: S105 - as above
     )
 
 
@@ -114,25 +125,27 @@ def request_headers(
     return headers
 
 
-def _token(told: dict[str, Any], wish: TokenWish) -> Secret:
+def _token(told: dict[str, Any], request: TokenRequest) -> Secret:
     value = told.get("access_token")
     if not isinstance(value, str) or not value:
-        raise ToolAuthError(f"{wish.subject} answered without an access_token.", code="oauth_response")
+        raise ToolAuthError(f"{request.subject} answered without an access_token.", code="oauth_response")
     if not _SENDABLE.fullmatch(value):
-        raise ToolAuthError(f"{wish.subject} answered with a token that no header can carry.", code="oauth_response")
+        raise ToolAuthError(f"{request.subject} answered with a token that no header can carry.", code="oauth_response")
     return Secret(value)
 
 
-def _type(told: dict[str, Any], wish: TokenWish) -> TokenType:
+def _type(told: dict[str, Any], request: TokenRequest) -> TokenType:
     """RFC 6749 section 7.1: a token of a type that is not understood must not be used."""
     written = told.get("token_type", "")
     kind = written.lower() if isinstance(written, str) else "?"
     if kind in _BEARERS:
         return "Bearer"
-    if kind == "dpop" and wish.dpop_key is not None:
+    if kind == "dpop" and request.dpop_key is not None:
         return "DPoP"
     named = presentable(str(written))
-    raise ToolAuthError(f"{wish.subject} gave a token of type {named!r}, which cannot be used.", code="oauth_response")
+    raise ToolAuthError(
+        f"{request.subject} gave a token of type {named!r}, which cannot be used.", code="oauth_response"
+    )
 
 
 def _optional(told: dict[str, Any], name: str) -> Secret | None:
@@ -149,3 +162,52 @@ def _end(value: object, began: float) -> float | None:
     except (ValueError, OverflowError):
         return None
     return began + min(max(life, 0.0), _LONGEST_LIFE_S) if math.isfinite(life) else None
+
+
+def post_form(
+    url: str, server: ServerMetadata, client: Client, form: Pairs, *, clock: Clock, dpop_key: DpopKey | None = None
+) -> Flow[FlowResponse]:
+    """Post a form as this client; a server that wants a nonce in the proof is asked once more, with it."""
+
+    def ask(nonce: str) -> FlowRequest:
+        headers, fields = authenticate_client(client, server, now=clock())
+        if dpop_key is not None:
+            headers = (*headers, ("DPoP", dpop_key.proof("POST", url, now=clock(), nonce=nonce)))
+        return FlowRequest(
+            method="POST",
+            url=url,
+            headers=(*ACCEPT_JSON, *headers),
+            form=(*form, *fields),
+            documents=server.documents,
+        )
+
+    reply = yield ask("")
+    nonce = dpop_nonce(reply.headers)
+    if dpop_key is not None and nonce and parse_problem(reply).code == "use_dpop_nonce":
+        reply = yield ask(nonce)
+    return reply
+
+
+def request_tokens(
+    server: ServerMetadata,
+    client: Client,
+    form: Pairs,
+    *,
+    clock: Clock,
+    resource: str | None = None,
+    scopes: tuple[str, ...] = (),
+    dpop_key: DpopKey | None = None,
+) -> Flow[TokenSet]:
+    """The tokens that a grant brings; the scopes are those that it was asked for, in this request or before."""
+    request = TokenRequest(
+        issuer=server.issuer,
+        client_id=client.id,
+        resource=resource,
+        scopes=scopes,
+        dpop_key=dpop_key,
+        began=clock(),
+        secrets=(*secrets_in(form), *([client.secret.reveal()] if client.secret else [])),
+    )
+    asked = (*form, ("resource", resource)) if resource else form
+    reply = yield from post_form(server.token_endpoint, server, client, asked, clock=clock, dpop_key=dpop_key)
+    return read_tokens(reply, request)

@@ -6,7 +6,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from toolpost.auth.static import secrets_of
+from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.specs import declared_spec
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType

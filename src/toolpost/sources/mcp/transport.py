@@ -23,8 +23,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolpost.auth.oauth.dpop import nonce_in
-from toolpost.auth.static import secrets_of
+from toolpost.auth.credentials import secrets_of
+from toolpost.auth.oauth.jose import dpop_nonce
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.launch import Launch, child_environment
@@ -191,7 +191,7 @@ class _CredentialAuth(httpx2.Auth):
             return
         request.headers.update(credential.proof(request.method, str(request.url), self._nonce))
         response = yield request
-        nonce = nonce_in(Headers(tuple(response.headers.multi_items())))
+        nonce = dpop_nonce(Headers(tuple(response.headers.multi_items())))
         if not nonce or nonce == self._nonce:
             return
         self._nonce = nonce  # RFC 9449 section 9: required in proofs from now on

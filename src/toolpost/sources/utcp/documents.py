@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import yaml
 
-from toolpost.auth.env_file import parse_env
+from toolpost.auth.secret import parse_env
 from toolpost.contracts.errors import ConfigError, ToolClientError
 from toolpost.schema.jsontypes import is_array, is_object
 

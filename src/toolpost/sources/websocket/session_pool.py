@@ -6,7 +6,7 @@ import asyncio
 import copy
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolpost.auth.static import fingerprint
+from toolpost.auth.credentials import fingerprint
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 

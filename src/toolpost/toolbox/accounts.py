@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from toolpost.auth.account_credentials import AccountCredentials
 from toolpost.auth.accounts import Accounts
-from toolpost.auth.consents import Connected, Consents, Wish
-from toolpost.auth.lender import AccountLender
-from toolpost.auth.oauth.registration import ClientProfile
+from toolpost.auth.consents import ConnectedAccount, ConsentRequest, Consents
+from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.auth.user_credentials import AccountCounts
 from toolpost.contracts.errors import ConfigError, ToolError
@@ -21,7 +21,7 @@ from toolpost.toolbox.waiting_calls import WaitingCalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.auth.consents import Begun
+    from toolpost.auth.consents import StartedSignIn
     from toolpost.auth.services import Service
     from toolpost.configuration.settings import AccountSettings
     from toolpost.contracts.config import ExternalToolConfig
@@ -43,7 +43,7 @@ class AccountState(NamedTuple):
     connected_at: float | None = None
 
 
-class AccountDesk:
+class AccountManager:
     """The accounts of a Toolbox's people at the services that its sources need."""
 
     def __init__(self, router: ToolRouter, settings: AccountSettings, network: NetworkPolicy) -> None:
@@ -61,17 +61,19 @@ class AccountDesk:
         self._network = network
         self._router = router
         self._store: Store = router.store
-        self._lenders: dict[str, AccountLender] = {}
+        self._credentials: dict[str, AccountCredentials] = {}
         self._waiting = WaitingCalls(router, self.accounts, self.consents, self.counts)
 
-    def lender(self, config: ExternalToolConfig) -> AccountLender:
+    def credentials_for(self, config: ExternalToolConfig) -> AccountCredentials:
         """Who lends people's own tokens for a source."""
         service = service_of(config, network=self._network, profile=self._profile)
         self.consents.offer(service)
-        lender = self._lenders[config.name] = AccountLender(service, self.accounts, self.consents, self.counts)
-        return lender
+        credentials = self._credentials[config.name] = AccountCredentials(
+            service, self.accounts, self.consents, self.counts
+        )
+        return credentials
 
-    def join(self, desk: PendingDesk, source: Callable[[str], ToolSource | None]) -> None:
+    def attach(self, desk: PendingDesk, source: Callable[[str], ToolSource | None]) -> None:
         """Learn where calls wait, and how to get at a source, which hears refusals and may list its tools anew."""
         self._desk = desk
         self._source = source
@@ -81,15 +83,17 @@ class AccountDesk:
         """Every service, and how a person stands there."""
         return [await self._state(service, person) for _, service in sorted(self.consents.services.items())]
 
-    async def connect(self, provider: str, person: Principal, *, redirect_uri: str = "") -> Begun | Connected:
+    async def connect(
+        self, provider: str, person: Principal, *, redirect_uri: str = ""
+    ) -> StartedSignIn | ConnectedAccount:
         """Begin a sign-in for somebody who sits at this machine."""
         return await self.consents.begin(
-            self.consents.service(provider), Wish(person=person), redirect_uri=redirect_uri
+            self.consents.service(provider), ConsentRequest(person=person), redirect_uri=redirect_uri
         )
 
     async def finish(
         self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str = ""
-    ) -> Connected:
+    ) -> ConnectedAccount:
         """Take what a browser brought back, and let the calls that waited for it go on.
 
         `provider` is the service to whose address the browser came back, the last part of it. `person` is who is
@@ -99,14 +103,14 @@ class AccountDesk:
         finishing = self._finish(parameters, provider=provider, person=person, browser=browser)
         return await asyncio.shield(self._router.background.start(finishing))
 
-    async def welcome(self, connected: Connected) -> None:
+    async def on_connected(self, connected: ConnectedAccount) -> None:
         """Tell of a connected account, list what it opens, and let waiting calls go on."""
         told = {"user": str(connected.person)}
         self._router.teller.source(connected.provider, EventCode.ACCOUNT_CONNECTED, told)
         self._router.background.start(self._list_anew(connected))
         await self._waiting.go_on(connected, self._desk)
 
-    async def sweep(self, desk: PendingDesk) -> None:
+    async def resume_waiting(self, desk: PendingDesk) -> None:
         """Let calls go on whose account was connected elsewhere, or by a process that then died."""
         await self._waiting.sweep(desk)
 
@@ -130,7 +134,7 @@ class AccountDesk:
 
     async def _finish(
         self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str
-    ) -> Connected:
+    ) -> ConnectedAccount:
         try:
             connected = await self.consents.finish(parameters, provider=provider, person=person, browser=browser)
         except ToolError as error:
@@ -138,7 +142,7 @@ class AccountDesk:
             self.counts.callback(error.error_code)
             raise
         self.counts.callback()
-        await self.welcome(connected)
+        await self.on_connected(connected)
         return connected
 
     async def _state(self, service: Service, person: Principal) -> AccountState:
@@ -157,15 +161,15 @@ class AccountDesk:
 
     def _refusal(self, provider: str) -> ToolError | None:
         """What a source of a service was told when it was not let in."""
-        names = [name for name, lender in self._lenders.items() if lender.service.provider == provider]
+        names = [name for name, credentials in self._credentials.items() if credentials.service.provider == provider]
         heard = [source.refusal for name in names if isinstance(source := self._source(name), PersonalSource)]
         return next((refused for refused in heard if refused is not None), None)
 
-    async def _list_anew(self, connected: Connected) -> None:
-        for name, lender in self._lenders.items():
+    async def _list_anew(self, connected: ConnectedAccount) -> None:
+        for name, credentials in self._credentials.items():
             source = self._source(name)
-            if lender.service.provider == connected.provider and isinstance(source, PersonalSource):
-                credential = await lender.lent_to(connected.person)
+            if credentials.service.provider == connected.provider and isinstance(source, PersonalSource):
+                credential = await credentials.credential_for(connected.person)
                 if credential is not None:
                     await _quietly(source, credential)
 

@@ -1,16 +1,19 @@
-"""From a refused request to tokens: what a 401 or 403 of a protected server leads to, in the order of MCP."""
+"""Sign in to a protected server: from the challenge of a 401 or 403 to tokens, in the order of MCP."""
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from toolpost.auth.oauth.authorization import begin_authorization, finish_authorization, select_scopes
-from toolpost.auth.oauth.dpop import ALGORITHM, DpopKey
-from toolpost.auth.oauth.driver import run_flow
+from toolpost.auth.oauth.client import ClientProfile, obtain_client
+from toolpost.auth.oauth.flow import run_flow, with_context
 from toolpost.auth.oauth.grants import IdentityProvider, client_credentials, enterprise_tokens, jwt_bearer
+from toolpost.auth.oauth.jose import DPOP_ALGORITHM, DpopKey
 from toolpost.auth.oauth.metadata import (
+    Trust,
     discover_server,
     find_resource,
     find_server,
@@ -18,24 +21,109 @@ from toolpost.auth.oauth.metadata import (
     origin_of,
     resource_of,
 )
-from toolpost.auth.oauth.refusals import with_context
-from toolpost.auth.oauth.registration import ClientProfile, obtain_client
-from toolpost.auth.oauth.trust import Trust
 from toolpost.contracts.errors import ToolAuthError, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from toolpost.auth.oauth.authorization import Caller, Transaction
-    from toolpost.auth.oauth.challenge import Demand
+    from toolpost.auth.oauth.authorization import SignInContext, Transaction
     from toolpost.auth.oauth.client import Client
     from toolpost.auth.oauth.flow import Clock, Flow
     from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.secret import Secret
     from toolpost.wire.client import HttpClient
+    from toolpost.wire.requests import Headers
 
     Visit = Callable[[str], Awaitable[Mapping[str, str]]]
+
+_LONGEST = 16 * 1024
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a word
+_PARAMETER = re.compile(rf'({_TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|((?!=)[^\s",]+))', re.DOTALL)
+_SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]+|(?=,)|$)")
+_TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$))")
+_BETWEEN = re.compile(r"[\s,]*")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """One way to be let in; names are in lower case, and of two parameters with one name the first counts."""
+
+    scheme: str
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    token68: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthChallenge:
+    """What a protected server asks for: Bearer or DPoP tokens (RFC 6750, RFC 9449), with which scopes.
+
+    `scopes` are None where it did not say. `resource_metadata` is where its document lies (RFC 9728).
+    """
+
+    status: int = 401
+    dpop: bool = False
+    bearer: bool = True
+    error: str = ""
+    scopes: tuple[str, ...] | None = None
+    resource_metadata: str | None = None
+
+    @property
+    def wants_more_scopes(self) -> bool:
+        """Whether the token was good, but not for this."""
+        return self.error == "insufficient_scope"
+
+
+def parse_auth_challenge(status: int, headers: Headers) -> AuthChallenge:
+    """The challenge of an answer; an empty one where it has no challenge that an OAuth client can meet."""
+    found = [one for one in parse_challenges(headers.get_all("www-authenticate")) if one.scheme in {"bearer", "dpop"}]
+    told: dict[str, str] = {}
+    for challenge in found:
+        told = {**challenge.parameters, **told}
+    schemes = {challenge.scheme for challenge in found}
+    scope = told.get("scope")
+    return AuthChallenge(
+        status=status,
+        dpop="dpop" in schemes,
+        bearer="bearer" in schemes or not schemes,
+        error=told.get("error", ""),
+        scopes=None if scope is None else tuple(dict.fromkeys(scope.split())),
+        resource_metadata=told.get("resource_metadata") or None,
+    )
+
+
+def parse_challenges(values: Iterable[str]) -> tuple[Challenge, ...]:
+    """Every challenge, in order; what cannot be read ends the field that it stands in."""
+    return tuple(challenge for value in values for challenge in _field(value[:_LONGEST]))
+
+
+def _field(text: str) -> Iterator[Challenge]:
+    at = _skip(text, 0)
+    while at < len(text) and (scheme := _SCHEME.match(text, at)):
+        token68 = _TOKEN68.match(text, scheme.end())
+        if token68 and _PARAMETER.match(text, scheme.end()) is None:
+            at = _skip(text, token68.end())
+            yield Challenge(scheme=scheme[1].lower(), token68=token68[0])
+            continue
+        parameters, at = _parameters(text, scheme.end())
+        yield Challenge(scheme=scheme[1].lower(), parameters=parameters)
+
+
+def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
+    found: dict[str, str] = {}
+    at = _skip(text, at)
+    while parameter := _PARAMETER.match(text, at):
+        name, quoted, plain = parameter.groups()
+        found.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(r"\1", quoted))
+        at = _skip(text, parameter.end())
+    return found, at
+
+
+def _skip(text: str, at: int) -> int:
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
+
 
 _ANYBODY = Trust()
 _NOBODY_KNOWN: Mapping[str, Client] = {}
@@ -52,7 +140,7 @@ Grant: TypeAlias = Literal["code", "client"] | Assertion | IdentityProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignIn:
+class SignInPlan:
     """How this program signs in to one protected server; all of it was written by an operator.
 
     `grant` is `code` for a person's consent, `client` for the program itself. `registered` is a client that the
@@ -82,7 +170,7 @@ class SignIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovered:
+class DiscoveredIssuer:
     """Who guards a server, and what its tokens are for."""
 
     server: ServerMetadata
@@ -91,7 +179,7 @@ class Discovered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class TokenGrant:
     """Tokens; the server and our client there are to be kept with them."""
 
     tokens: TokenSet
@@ -100,7 +188,7 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consent:
+class ConsentRedirect:
     """A person must say yes at the URL; keep the transaction, and the client for its issuer, until then."""
 
     url: str = field(repr=False)
@@ -108,42 +196,44 @@ class Consent:
     client: Client
 
 
-def discover(plan: SignIn, demand: Demand, *, known: Mapping[str, Client] = _NOBODY_KNOWN) -> Flow[Discovered]:
+def discover(
+    plan: SignInPlan, challenge: AuthChallenge, *, known: Mapping[str, Client] = _NOBODY_KNOWN
+) -> Flow[DiscoveredIssuer]:
     """Find the authorization server of a protected one; of several, one that knows us."""
     if plan.resource is not None and plan.is_settled:
         server = plan.server or (yield from _unannounced(plan))
-        return Discovered(server=server, resource=plan.resource)
+        return DiscoveredIssuer(server=server, resource=plan.resource)
     try:
-        resource = yield from find_resource(plan.url, trust=plan.trust, metadata_url=demand.resource_metadata)
+        resource = yield from find_resource(plan.url, trust=plan.trust, metadata_url=challenge.resource_metadata)
     except ToolError as failed:
         raise with_context(failed, _asked(plan)) from None
     name = resource_of(plan.url) if resource is None else resource.resource
     if plan.server is not None:
-        return Discovered(server=plan.server, resource=name, metadata=resource)
+        return DiscoveredIssuer(server=plan.server, resource=name, metadata=resource)
     if resource is None:
         server = yield from _unannounced(plan)
-        return Discovered(server=server, resource=name)
+        return DiscoveredIssuer(server=server, resource=name)
     issuer = _choice(plan, resource, known)
     documents = () if plan.issuer else resource.documents
     server = yield from discover_server(issuer, trust=plan.trust, documents=documents)
-    return Discovered(server=server, resource=name, metadata=resource)
+    return DiscoveredIssuer(server=server, resource=name, metadata=resource)
 
 
 def sign_in(
-    plan: SignIn,
-    demand: Demand,
-    caller: Caller,
+    plan: SignInPlan,
+    challenge: AuthChallenge,
+    caller: SignInContext,
     *,
     tokens: TokenSet | None = None,
     clients: Mapping[str, Client] = _NOBODY_KNOWN,
     clock: Clock = time.time,
-) -> Flow[Granted | Consent]:
-    """Meet a demand: tokens at once where no person is needed, else the question for one.
+) -> Flow[TokenGrant | ConsentRedirect]:
+    """Meet a challenge: tokens at once where no person is needed, else the question for one.
 
     `tokens` are those that were refused; `clients` are those of earlier registrations, by issuer.
     """
-    earlier = scopes_so_far(demand, tokens)
-    found = yield from discover(plan, demand, known=clients)
+    earlier = scopes_to_keep(challenge, tokens)
+    found = yield from discover(plan, challenge, known=clients)
     server = found.server
     if tokens is not None and tokens.issuer != server.issuer:  # what one issuer knows means nothing to another
         tokens, earlier = None, ()
@@ -151,28 +241,28 @@ def sign_in(
         server, plan.profile, registered=plan.registered, known=clients.get(server.issuer), clock=clock
     )
     scopes = select_scopes(
-        challenged=demand.scopes,
+        challenged=challenge.scopes,
         wished=plan.scopes,
         resource=found.metadata,
         server=server if plan.grant == "code" else None,
         earlier=earlier,
     )
-    key = _dpop_key(found, demand, tokens)
+    key = _dpop_key(found, challenge, tokens)
     if plan.grant != "code":
         granted = yield from _unattended(plan.grant, found, client, scopes, key, clock)
-        return Granted(tokens=granted, client=client, server=server)
+        return TokenGrant(tokens=granted, client=client, server=server)
     request = begin_authorization(
         server, client, caller, resource=found.resource, scopes=scopes, dpop_key=key, clock=clock
     )
-    return Consent(url=request.url, transaction=request.transaction, client=client)
+    return ConsentRedirect(url=request.url, transaction=request.transaction, client=client)
 
 
-def scopes_so_far(demand: Demand, tokens: TokenSet | None) -> tuple[str, ...]:
+def scopes_to_keep(challenge: AuthChallenge, tokens: TokenSet | None) -> tuple[str, ...]:
     """The scopes to keep asking for; what was asked for and not given will not be given the next time."""
     if tokens is None:
         return ()
-    if demand.wants_more_scopes and set(demand.scopes or ()) <= set(tokens.asked):
-        wanted = " ".join(demand.scopes or ()) or "more than it says"
+    if challenge.wants_more_scopes and set(challenge.scopes or ()) <= set(tokens.asked):
+        wanted = " ".join(challenge.scopes or ()) or "more than it says"
         raise ToolAuthError(
             f"The server still refuses for lack of scope ({wanted}), which was asked for and not granted. "
             "Somebody with more rights must sign in, or be given them.",
@@ -182,17 +272,19 @@ def scopes_so_far(demand: Demand, tokens: TokenSet | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*tokens.asked, *tokens.scopes)))
 
 
-async def authorize(step: Granted | Consent, *, client: HttpClient, visit: Visit, clock: Clock = time.time) -> Granted:
+async def authorize(
+    step: TokenGrant | ConsentRedirect, *, client: HttpClient, visit: Visit, clock: Clock = time.time
+) -> TokenGrant:
     """The rest of the way in one go: `visit` opens a URL in a browser and brings the parameters of the callback."""
-    if isinstance(step, Granted):
+    if isinstance(step, TokenGrant):
         return step
     parameters = await visit(step.url)
     browser = step.transaction.caller.browser
     finished = finish_authorization(step.transaction, parameters, browser=browser, clock=clock)
-    return Granted(tokens=await run_flow(finished, client), client=step.client, server=step.transaction.server)
+    return TokenGrant(tokens=await run_flow(finished, client), client=step.client, server=step.transaction.server)
 
 
-def _unannounced(plan: SignIn) -> Flow[ServerMetadata]:
+def _unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
     """A server without a document of its own: an operator's issuer, or the server itself as in 2025-03-26."""
     if plan.issuer is not None:
         return (yield from discover_server(plan.issuer, trust=plan.trust))
@@ -210,7 +302,7 @@ def _unannounced(plan: SignIn) -> Flow[ServerMetadata]:
     raise silent if plan.resource is None else with_context(silent, _asked(plan))
 
 
-def _asked(plan: SignIn) -> str:
+def _asked(plan: SignInPlan) -> str:
     """What was asked of the server, and why, for an error that it ended in."""
     if plan.url == plan.issuer:
         return f"The issuer {plan.issuer!r} was asked what its tokens are for"
@@ -222,7 +314,7 @@ def _asked(plan: SignIn) -> str:
     )
 
 
-def _choice(plan: SignIn, resource: ResourceMetadata, known: Mapping[str, Client]) -> str:
+def _choice(plan: SignInPlan, resource: ResourceMetadata, known: Mapping[str, Client]) -> str:
     offered = resource.authorization_servers
     if plan.issuer is None:
         registered = plan.registered.issuer if plan.registered else None
@@ -236,24 +328,25 @@ def _choice(plan: SignIn, resource: ResourceMetadata, known: Mapping[str, Client
     return plan.issuer
 
 
-def _dpop_key(found: Discovered, demand: Demand, tokens: TokenSet | None) -> DpopKey | None:
+def _dpop_key(found: DiscoveredIssuer, challenge: AuthChallenge, tokens: TokenSet | None) -> DpopKey | None:
     """A key where the server wants bound tokens and its issuer can bind them; the old one, if there is one."""
-    required = (found.metadata is not None and found.metadata.dpop_required) or not demand.bearer
-    if not required and not demand.dpop:
+    required = (found.metadata is not None and found.metadata.dpop_required) or not challenge.bearer
+    if not required and not challenge.dpop:
         return None
-    if ALGORITHM in found.server.dpop_algorithms:
+    if DPOP_ALGORITHM in found.server.dpop_algorithms:
         return DpopKey(tokens.dpop_key) if tokens is not None and tokens.dpop_key else DpopKey.new()
     if not required:
         return None
     message = (
-        f"The server wants tokens bound to a key (DPoP), but {found.server.issuer!r} does not bind them by {ALGORITHM}."
+        f"The server wants tokens bound to a key (DPoP), but {found.server.issuer!r} does not bind them "
+        f"by {DPOP_ALGORITHM}."
     )
     raise ToolAuthError(message, code="oauth_metadata")
 
 
 def _unattended(
     grant: Literal["client"] | Assertion | IdentityProvider,
-    found: Discovered,
+    found: DiscoveredIssuer,
     client: Client,
     scopes: tuple[str, ...],
     key: DpopKey | None,

@@ -7,8 +7,8 @@ import hashlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from toolpost.auth.consents import NO_DEMAND, Connected, Wish, refusal_demand
-from toolpost.auth.oauth.handshake import scopes_so_far
+from toolpost.auth.consents import NO_CHALLENGE, ConnectedAccount, ConsentRequest, challenge_of
+from toolpost.auth.oauth.sign_in import scopes_to_keep
 from toolpost.auth.oauth.tokens import request_headers
 from toolpost.auth.token_refresh import ConsentNeeded
 from toolpost.contracts.calls import Credential
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.accounts import Accounts
     from toolpost.auth.consents import Consents
-    from toolpost.auth.oauth.challenge import Demand
+    from toolpost.auth.oauth.sign_in import AuthChallenge
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
     from toolpost.auth.token_refresh import Account
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_CONSENTS = 4
 
 
-class AccountLender:
+class AccountCredentials:
     """Fulfils `CredentialProvider` for the sources of one service; what it lends is the caller's own."""
 
     def __init__(self, service: Service, accounts: Accounts, consents: Consents, counts: AccountCounts) -> None:
@@ -49,11 +49,11 @@ class AccountLender:
         found = await self._accounts.current(self.service, request.principal)
         if isinstance(found, ConsentNeeded):
             self._counts.missed(self.service.provider)
-            return await self._ask(request, NO_DEMAND)
+            return await self._ask(request, NO_CHALLENGE)
         self._counts.hit(self.service.provider)
         return self._lent(found)
 
-    async def lent_to(self, person: Principal) -> Credential | None:
+    async def credential_for(self, person: Principal) -> Credential | None:
         """A person's token, if there is one that is good."""
         found = await self._accounts.current(self.service, person)
         return None if isinstance(found, ConsentNeeded) else self._lent(found)
@@ -61,18 +61,18 @@ class AccountLender:
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
         """What may help after the other side refused a credential; None when nothing does."""
         request, key = call.request, call.credential.key
-        demand = refusal_demand(refused)
+        challenge = challenge_of(refused)
         if refused.status_code == HTTPStatus.FORBIDDEN:
-            return await self._ask(request, demand) if demand.wants_more_scopes else None
+            return await self._ask(request, challenge) if challenge.wants_more_scopes else None
         rejected = await self._version_of(call)
         # Tokens that were renewed for a refusal and are refused again are of no use here, however fresh: the server
         # may trust another issuer by now, of which the old one knows nothing.
         useless = rejected is not None and rejected == self._replaced.get(key)
-        if useless or await self._accounts.has_moved(self.service, request.principal, demand):
-            return await self._ask(request, demand, rejected)
+        if useless or await self._accounts.has_moved(self.service, request.principal, challenge):
+            return await self._ask(request, challenge, rejected)
         found = await self._accounts.current(self.service, request.principal, rejected=rejected)
         if isinstance(found, ConsentNeeded):
-            return await self._ask(request, demand, rejected)
+            return await self._ask(request, challenge, rejected)
         if rejected is not None:
             self._replaced[key] = found.version
         lent = self._lent(found)
@@ -85,20 +85,24 @@ class AccountLender:
             return None
         return held.version if self._lent(held).headers == call.credential.headers else None
 
-    async def _ask(self, request: RequestedCall, demand: Demand, rejected: int | None = None) -> Credential | Question:
+    async def _ask(
+        self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None = None
+    ) -> Credential | Question:
         service = self.service
-        demand = self._consents.settled(service, demand)
+        challenge = self._consents.settled(service, challenge)
         if not service.attended:
-            return await self._signed_in(request, demand, rejected)
-        more = f":{' '.join(sorted(demand.scopes or ()))}" if demand.wants_more_scopes else ""
+            return await self._signed_in(request, challenge, rejected)
+        more = f":{' '.join(sorted(challenge.scopes or ()))}" if challenge.wants_more_scopes else ""
         key = f"consent:{service.provider}{more}"
         held = await self._accounts.held(service, request.principal)
-        scopes_so_far(demand, None if held is None else held.tokens)
+        scopes_to_keep(challenge, None if held is None else held.tokens)
         if key in request.answers:
             raise self._incomplete() if rejected is None else self._useless()
         if sum(asked.startswith("consent:") for asked in request.answers) >= _MOST_CONSENTS:
             raise self._insatiable()
-        wish = Wish(person=request.principal, demand=demand, trace_id=request.correlation_id, tool=request.tool_name)
+        wish = ConsentRequest(
+            person=request.principal, challenge=challenge, trace_id=request.correlation_id, tool=request.tool_name
+        )
         payload = await self._payload(wish)
         self._counts.paused(service.provider)
         return Question(
@@ -109,7 +113,7 @@ class AccountLender:
             key=key,
         )
 
-    async def _payload(self, wish: Wish) -> dict[str, object]:
+    async def _payload(self, wish: ConsentRequest) -> dict[str, object]:
         """What a person needs to sign in."""
         service = self.service
         told: dict[str, object] = {
@@ -118,22 +122,22 @@ class AccountLender:
             "display_name": service.display_name,
         }
         if self._consents.start_url:
-            scopes = list(wish.demand.scopes or ())
+            scopes = list(wish.challenge.scopes or ())
             return {**told, "auth_url": await self._consents.invite(service, wish), "scopes": scopes}
         if not self._consents.redirect_uri:  # whoever sits at a terminal can connect it all the same
-            return {**told, "scopes": list(wish.demand.scopes or ())}
+            return {**told, "scopes": list(wish.challenge.scopes or ())}
         begun = await self._consents.begin(service, wish)
-        if isinstance(begun, Connected):
+        if isinstance(begun, ConnectedAccount):
             raise self._incomplete()
         return {**told, "auth_url": begun.url, "scopes": list(begun.scopes), "state": begun.state}
 
-    async def _signed_in(self, request: RequestedCall, demand: Demand, rejected: int | None) -> Credential:
+    async def _signed_in(self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None) -> Credential:
         """Tokens without a person; of many calls that need them one gets them."""
         person = request.principal
         async with self._signing_in:
             found = await self._accounts.current(self.service, person, rejected=rejected)
-            if demand.wants_more_scopes or isinstance(found, ConsentNeeded):
-                await self._consents.begin(self.service, Wish(person=person, demand=demand))
+            if challenge.wants_more_scopes or isinstance(found, ConsentNeeded):
+                await self._consents.begin(self.service, ConsentRequest(person=person, challenge=challenge))
                 found = await self._accounts.current(self.service, person)
         if isinstance(found, ConsentNeeded):
             raise self._incomplete()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolpost.auth.seal import FileSealer
+from toolpost.auth.keys import FileSealer
 from toolpost.contracts.errors import StoreError
 
 ROW = "journal|acme|ann|call_1||call"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.metadata import ServerMetadata, covers
-from toolpost.auth.oauth.records import packed, unpacked
+from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.contracts.tokens import TokenKey
 
 if TYPE_CHECKING:
-    from toolpost.auth.oauth.handshake import SignIn
+    from toolpost.auth.oauth.sign_in import SignInPlan
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.tokens import TokenRow, TokenRows
 
@@ -28,7 +28,7 @@ def program_key(kind: str, name: str) -> TokenKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class IssuerBinding:
     """One service as a sign-in found it; a person's tokens belong to one of them."""
 
     provider: str
@@ -45,7 +45,7 @@ class Binding:
         kept_for = self.resource or f"provider:{self.provider}"
         return TokenKey(person.tenant, person.user, self.server.issuer, kept_for, self.client.id)
 
-    def under(self, plan: SignIn) -> Binding | None:
+    def under(self, plan: SignInPlan) -> IssuerBinding | None:
         """The same with what an operator writes now; None where that is another issuer, client or resource.
 
         A source that was pointed elsewhere must not take the tokens of the old place along.
@@ -62,21 +62,21 @@ class Binding:
         return replace(self, server=plan.server or self.server, client=replace(own, issuer=self.server.issuer))
 
 
-class Bindings:
+class IssuerRegistry:
     """The bindings of all services, by their name; of one service the newest comes first."""
 
     def __init__(self, rows: TokenRows) -> None:
         self._rows = rows
-        self._known: dict[str, tuple[Binding, ...]] = {}
+        self._known: dict[str, tuple[IssuerBinding, ...]] = {}
 
-    async def of(self, provider: str, *, anew: bool = False) -> tuple[Binding, ...]:
+    async def of(self, provider: str, *, anew: bool = False) -> tuple[IssuerBinding, ...]:
         """What is known of a service; `anew` looks at what other processes found out."""
         if anew or provider not in self._known:
             rows = [row for row in await self._listed(_BINDING) if row.key.issuer == provider]
             self._known[provider] = tuple(_read(row) for row in rows)
         return self._known[provider]
 
-    async def tied(self, provider: str, plan: SignIn) -> SignIn:
+    async def tied(self, provider: str, plan: SignInPlan) -> SignInPlan:
         """The plan of a client that belongs to the issuer that it was used with, unless an operator names another.
 
         Otherwise a server could name another issuer one day, and that one would be shown the client's secret.
@@ -89,7 +89,7 @@ class Bindings:
 
     async def clients(self, redirect_uris: tuple[str, ...]) -> dict[str, Client]:
         """The clients that registering brought for these addresses, by issuer, so that none is registered twice."""
-        found = [unpacked(Client, json.dumps(row.body).encode()) for row in await self._listed(_CLIENT)]
+        found = [unpack_record(Client, json.dumps(row.body).encode()) for row in await self._listed(_CLIENT)]
         wanted = set(redirect_uris)
         return {one.issuer: one for one in reversed(found) if one.issuer and wanted <= set(one.redirect_uris)}
 
@@ -97,7 +97,7 @@ class Bindings:
         """Remember a client that registering brought, whether or not the person then says yes."""
         if client.origin != "dynamic" or not client.issuer:
             return
-        body = json.loads(packed(client))
+        body = json.loads(pack_record(client))
         key = TokenKey(PROGRAM, _CLIENT, client.issuer, " ".join(client.redirect_uris), "")
         row = await self._rows.get(key)
         if row is None or row.body != body:
@@ -109,7 +109,7 @@ class Bindings:
             if (row.key.issuer, row.body["id"]) == (client.issuer, client.id):
                 await self._rows.remove(row.key, version=row.version)
 
-    async def keep(self, binding: Binding) -> None:
+    async def keep(self, binding: IssuerBinding) -> None:
         """Remember what a sign-in found."""
         provider = binding.provider
         key = TokenKey(PROGRAM, _BINDING, provider, f"{binding.server.issuer} {binding.resource}", binding.client.id)
@@ -124,22 +124,22 @@ class Bindings:
         return sorted(rows, key=lambda row: row.version, reverse=True)
 
 
-def _written(binding: Binding) -> dict[str, Any]:
+def _written(binding: IssuerBinding) -> dict[str, Any]:
     client = binding.client
     if client.origin == "registered":  # its secrets stand where the operator keeps them, and may change there
         client = replace(client, secret=None, private_key=None)
     return {
-        "server": json.loads(packed(binding.server)),
-        "client": json.loads(packed(client)),
+        "server": json.loads(pack_record(binding.server)),
+        "client": json.loads(pack_record(client)),
         "resource": binding.resource,
     }
 
 
-def _read(row: TokenRow) -> Binding:
+def _read(row: TokenRow) -> IssuerBinding:
     body = row.body
-    return Binding(
+    return IssuerBinding(
         provider=row.key.issuer,
-        server=unpacked(ServerMetadata, json.dumps(body["server"]).encode()),
-        client=unpacked(Client, json.dumps(body["client"]).encode()),
+        server=unpack_record(ServerMetadata, json.dumps(body["server"]).encode()),
+        client=unpack_record(Client, json.dumps(body["client"]).encode()),
         resource=str(body["resource"]),
     )

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from tests.auth.oauth.flows import ISSUER, NOW, REDIRECT, Script, at, public_client, server, told
-from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.registration import ClientProfile, client_document, document_client, obtain_client, register
+from toolpost.auth.oauth.client import Client, ClientProfile, client_document, document_client, obtain_client, register
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolServerError
 

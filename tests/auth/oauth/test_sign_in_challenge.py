@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolpost.auth.oauth.challenge import Challenge, Demand, demand_of, parse_challenges
+from toolpost.auth.oauth.sign_in import AuthChallenge, Challenge, parse_auth_challenge, parse_challenges
 from toolpost.wire.requests import Headers
 
 
@@ -46,24 +46,24 @@ def test_a_demand_names_the_scopes_and_the_document() -> None:
             ("www-authenticate", 'Bearer error="insufficient_scope", scope="a b a", resource_metadata="https://h/m"'),
         )
     )
-    assert demand_of(403, headers) == Demand(
+    assert parse_auth_challenge(403, headers) == AuthChallenge(
         status=403, error="insufficient_scope", scopes=("a", "b"), resource_metadata="https://h/m"
     )
-    assert demand_of(403, headers).wants_more_scopes
+    assert parse_auth_challenge(403, headers).wants_more_scopes
 
 
 def test_a_demand_without_a_challenge_is_an_empty_one() -> None:
-    assert demand_of(401, Headers(())) == Demand(status=401)
-    assert demand_of(401, Headers((("WWW-Authenticate", "Basic realm=x"),))) == Demand(status=401)
+    assert parse_auth_challenge(401, Headers(())) == AuthChallenge(status=401)
+    assert parse_auth_challenge(401, Headers((("WWW-Authenticate", "Basic realm=x"),))) == AuthChallenge(status=401)
 
 
 def test_an_empty_scope_is_not_the_same_as_none() -> None:
-    assert demand_of(401, Headers((("WWW-Authenticate", 'Bearer scope=""'),))).scopes == ()
+    assert parse_auth_challenge(401, Headers((("WWW-Authenticate", 'Bearer scope=""'),))).scopes == ()
 
 
 @pytest.mark.parametrize(
     ("field", "dpop", "bearer"), [("DPoP", True, False), ("Bearer, DPoP", True, True), ("Bearer", False, True)]
 )
 def test_a_demand_says_which_kinds_of_token_will_do(field: str, dpop: bool, bearer: bool) -> None:
-    found = demand_of(401, Headers((("WWW-Authenticate", field),)))
+    found = parse_auth_challenge(401, Headers((("WWW-Authenticate", field),)))
     assert (found.dpop, found.bearer) == (dpop, bearer)
