@@ -21,21 +21,21 @@ NO_OTHERS: Mapping[str, Sequence[str]] = {}
 
 
 def either(name: str, *others: str) -> AliasChoices:
-    """The names that an argument answers to: its own, the same in camelCase, and others."""
+    """Return the aliases of an argument: its own name, the same in camelCase, and others."""
     return AliasChoices(name, *dict.fromkeys([camel(name), *others]))
 
 
 def camel(name: str) -> str:
-    """`max_results` as `maxResults`."""
+    """Convert snake_case to camelCase."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
 def with_camel_case(made: FunctionTool, *, also: Mapping[str, Sequence[str]] = NO_OTHERS) -> FunctionTool:
-    """The same tool, validated by a schema that takes both spellings; a model is shown the one it had.
+    """Return the tool with a schema that accepts both spellings; a model is shown the original schema.
 
-    The function's parameters say `Field(validation_alias=either("max_results"))`, so that pydantic reads both. `also`
-    has names for optional arguments that others know them by.
+    The function's parameters have `Field(validation_alias=either("max_results"))`, so that pydantic reads both. `also`
+    has further aliases of optional arguments.
     """
     shown = made.spec.input_schema
     accepted = _with_others(_widened(shown), also)
@@ -76,7 +76,7 @@ def _with_others(schema: JsonSchema, also: Mapping[str, Sequence[str]]) -> JsonS
 
 
 def _one_of_two(name: str, *, required: bool) -> JsonSchema:
-    """Either spelling, and not both, of which nobody knows which is meant."""
+    """Require or allow one of both spellings, and refuse both at once."""
     if required:
         return {"oneOf": [{"required": [name]}, {"required": [camel(name)]}]}
     return {"not": {"required": [name, camel(name)]}}

@@ -46,9 +46,9 @@ def replace_file(
     put: Callable[[Place, str], None] | None = None,
     check: Callable[[], None] | None = None,
 ) -> int:
-    """Write the blocks to a place and return how many bytes they were; mode and owner of `old` are kept.
+    """Write blocks to a temporary file and rename it to the place; return the number of bytes.
 
-    `check` is asked last before the new file takes the place, and `put` may put it there in another way.
+    Mode and owner of `old` are kept. `check` runs last before the rename, which `put` may replace.
     """
     name = _temporary_name(place)
     written = 0
@@ -72,7 +72,7 @@ def replace_file(
 
 
 def check_writable(access: FileAccess, place: Place) -> os.stat_result | None:
-    """What lies at a place now, which must be a plain file that may be written; None when nothing does."""
+    """Return the status of a file that may be written; None when there is none."""
     if place.is_root:
         raise access.refusal(f"{place.given!r} is a folder; name a file in it", "is_a_folder")
     status = place.status_or_none()
@@ -87,7 +87,7 @@ def check_writable(access: FileAccess, place: Place) -> os.stat_result | None:
 
 
 def remove_leftovers(place: Place) -> None:
-    """Remove what writers that were killed left in the folder of a place; only for who holds all others off."""
+    """Remove temporary files of killed writers from the folder of a place; the caller must hold the folder's lock."""
     if place.folder is None:
         return
     with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ def remove_leftovers(place: Place) -> None:
 
 
 def sync_folder(place: Place) -> None:
-    """Have the disk remember what the folder of a place holds; not every file system can."""
+    """Sync the folder of a place to the disk, where the file system can."""
     if place.folder is None:
         return
     with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ _PAUSE_S = 0.01
 
 @contextmanager
 def locked_file(access: FileAccess, path: str, check_cancelled: Callable[[], None]) -> Generator[OpenFile]:
-    """A file open for reading, locked, and still the one of that name."""
+    """Open a file for reading and lock it against other edits, in this process and others."""
     deadline = time.monotonic() + _WAIT_S
     while True:
         check_cancelled()
@@ -158,7 +158,7 @@ def locked_file(access: FileAccess, path: str, check_cancelled: Callable[[], Non
 
 @contextmanager
 def folder_lock(access: FileAccess, folder: str, check_cancelled: Callable[[], None]) -> Generator[None]:
-    """One writer at a time to all files of a folder, new ones included; the lock ends with whoever holds it."""
+    """Lock a folder, so that one writer at a time changes its files; the lock ends with its process."""
     if sys.platform == "win32":  # No test covers it: Windows cannot open folders, so writers are not kept apart.
         yield
         return
@@ -189,25 +189,25 @@ def _try_lock(fd: int) -> bool:
 
 
 def _is_current(opened: OpenFile) -> bool:
-    """Whether the lock is on the file that has the name now: whoever held it before has put another in its place."""
+    """Whether the locked file still has the name: the previous holder of the lock may have replaced it."""
     now = opened.place.status_or_none()
     return now is not None and (now.st_dev, now.st_ino) == (opened.status.st_dev, opened.status.st_ino)
 
 
 def check_unchanged(access: FileAccess, place: Place, preview: CallPreview | None) -> None:
-    """Refuse to go on where something else lies there than the preview was made of."""
+    """Refuse to go on where the file is not the one of the preview."""
     if preview is not None and preview.state != fingerprint(place):
         raise stale_preview_error(access, place.given)
 
 
 def stale_preview_error(access: FileAccess, path: str) -> ToolConflictError:
-    """Something else lies there than what was judged, or agreed to; nothing was done."""
+    """Build the error for a file that changed after its preview; nothing was done."""
     message = f"{display_path(path)!r} was changed after it was looked at, and nothing was done; call the tool again"
     return ToolConflictError(message, tool_name=access.tool_name, code="file_changed")
 
 
 def fingerprint(place: Place) -> str:
-    """What lies at a place, in a text that changes with it."""
+    """Return a digest of the file or folder at a place, which changes with it."""
     status = place.status_or_none()
     if status is None:
         return ABSENT
@@ -223,7 +223,7 @@ def fingerprint(place: Place) -> str:
 
 
 def describe_entry(place: Place, status: os.stat_result) -> str:
-    """A file, link or folder in a few words, a folder with the first of what is in it."""
+    """Describe a file, link or folder in a few words; of a folder also its first entries."""
     name = repr(display_path(place.given))
     if stat.S_ISLNK(status.st_mode):
         return f"the link {name}, and not what it leads to"
@@ -246,7 +246,7 @@ def read_start(place: Place) -> bytes:
 
 
 def _entries(place: Place) -> Iterator[str]:
-    """The paths of what is in a folder, each with what changes when it does."""
+    """Yield the paths in a folder, each with its size and time of change."""
     count = 0
     fd = os.open(place.name, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0), dir_fd=place.folder)
     try:
@@ -262,14 +262,14 @@ def _entries(place: Place) -> Iterator[str]:
 
 
 def put_new(access: FileAccess, place: Place, name: str) -> None:
-    """Put a finished file in its place, unless there is one by now."""
+    """Rename a finished file to its place, unless a file is there by now."""
     made = Place(place.folder, name, place.given, place.real)
     if not link_new(access, made, place):
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
 
 
 def link_new(access: FileAccess, old: Place, new: Place) -> bool:
-    """Give the file its new name first: unlike a rename, that fails when the name is taken in the last moment."""
+    """Move a file by a hard link, which unlike a rename fails when the name is taken; False without hard links."""
     try:
         os.link(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder, follow_symlinks=False)
     except OSError as refused:
@@ -281,7 +281,7 @@ def link_new(access: FileAccess, old: Place, new: Place) -> bool:
 
 
 def remove_old_name(access: FileAccess, old: Place, new: Place) -> None:
-    """Take the old name away; where that may not be, the new one goes again, and nothing was moved."""
+    """Remove the old name; on failure remove the new one instead, so that nothing was moved."""
     try:
         os.unlink(old.name, dir_fd=old.folder)
     except OSError as refused:

@@ -76,7 +76,7 @@ class CommandState(TypedDict):
 def command_tools(
     commands: CommandRunner, background: BackgroundCommands, environment: TaskEnvironment | None = None
 ) -> list[FunctionTool]:
-    """The tools of this module; whoever made `commands` and `background` closes them."""
+    """Return the tools of this module; the caller closes `commands` and `background`."""
     made = (
         _run_command(commands, background, environment or TaskEnvironment()),
         _command_output(background),
@@ -166,7 +166,7 @@ def _argv(command: str | list[str]) -> list[str]:
 
 
 def _argv_with_one_stream(command: str | list[str]) -> list[str]:
-    """The words that run a command with stderr going where stdout goes, so that both are read in order."""
+    """Return the arguments that run a command with stderr redirected to stdout, so that both are read in order."""
     if sys.platform == "win32":
         return _argv(command)
     if isinstance(command, str):
@@ -175,7 +175,7 @@ def _argv_with_one_stream(command: str | list[str]) -> list[str]:
 
 
 def _folder(cwd: str | None, ctx: ToolContext) -> str | None:
-    """Where to run: a folder that the call may touch. What the command itself touches is not held to that."""
+    """Return the working folder, which must be allowed; what the command itself touches is not restricted."""
     if cwd is not None and is_protected(os.path.realpath(cwd), ctx.protected_paths, writes=False):
         message = f"Path {display_path(cwd)!r} is protected; run the command in another folder"
         raise ToolPermissionError(message, tool_name="run_command", code="path_protected")
@@ -232,7 +232,7 @@ def _command_state(command: BackgroundCommand) -> CommandState:
 
 
 def _cut_middle(text: str) -> str:
-    """The head and the tail of a long text, which say most."""
+    """Cut a long text to its head and its tail, which say most."""
     if len(text) <= _SHOWN:
         return text
     half = _SHOWN // 2
@@ -251,7 +251,7 @@ _MOST_FINISHED = 100
 
 
 class BackgroundCommand:
-    """One command; what it wrote is kept as far back as there is room."""
+    """One command; the last `_KEPT_BYTES` of its output are kept."""
 
     def __init__(self, command_id: str, owner: Owner) -> None:
         self.id = command_id
@@ -268,16 +268,16 @@ class BackgroundCommand:
 
     @property
     def output(self) -> str:
-        """What it wrote, both streams in the order of their coming."""
+        """The output so far, both streams in order of arrival."""
         return self._kept.decode("utf-8", "replace")
 
     @property
     def elapsed_s(self) -> float:
-        """How long it took, or takes so far."""
+        """Duration so far, or until the end."""
         return time.monotonic() - self.began if self.seconds is None else self.seconds
 
     async def run(self, launch: Launch, *, timeout_s: float) -> None:
-        """See it through to its end, whatever that is; one that was stopped stays stopped."""
+        """Run the command and set its final status; one that was stopped stays stopped."""
         try:
             self.exit_code = await self._run(launch, timeout_s)
             self._end("completed" if self.exit_code == 0 else "failed")
@@ -299,7 +299,7 @@ class BackgroundCommand:
                 process.stdin.close()
                 while data := await process.stdout.read(_CHUNK):
                     self._take(data)
-                    if self._read > _FLOOD_BYTES:  # what floods has to wait, so that others get their turn
+                    if self._read > _FLOOD_BYTES:  # throttle a flood of output, so that other tasks get their turn
                         await asyncio.sleep(_PAUSE_S)
                 code = await process.wait()
                 self._take(process.stderr_tail.encode())
@@ -308,7 +308,7 @@ class BackgroundCommand:
                 await process.close(grace_s=0)
 
     def _take(self, data: bytes) -> None:
-        """Keep what came; the oldest goes, by whole lines if there are any, when there is too much."""
+        """Append output; the oldest goes, by whole lines if there are any, when there is too much."""
         self._kept += data
         self._read += len(data)
         if len(self._kept) > _KEPT_BYTES:
@@ -324,13 +324,13 @@ class BackgroundCommand:
 
 
 class BackgroundCommands:
-    """The commands of all tasks; each is seen only by the person who started it."""
+    """The background commands of all tasks; each is visible only to the user who started it."""
 
     def __init__(self) -> None:
         self._known: dict[str, BackgroundCommand] = {}
 
     def start(self, owner: Owner, launch: Launch, *, timeout_s: float) -> BackgroundCommand:
-        """Begin one; there may not be too many at a time."""
+        """Start a command; raise a ToolClientError when too many run already."""
         running = sum(one.status == "running" for one in self._known.values())
         if running >= _MOST_RUNNING:
             message = f"{running} commands run in the background already; stop one with command_stop first"
@@ -342,7 +342,7 @@ class BackgroundCommands:
         return command
 
     def find(self, command_id: str, owner: Owner, *, tool_name: str) -> BackgroundCommand:
-        """One by its id, if this person started it."""
+        """Find a command by its id, if this user started it."""
         command = self._known.get(command_id)
         if command is None or command.owner != owner:
             message = f"command {command_id[:40]!r} not found; run_command gives an id to one in the background"
@@ -350,13 +350,13 @@ class BackgroundCommands:
         return command
 
     async def stop(self, command: BackgroundCommand) -> None:
-        """End a command with all that it started."""
+        """Kill a command with all processes that it started."""
         if command.task is not None and not command.task.done():
             command.task.cancel()
             await asyncio.wait([command.task])
 
     async def close(self) -> None:
-        """End them all; safe to call twice."""
+        """Kill all commands; safe to call twice."""
         for command in self._known.values():
             await self.stop(command)
         self._known.clear()

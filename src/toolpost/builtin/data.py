@@ -45,7 +45,7 @@ class DecodeResult(TypedDict):
 
 
 def data_tools() -> list[FunctionTool]:
-    """The tools of this module."""
+    """Return the tools of this module."""
     return [json_parse, json_stringify, base64_encode, base64_decode]
 
 
@@ -138,7 +138,7 @@ def _depth_exceeds(value: Any, limit: int) -> bool:
 
 
 def _members(value: Any) -> list[Any]:
-    """The containers right inside a value; what is plain adds no depth."""
+    """Return the containers directly inside a value; plain values add no depth."""
     inside: Any = ()
     if isinstance(value, dict):
         inside = cast("dict[str, Any]", value).values()

@@ -56,11 +56,11 @@ class Place(NamedTuple):
         return self.name == "."
 
     def status(self) -> os.stat_result:
-        """What lies there, a link counted as such."""
+        """Return the status of the entry, without following a link."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def status_or_none(self) -> os.stat_result | None:
-        """What lies there; None when nothing does."""
+        """Return the status of the entry; None when there is none."""
         try:
             return self.status()
         except FileNotFoundError:
@@ -77,9 +77,9 @@ class OpenFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAccess:
-    """What one call of a tool may reach; `allowed_paths=None` is everything but the kernel's own files.
+    """Opens the paths that one call of a tool may reach; `allowed_paths=None` allows all but the kernel's own files.
 
-    What is protected is out of reach all the same; `writes` says of a tool that it changes files.
+    Protected paths are refused in any case; `writes` says that the tool changes files.
     """
 
     tool_name: str
@@ -89,15 +89,15 @@ class FileAccess:
 
     @classmethod
     def of(cls, ctx: ToolContext, tool_name: str, *, writes: bool = False) -> FileAccess:
-        """The access of a tool by the context of its call."""
+        """Build the access of a tool from the context of its call."""
         protection = Protection(ctx.protected_paths)
         return cls(tool_name=tool_name, allowed_paths=ctx.allowed_paths, protection=protection, writes=writes)
 
     @contextmanager
     def place(self, path: str, *, follow: bool = True, make: bool = False) -> Generator[Place]:
-        """The place of a path, with its folder held open.
+        """Resolve a path to a name in an open folder, and close the folder at the end.
 
-        With `follow=False` a link at the end of the path is the place itself. `make` makes the folders above it.
+        With `follow=False` a link at the end of the path is not followed. `make` creates the folders above it.
         """
         with translate_os_errors(path, tool_name=self.tool_name):
             real = self._resolved(path, follow=follow)
@@ -114,7 +114,7 @@ class FileAccess:
 
     @contextmanager
     def open_file(self, path: str) -> Generator[OpenFile]:
-        """A regular file, open for reading; folders, devices, FIFOs and the kernel's own files are refused."""
+        """Open a regular file for reading; refuse folders, devices, FIFOs and the kernel's own files."""
         with self.place(path) as place:
             self.check_regular(place, place.status())
             fd = os.open(place.name, READ_FLAGS, dir_fd=place.folder)
@@ -128,7 +128,7 @@ class FileAccess:
 
     @contextmanager
     def open_folder(self, path: str) -> Generator[OpenFile]:
-        """A folder, open for listing."""
+        """Open a folder for listing."""
         with self.place(path) as place:
             status = place.status()
             if not stat.S_ISDIR(status.st_mode):
@@ -143,7 +143,7 @@ class FileAccess:
                 os.close(fd)
 
     def check_regular(self, place: Place, status: os.stat_result) -> None:
-        """Refuse what is no plain file."""
+        """Refuse whatever is no plain file."""
         if stat.S_ISDIR(status.st_mode):
             raise tool_error_from_os(IsADirectoryError(errno.EISDIR, ""), place.given, tool_name=self.tool_name)
         self.check_on_disk(status, place.given)
@@ -181,7 +181,7 @@ class FileAccess:
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
 
     def start_folder(self, path: str | None) -> str:
-        """The folder to begin in: the one given, else the working folder, or where that is closed the first allowed."""
+        """Return the folder to start in: the given one, else the working folder if allowed, else the first allowed."""
         if path is not None:
             return path
         if self.allowed_paths and not is_path_allowed(".", self.allowed_paths):
@@ -189,11 +189,11 @@ class FileAccess:
         return "."
 
     def refusal(self, message: str, code: str) -> ToolClientError:
-        """The caller's mistake, told as this tool's."""
+        """Build a client error of this tool."""
         return ToolClientError(message, tool_name=self.tool_name, code=code)
 
     def leads_into(self, path: str, folder: str) -> bool:
-        """Whether a path lies in a folder, whose real path is given, or is that folder."""
+        """Whether a path is in a folder, or is the folder, whose real path is given."""
         return f"{self._resolved(path, follow=False)}{os.sep}".startswith(f"{folder}{os.sep}")
 
     def _resolved(self, path: str, *, follow: bool) -> str:
@@ -212,7 +212,7 @@ class FileAccess:
             raise self.refusal(message, "path_refused") from None
 
     def _root_of(self, real: str, path: str) -> str:
-        """The allowed folder that holds a path."""
+        """Find the allowed folder that contains a path."""
         if self.allowed_paths is None:
             return os.path.splitdrive(real)[0] + os.sep
         for folder in map(os.path.realpath, self.allowed_paths):
@@ -223,7 +223,7 @@ class FileAccess:
         raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
 
     def check_on_disk(self, status: os.stat_result, path: str) -> None:
-        """Refuse the kernel's files: they tell of processes, their environments included, and steer the machine."""
+        """Refuse the kernel's files: they reveal processes with their environments, and control the machine."""
         if is_kernel_device(status.st_dev):
             message = (
                 f"{display_path(path)!r} is a file of the kernel's, not one on a disk; such files are never opened"
@@ -258,7 +258,7 @@ def _descend(root: str, real: str, *, make: bool, check: Callable[[os.stat_resul
 
 
 def _step(folder: int, part: str, *, make: bool) -> int:
-    """The folder below; the one above is closed once it is open."""
+    """Open a folder below and close the one above."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(part, dir_fd=folder)
@@ -300,7 +300,7 @@ _SHOWN = 200
 
 @contextmanager
 def translate_os_errors(path: str, *, tool_name: str) -> Generator[None]:
-    """Turn what the system refuses inside into errors of the tool."""
+    """Raise an OSError of the block as an error of the tool."""
     try:
         yield
     except OSError as refused:
@@ -308,7 +308,7 @@ def translate_os_errors(path: str, *, tool_name: str) -> Generator[None]:
 
 
 def tool_error_from_os(refused: OSError, path: str, *, tool_name: str) -> ToolError:
-    """The error that stands for what the system said about a path."""
+    """Map an OSError to an error of the tool that says what to do next."""
     if refused.errno in (errno.EACCES, errno.EPERM):
         message = f"the system does not let this process touch {display_path(path)!r}; check its mode and its owner"
         return ToolPermissionError(message, tool_name=tool_name, code="file_permission")
@@ -324,13 +324,13 @@ def _is_missing_folder(refused: OSError, tool_name: str) -> bool:
 
 
 def file_changed_error(path: str, *, tool_name: str) -> ToolServerError:
-    """Somebody else wrote the file in the meantime; nothing of ours was written."""
+    """Build the error for a file that another program changed meanwhile; nothing was written."""
     message = f"{display_path(path)!r} was changed by somebody else meanwhile; read it again, then repeat the call"
     return ToolServerError(message, tool_name=tool_name, code="file_changed")
 
 
 def display_path(path: str) -> str:
-    """A path short enough for a message, and in characters that every stream can carry."""
+    """Shorten a path for a message, and escape characters that UTF-8 cannot carry."""
     text = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}..."
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -345,14 +345,14 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def is_kernel_device(device: int) -> bool:
-    """Whether a file on this device belongs to the kernel."""
+    """Whether a device is a file system of the kernel, such as /proc or /sys, wherever it is mounted."""
     if sys.platform != "linux" or os.major(device) != 0:  # real disks have a number
         return False
     return device in _kernel_devices()
 
 
 def _kernel_devices() -> set[int]:
-    """Read anew each time: mounts come and go, and few files have such a device."""
+    """Read the mounts each time: they come and go, and few files have such a device."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -64,7 +64,7 @@ class FileList(TypedDict):
 
 
 def listing_tools() -> list[FunctionTool]:
-    """The tools of this module."""
+    """Return the tools of this module."""
     return [with_camel_case(made) for made in (list_files, glob_files)]
 
 
@@ -116,13 +116,13 @@ async def glob_files(
 
 class _Names(Protocol):
     def matches(self, folder: str, name: str) -> bool:
-        """Whether an entry is wanted."""
+        """Whether an entry matches."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class _Listing:
-    """One walk that collects entries."""
+    """Walks over folders and collects entries."""
 
     access: FileAccess
     names: _Names | None
@@ -190,7 +190,7 @@ def _info(entry: os.DirEntry[str], folder: str, above: str) -> FileInfo | None:
 
 
 def shown_name(name: str) -> str:
-    """A name that JSON can carry; bytes that are not UTF-8 are written as escapes."""
+    """Return a name that JSON can carry; bytes that are not UTF-8 become escapes."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""Tools that move and delete files: the bytes themselves are never looked at."""
+"""Tools that move and delete files: move_file and delete_file."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class DeleteResult(TypedDict):
 
 
 def move_tools() -> list[FunctionTool]:
-    """The tools of this module."""
+    """Return the tools of this module."""
     return [delete_file, move_file]
 
 
 async def preview_delete(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
-    """What would be gone; nothing, where nothing is there."""
+    """Preview a deletion: what would be lost."""
     access = FileAccess.of(ctx, "delete_file", writes=True)
     return await run_cancellable(
         partial(_preview_delete, access, params["path"], recursive=params.get("recursive", False))
@@ -70,7 +70,7 @@ async def preview_delete(params: dict[str, Any], ctx: ToolContext) -> CallPrevie
 
 
 async def preview_move(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
-    """What would be moved, and what would be lost at its new place."""
+    """Preview a move: what would be moved, and what would be overwritten."""
     access = FileAccess.of(ctx, "move_file", writes=True)
     overwrite = params.get("overwrite", False)
     return await run_cancellable(partial(_preview_move, access, params["from"], params["to"], overwrite=overwrite))
@@ -265,7 +265,7 @@ def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, 
 
 
 def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -> None:
-    """Move a file to another file system: copied whole beside its new name, then put there, then deleted here."""
+    """Move a file to another file system: copy it beside its new name, rename the copy, delete the original."""
     with access.open_file(old.given) as opened:
         if opened.place.real != old.real:
             message = f"{display_path(old.given)!r} is a link, and links are not moved to another file system"
@@ -280,7 +280,7 @@ def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -
 
 
 def _check_same(access: FileAccess, opened: OpenFile) -> None:
-    """Refuse to put a copy in the place of what was written to meanwhile."""
+    """Refuse to move a file that was written to while it was copied."""
     now, then = os.fstat(opened.fd), opened.status
     if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
         raise file_changed_error(opened.place.given, tool_name=access.tool_name)

@@ -67,7 +67,7 @@ class FileFacts(TypedDict):
 
 
 def reading_tools() -> list[FunctionTool]:
-    """The tools of this module."""
+    """Return the tools of this module."""
     return [with_camel_case(made) for made in (read_file, get_file_info)]
 
 
@@ -106,7 +106,7 @@ async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
 
 
 class _Reading:
-    """One read of some lines."""
+    """Reads some lines of one file."""
 
     def __init__(self, access: FileAccess, path: str, wanted: LineRequest, encoding: str | None) -> None:
         self._access = access
@@ -140,7 +140,7 @@ class _Reading:
             raise self._access.refusal(message, "encoding_wrong") from None
 
     def _check_unchanged(self, opened: OpenFile) -> None:
-        """Refuse what may be half old and half new; a file that only grew, as logs do, was read as it was."""
+        """Refuse a file that was rewritten while it was read; one that only grew, as logs do, is fine."""
         before, after = opened.status, os.fstat(opened.fd)
         touched = before.st_mtime_ns != after.st_mtime_ns
         if after.st_size < before.st_size or (touched and after.st_size == before.st_size):
@@ -164,7 +164,7 @@ class _Reading:
 
 
 def _text_of(lines: LineRange, encoding: Encoding, *, path: str, tool_name: str) -> tuple[str, Encoding]:
-    """The text of some lines; a line that was cut may have lost half a character."""
+    """Decode lines; a line that was cut may end within a character."""
     if not lines.cut:
         return decode_text(lines.data, encoding, path=path, tool_name=tool_name)
     for less in range(4):

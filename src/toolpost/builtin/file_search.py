@@ -75,9 +75,9 @@ class GrepResult(TypedDict):
 def grep_tools(
     *, ripgrep: str | None = "rg", commands: CommandRunner | None = None, limit_s: float = SEARCH_S
 ) -> list[FunctionTool]:
-    """The tools of this module; `ripgrep` names its program, and None stands for our own search.
+    """Return the tools of this module; `ripgrep` names the program that searches, None chooses our own.
 
-    Searches start faster with `commands`, which whoever made them closes.
+    Searches start faster with `commands`, which the caller closes.
     """
     program = GrepRunner(ripgrep=find_ripgrep(ripgrep), commands=commands, limit_s=limit_s)
     return [with_camel_case(_grep_files(program))]
@@ -128,7 +128,7 @@ def _search(
     ignore_case: bool,
     all_folders: bool,
 ) -> GrepQuery:
-    """Check what was asked and open the folder, which stays open until `held` is closed."""
+    """Check the arguments and open the folder, which stays open until `held` is closed."""
     check_cancelled()
     try:
         both = parse_pattern(pattern)
@@ -225,7 +225,7 @@ class MatchedLine(NamedTuple):
 
 
 class LineReader:
-    """Reads lines until there are enough."""
+    """Reads the text of matched lines, until there are `max_results`."""
 
     def __init__(
         self, folder: int, *, max_results: int, context: int, hides: Callable[[os.stat_result], bool] | None = None
@@ -237,7 +237,7 @@ class LineReader:
         self._read = 0
 
     def read(self, folder: str, name: str, hits: Sequence[Hit], *, wanted: int) -> list[MatchedLine] | None:
-        """As many of the lines as there is room for; None for what is no text file, or hidden."""
+        """Read the lines of the hits in one file, as far as there is room; None for a binary or hidden file."""
         try:
             fd = self._open(folder, name)
         except OSError:
@@ -276,7 +276,7 @@ class LineReader:
 
 
 def _as_utf8(file: FileIO, head: bytes) -> BinaryIO | FileIO | None:
-    """The file, or what it is in UTF-8; None for binary files."""
+    """Return the file, converted to UTF-8 if it is UTF-16; None for binary files."""
     for mark, codec in _CODED:
         if head.startswith(mark):
             if os.fstat(file.fileno()).st_size > _LARGEST_CODED:
@@ -287,7 +287,7 @@ def _as_utf8(file: FileIO, head: bytes) -> BinaryIO | FileIO | None:
 
 
 def _line(file: BinaryIO | FileIO, hit: Hit, base: int, context: int) -> MatchedLine | None:
-    """The line of a hit; None when no line begins there any more."""
+    """Read the line of a hit; None when no line begins there any more."""
     begin = base + hit.offset
     above = _piece(file, max(base, begin - _AROUND), begin)
     if begin > base and not above.endswith(b"\n"):
@@ -325,5 +325,5 @@ def _shown(line: bytes) -> str:
 
 
 def _otherwise(line: bytes) -> str:
-    """A piece out of a long line may begin in the middle of a character; what else is no UTF-8 is read as latin-1."""
+    """Decode a piece of a long line, which may begin within a character; other bytes are read as latin-1."""
     return line.decode("utf-8", "ignore") if line[0] & 0xC0 == 0x80 else line.decode("latin-1")

@@ -26,7 +26,7 @@ _OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFO
 
 
 class OpenFolder(NamedTuple):
-    """One folder while it is open: its path below the start (empty, or ending with `/`), its handle and entries."""
+    """An open folder: its path below the start (empty, or ending with `/`), its handle and its entries."""
 
     folder: str
     fd: int
@@ -36,9 +36,10 @@ class OpenFolder(NamedTuple):
 def walk(
     start: int, *, deep: bool = True, skip: Skip | None = None, hides: Hides | None = None
 ) -> Iterator[OpenFolder]:
-    """Each folder in turn, those of one folder in the order of their names; one that cannot be read is passed over.
+    """Yield each folder below a handle, sorted by name; a folder that cannot be read is skipped.
 
-    `skip` is told a folder's path and name and says whether to leave it out, `hides` the same of any entry.
+    Links are not followed. `skip` gets the path and name of a folder and says whether to leave it out, `hides` of any
+    entry.
     """
     waiting, handles = [""], _Handles(start)
     try:
@@ -59,14 +60,14 @@ def walk(
 
 
 class _Handles:
-    """The last folders on the way to where a walk is, held open: most steps then cost one opening, however deep."""
+    """Keeps the last folders of a walk open, so that most steps cost one `open`, however deep."""
 
     def __init__(self, start: int) -> None:
         self._start = start
         self._held: list[tuple[str, int]] = []
 
     def reach(self, folder: str) -> int:
-        """The handle of a folder below the start, opened part by part without following a link."""
+        """Return the handle of a folder below the start, opened part by part without following a link."""
         while self._held and not folder.startswith(self._held[-1][0]):
             os.close(self._held.pop()[1])
         path, fd = self._held[-1] if self._held else ("", self._start)
@@ -85,23 +86,23 @@ class _Handles:
         return fd
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all handles."""
         while self._held:
             os.close(self._held.pop()[1])
 
 
 def is_generated(_folder: str, name: str) -> bool:
-    """Whether a folder holds nothing that a person wrote."""
+    """Whether a folder holds only generated files."""
     return name in GENERATED
 
 
 def is_kernel_folder(folder: str, name: str) -> bool:
-    """Whether a folder below the root of the system belongs to the kernel; for walks that begin there."""
+    """Whether a folder at the root of the system belongs to the kernel; for walks that begin there."""
     return not folder and name in ("proc", "sys", "dev")
 
 
 LONGEST = 1000
-"""Longer patterns are refused by whoever takes one: some take time that grows with the square of their length."""
+"""Longest pattern that tools accept: the time of some grows with the square of their length."""
 
 _MOST_ALTERNATIVES = 256
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -113,13 +114,13 @@ _Segments = list["re.Pattern[str]"]
 
 
 class GlobError(ValueError):
-    """The pattern cannot be read; the message says why."""
+    """The pattern cannot be parsed; the message says why."""
 
 
 class Glob:
     """A compiled pattern of relative paths with `/` between their parts.
 
-    With `anywhere`, a pattern without `/` is one of names, whatever folder they lie in.
+    With `anywhere`, a pattern without `/` matches names in every folder.
     """
 
     def __init__(self, pattern: str, *, anywhere: bool) -> None:
@@ -132,7 +133,7 @@ class Glob:
             self._paths = [[*map(_segment, alternative.split("/"))] for alternative in alternatives]
 
     def matches(self, folder: str, name: str) -> bool:
-        """Whether a file fits; `folder` is empty or ends with `/`."""
+        """Whether a file matches; `folder` is empty or ends with `/`."""
         if self._name is not None:
             return self._name.match(name) is not None
         parts = f"{folder}{name}".split("/")
@@ -140,7 +141,7 @@ class Glob:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The patterns without braces that one with braces stands for."""
+    """Expand a pattern with braces to patterns without."""
     found = [pattern]
     while any(_BRACES.search(text) for text in found):
         found = [other for text in found for other in _one_less(text)]
@@ -161,7 +162,7 @@ def _segment(text: str) -> re.Pattern[str]:
 
 
 def _fits(parts: list[str], segments: _Segments) -> bool:
-    """Match part by part; after a `**` that took too little, it takes one more."""
+    """Match part by part; after a mismatch the last `**` takes one part more."""
     at = of = 0
     retry: tuple[int, int] | None = None
     while at < len(parts):

@@ -72,7 +72,7 @@ class EditResult(TypedDict):
 
 
 async def preview_write(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
-    """A new file destroys nothing; for one that is there, the lines that go and come."""
+    """Preview a write: nothing for a new file, a diff for an existing one."""
     access = FileAccess.of(ctx, "write_file", writes=True)
     encoding = parse_encoding(params.get("encoding", "utf-8"), tool_name=access.tool_name)
     data = encode_text(params["content"], encoding, tool_name=access.tool_name)
@@ -80,7 +80,7 @@ async def preview_write(params: dict[str, Any], ctx: ToolContext) -> CallPreview
 
 
 def writing_tools() -> list[FunctionTool]:
-    """The tools of this module."""
+    """Return the tools of this module."""
     return [with_camel_case(made) for made in (write_file, edit_file)]
 
 
@@ -143,7 +143,7 @@ async def edit_file(
 def _write(
     access: FileAccess, path: str, data: bytes, preview: CallPreview | None, check_cancelled: Callable[[], None]
 ) -> bool:
-    """Write what was previewed and nothing else; whether the file is new."""
+    """Write the file that was previewed; return whether it is new."""
     check_cancelled()
     with access.place(path, make=True) as place:
         old = check_writable(access, place)
@@ -219,7 +219,7 @@ def _read(opened: OpenFile) -> bytes:
 
 
 def _check_same(access: FileAccess, opened: OpenFile) -> None:
-    """Refuse to overwrite what somebody else has written since; what does not lock its files is caught here."""
+    """Refuse to overwrite what another program, which takes no lock, has written since."""
     now, then = opened.place.status_or_none(), opened.status
     if now is None or _identity(now) != _identity(then):
         raise file_changed_error(opened.place.given, tool_name=access.tool_name)
@@ -230,7 +230,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def apply_edits(text: str, edits: Sequence[Edit], *, tool_name: str) -> tuple[str, int]:
-    """The text after all edits, and how many places changed; each edit sees what those before it made."""
+    """Apply edits in order, each to the result of those before; return the text and how many places changed."""
     replacements = 0
     for number, edit in enumerate(edits, 1):
         text, count = _applied(text, edit, partial(_refusal, number, edits, tool_name=tool_name))
@@ -239,7 +239,7 @@ def apply_edits(text: str, edits: Sequence[Edit], *, tool_name: str) -> tuple[st
 
 
 def occurrences(text: str, part: str) -> int:
-    """How often a text occurs in another, also where it overlaps itself; 2 stands for more."""
+    """Count how often a text occurs in another, overlaps included, up to 2."""
     first = text.find(part)
     if first < 0:
         return 0
@@ -269,7 +269,7 @@ def _refusal(number: int, edits: Sequence[Edit], message: str, *, tool_name: str
 
 
 def _hint(text: str, old: str) -> str:
-    r"""Why a text that looks right may not be found: its lines end with \r\n, or it was copied with line numbers."""
+    r"""Explain why a text that looks right is not found: its lines end with \r\n."""
     if "\r\n" in text and "\r\n" not in old and old.replace("\n", "\r\n") in text:
         return r" (its lines end with \r\n: write that at the end of each)"
     return ""

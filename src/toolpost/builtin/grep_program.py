@@ -1,7 +1,7 @@
-"""A search of files in a process of its own, for where ripgrep is not installed; standard library only.
+"""Program that searches files where ripgrep is not installed; standard library only.
 
-It is told what to do in one JSON text and prints what ripgrep prints with `--null --line-number --column
---byte-offset`, without the lines. An expression that takes forever is ended with the process.
+Its argument is a JSON object, its output that of ripgrep with `--null --line-number --column --byte-offset`, without
+the lines. It runs in a process of its own, because only killing the process ends an expression that takes forever.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BINARY = b': WARNING: stopped searching binary file after match (found "\\0" byt
 
 
 class GrepRequest(NamedTuple):
-    """What to search, and where: a folder, or a file in it."""
+    """What to search for, and where: a folder, or a file in it."""
 
     pattern: str
     strict: str
@@ -46,12 +46,12 @@ class GrepRequest(NamedTuple):
     from_root: bool
 
     def pack(self) -> str:
-        """The order as text."""
+        """Serialize the request to JSON."""
         return json.dumps(self._asdict())
 
 
 def main(text: str) -> None:
-    """Carry out an order in the working folder."""
+    """Run a request in the working folder and print its records."""
     facts: dict[str, Any] = json.loads(text)
     order = GrepRequest(**facts)
     out = sys.stdout.buffer
@@ -61,7 +61,7 @@ def main(text: str) -> None:
 
 
 class Patterns:
-    """What is looked for, compiled; bytes that are no UTF-8 need the strict one, which takes longer."""
+    """The compiled patterns; text with bytes that are no UTF-8 needs the strict one, which is slower."""
 
     def __init__(self, order: GrepRequest) -> None:
         flags = re.IGNORECASE if order.ignore_case else re.NOFLAG
@@ -70,12 +70,12 @@ class Patterns:
         self._strict = re.compile(order.strict, flags).search
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether any line may match; most blocks need no closer look."""
+        """Whether any line of a block may match: a quick check that spares most blocks."""
         text = data.decode("utf-8", "surrogateescape")
         return self._in_text(text.replace("\r", "\n") if "\r" in text else text) is not None
 
     def for_lines(self, block: bytes) -> Search:
-        """What searches the lines of a block."""
+        """Return the search function for the lines of a block."""
         try:
             block.decode()
         except UnicodeDecodeError:
@@ -84,7 +84,7 @@ class Patterns:
 
 
 def run(order: GrepRequest, folder: int) -> Iterator[bytes]:
-    """The records of all matching lines; a file that was named is searched also where it holds a NUL."""
+    """Yield the records of all matching lines; a file that was named is searched even if it holds a NUL."""
     patterns = Patterns(order)
     for path, fd in _files(order, folder):
         try:
@@ -124,7 +124,7 @@ def _files(order: GrepRequest, folder: int) -> Iterator[tuple[str, int]]:
 
 
 def _wanted(include: str | None) -> Callable[[OpenFolder], list[str]]:
-    """A function from a folder to the names of the plain files in it that are to be searched."""
+    """Return a function from a folder to the names of the plain files in it to search."""
     if include is None:
         return lambda listed: [entry.name for entry in listed.entries if entry.is_file(follow_symlinks=False)]
     fits = Glob(include, anywhere=True).matches
@@ -136,7 +136,7 @@ def _wanted(include: str | None) -> Callable[[OpenFolder], list[str]]:
 
 
 def _may_match(first: bytes, patterns: Patterns, fd: int) -> bool:
-    """Whether a file is worth a closer look; most are not, and of those only their start is touched."""
+    """Whether a file may match, by its first bytes: a quick check that spares most files."""
     if first.startswith(_CODED):
         return os.fstat(fd).st_size <= _LARGEST_CODED
     text = first.removeprefix(_UTF8_MARK)
@@ -144,7 +144,7 @@ def _may_match(first: bytes, patterns: Patterns, fd: int) -> bool:
 
 
 def _hits(block: bytes, number: int, offset: int, patterns: Patterns) -> Iterator[Find]:
-    """The number, the column and the offset of each matching line, in bytes of UTF-8 after the file's mark."""
+    """Yield number, column and offset of each matching line, in bytes of UTF-8 after the byte order mark."""
     search = patterns.for_lines(block)
     for raw in block.splitlines(keepends=True) if b"\r" not in block else _lines(block):
         body = raw.removesuffix(b"\r\n") if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
@@ -176,7 +176,7 @@ def _lines(block: bytes) -> list[bytes]:
 
 
 def _blocks(first: bytes, fd: int) -> Iterator[bytes]:
-    """The file in blocks of whole lines, as UTF-8 and without a mark."""
+    """Yield the file in blocks of whole lines, as UTF-8 without a byte order mark."""
     for mark, codec in _MARKS:
         if first.startswith(mark) and codec:
             whole = first + b"".join(_rest(fd))

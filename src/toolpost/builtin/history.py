@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     OpenLog = Callable[[str], AbstractAsyncContextManager[EventLog]]
 
 OVERRIDE = "allow_data_dir_override"
-"""What `tool_context` must say before a call may name another data folder; for tests."""
+"""Key of `tool_context` that lets a call name another data folder; for tests."""
 
 _TAGS = ("builtin", "task")
 _TIMEOUT_S = 30.0
@@ -68,7 +68,7 @@ class Replay(TypedDict):
 
 
 class TaskRecords:
-    """The runs that a context may see: those of its own person, in its own store unless the host allows another."""
+    """The runs that a context may see: those of its user, in its own store unless the host allows another."""
 
     def __init__(self, events: EventLog, open_log: OpenLog | None = None) -> None:
         self._events = events
@@ -76,7 +76,7 @@ class TaskRecords:
 
     @asynccontextmanager
     async def log(self, ctx: ToolContext, data_dir: str | None, *, tool_name: str) -> AsyncGenerator[EventLog]:
-        """The log to look into, with everything in it that was told so far."""
+        """Open the event log to read, flushed."""
         if data_dir is None:
             await self._events.flush()
             yield self._events
@@ -89,7 +89,7 @@ class TaskRecords:
 
 
 def task_tools(events: EventLog, *, open_log: OpenLog | None = None) -> list[FunctionTool]:
-    """The tools of this module over one log; `open_log` opens that of another data folder, for tests."""
+    """Return task_list and task_replay over one event log; `open_log` opens that of another data folder, for tests."""
     records = TaskRecords(events, open_log)
     return [with_camel_case(_task_list(records)), with_camel_case(_task_replay(records))]
 
@@ -142,7 +142,7 @@ def _task_replay(records: TaskRecords) -> FunctionTool:
 
 
 async def _all_events(log: EventLog, run: RunSummary) -> tuple[list[StoredEvent], bool]:
-    """The events of a run in order, and whether some could not be read; those are passed over."""
+    """Read the events of a run in order, and whether some could not be read and were skipped."""
     events: list[StoredEvent] = []
     after, page_size, damaged = 0, _PAGE, False
     for _ in range(_MOST_EVENTS):
@@ -161,7 +161,7 @@ async def _all_events(log: EventLog, run: RunSummary) -> tuple[list[StoredEvent]
 
 
 def _message(event: StoredEvent) -> dict[str, Any] | None:
-    """An event as a message; what only tells how a call was carried out says nothing."""
+    """Convert an event to a message; None for events that only describe the execution of a call."""
     facts, call_id = event.payload, event.call_id
     match event.code:
         case EventCode.TOOL_CALL_REQUESTED:
@@ -200,12 +200,12 @@ def _entry(run: RunSummary) -> TaskEntry:
 
 
 def _tenant(ctx: ToolContext) -> str:
-    """The caller's tenant; a context without one is local, never everyone's."""
+    """Return the caller's tenant; a context without one is local, never of all tenants."""
     return ctx.tenant_id or LOCAL_TENANT
 
 
 def _is_own(run: RunSummary, ctx: ToolContext) -> bool:
-    """Whether a run is the caller's own; other people of the same tenant have theirs."""
+    """Whether a run is of the caller's user; other users of the tenant have their own."""
     if not ctx.user_id:
         return True
     try:
@@ -234,7 +234,7 @@ _NAME = "session_archive_read"
 
 
 def session_tools() -> list[FunctionTool]:
-    """The tool of this module; the folder is the context's `session_dir`."""
+    """Return session_archive_read; the folder is the context's `session_dir`."""
     return [session_archive_read]
 
 
@@ -291,7 +291,7 @@ _EXCERPT = 80
 
 
 def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
-    """The artifact tools over one store."""
+    """Return the artifact tools over one store."""
     return [_reader(artifacts), _searcher(artifacts)]
 
 
@@ -349,7 +349,7 @@ def _searcher(artifacts: ArtifactStore) -> FunctionTool:
 
 
 async def _find_artifact(artifacts: ArtifactStore, artifact_id: str, ctx: ToolContext) -> ArtifactRef:
-    """The artifact, if it belongs to the caller's tenant; a context without one is local, never everyone's."""
+    """Find an artifact of the caller's tenant."""
     ref = await artifacts.info(artifact_id, tenant=ctx.tenant_id or LOCAL_TENANT)
     if ref is None:
         msg = f"no artifact {artifact_id!r} for this user; a completed call names its artifacts"
@@ -362,7 +362,7 @@ def _is_text(media_type: str) -> bool:
 
 
 def _decode_whole(data: bytes) -> str | None:
-    """The longest whole text in the bytes; None when they do not begin with one."""
+    """Decode the longest prefix that is whole UTF-8; None when there is none."""
     for cut in range(4):  # a character may be cut in its middle at the end
         try:
             text = data[: len(data) - cut].decode("utf-8", "surrogatepass")

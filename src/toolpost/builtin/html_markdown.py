@@ -21,7 +21,7 @@ Child: TypeAlias = "Element | str"
 
 
 def _words(text: str) -> frozenset[str]:
-    """The words of a text, as a set of names."""
+    """Split a text into a set of names."""
     return frozenset(text.split())
 
 
@@ -58,7 +58,7 @@ _HOLDS_P = _words("article aside blockquote body button dd div fieldset footer h
 
 @dataclass(slots=True)
 class Element:
-    """An element with its attributes, and what is in it; text is kept as it is written."""
+    """An element with its attributes and children; text is kept as it is written."""
 
     name: str
     attributes: dict[str, str] = field(default_factory=dict[str, str])
@@ -66,7 +66,7 @@ class Element:
 
 
 class _Token(NamedTuple):
-    """A piece of markup: text when it has no name, else the beginning or the end of an element."""
+    """A token: text when it has no name, else a start tag or an end tag."""
 
     text: str = ""
     name: str = ""
@@ -75,7 +75,7 @@ class _Token(NamedTuple):
 
 
 def parse_html(source: str) -> Element:
-    """The tree of a document, below an element without a name."""
+    """Parse a document to a tree, below an element without a name; scripts, styles and comments are dropped."""
     tree = _Tree()
     for token in islice(_tokens(source), _MOST_TOKENS):
         if not token.name:
@@ -88,7 +88,7 @@ def parse_html(source: str) -> Element:
 
 
 class _Tree:
-    """The elements that are open."""
+    """Builds the tree; a stack of open elements."""
 
     def __init__(self) -> None:
         self.root = Element("")
@@ -119,7 +119,7 @@ class _Tree:
                 return
 
     def _close_any(self, names: frozenset[str], within: frozenset[str]) -> None:
-        """Close the open elements of these names, as far as the nearest that they belong to."""
+        """Close the open elements of these names, up to the nearest element that limits them."""
         outermost = None
         for depth in range(len(self._open) - 1, 0, -1):
             if self._open[depth].name in within:
@@ -131,7 +131,7 @@ class _Tree:
 
 
 def _tokens(source: str) -> Iterator[_Token]:
-    """Every character is looked at a bounded number of times, so that no page takes longer than its length."""
+    """Yield tokens in linear time: every character is looked at a bounded number of times."""
     at = 0
     while (opening := _OPENING.search(source, at)) is not None:
         begin = opening.start()
@@ -147,7 +147,7 @@ def _tokens(source: str) -> Iterator[_Token]:
 
 
 def _tag_at(source: str, begin: int) -> tuple[_Token | None, int]:
-    """The token that begins at a `<`, None where it says nothing, and where it ends."""
+    """Parse the token at a `<`, None for a comment or declaration, and return where it ends."""
     if source.startswith("<!--", begin):
         return None, _after(source, "-->", begin + 4)
     if source[begin + 1 : begin + 2] in ("!", "?"):
@@ -192,7 +192,7 @@ _MOST_COLUMNS = 50
 
 
 def table_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """A table as one block, of rows of cells of blocks; a layout as all of its blocks."""
+    """Convert rows of cells of blocks to one Markdown table; a table used for layout to its blocks."""
     width = max((len(row) for row in rows), default=0)
     if width < 2 or width > _MOST_COLUMNS or any(_is_layout(cell) for row in rows for cell in row):
         return [block for row in rows for cell in row for block in cell]
@@ -236,14 +236,14 @@ _GAPS = re.compile(r"\n{3,}")
 
 
 class MarkdownPage(NamedTuple):
-    """A page's title, and what it says as Markdown."""
+    """The title and the content of a page, as Markdown."""
 
     title: str
     markdown: str
 
 
 def page_markdown(source: str, *, base_url: str) -> MarkdownPage:
-    """Read a page; links in it are written in full, from its URL."""
+    """Convert a page to Markdown; links become absolute."""
     tree = parse_html(source)
     base = _first(tree, "base")
     start = _joined(base_url, base.attributes.get("href", "")) or base_url if base else base_url
@@ -254,7 +254,7 @@ def page_markdown(source: str, *, base_url: str) -> MarkdownPage:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes elements; `whole` keeps what stands around the content of a page."""
+    """Converts elements; `whole` keeps navigation, header and footer."""
 
     base: str
     whole: bool = False
@@ -263,7 +263,7 @@ class _Writer:
         return _GAPS.sub("\n\n", "\n\n".join(self._blocks(tree, around=True))).strip()
 
     def _blocks(self, element: Element, *, around: bool) -> list[str]:
-        """The blocks in an element; texts and inline elements between them are paragraphs."""
+        """Convert an element to blocks; texts and inline elements between them are paragraphs."""
         blocks: list[str] = []
         inline: list[Child] = []
         for child in element.children:
@@ -282,7 +282,7 @@ class _Writer:
             blocks.append(text)
 
     def _is_block(self, element: Element) -> bool:
-        """Whether an element stands on lines of its own; an inline one that holds such an element does, too."""
+        """Whether an element is a block; an inline element that contains one is, too."""
         if element.name in _BLOCKS:
             return True
         inner = (child for child in element.children if isinstance(child, Element))
@@ -385,7 +385,7 @@ class _Writer:
 
 
 def _rows(table: Element) -> list[list[Element]]:
-    """The cells of a table by rows; those of tables inside it are not its own."""
+    """Return the cells of a table by rows, without those of tables inside it."""
     rows: list[list[Element]] = []
     for child in table.children:
         if not isinstance(child, Element) or _is_hidden(child):
@@ -401,7 +401,7 @@ def _rows(table: Element) -> list[list[Element]]:
 
 
 def _is_hidden(element: Element) -> bool:
-    """Whether the page itself says that nobody should see the element; what only its style sheets say is not known."""
+    """Whether attributes of the element hide it; style sheets are not read."""
     told = element.attributes
     if not told:
         return False
@@ -439,13 +439,13 @@ def _flat(element: Element) -> str:
 
 
 def _tidied(text: str) -> str:
-    """Lines without blanks at their ends, and without empty ones."""
+    """Strip lines and drop empty ones."""
     lines = (" ".join(line.split(" ")).strip() for line in text.split("\n"))
     return "\n".join(_SPACE.sub(" ", line) for line in lines if line)
 
 
 def _marked(text: str, mark: str) -> str:
-    """The text between marks; blanks at its ends stand outside them, as Markdown asks."""
+    """Put a text between marks; blanks at its ends stay outside, as Markdown requires."""
     inner = text.strip()
     if not inner or "\n" in inner:
         return text
@@ -459,7 +459,7 @@ def _code(text: str) -> str:
 
 
 def _joined(base: str, reference: str) -> str:
-    """A link in full; empty when it leads nowhere that can be opened."""
+    """Make a link absolute; empty when its scheme cannot be opened."""
     try:
         url = urljoin(base, reference.strip())
     except ValueError:

@@ -53,7 +53,7 @@ class MemoryWriteResult(TypedDict):
 
 
 def memory_tools() -> list[FunctionTool]:
-    """The tools of this module; the folder is the context's `memory_dir`."""
+    """Return the tools of this module; the folder is the context's `memory_dir`."""
     made = (memory_list, memory_read, memory_write, memory_patch, memory_append)
     return [with_camel_case(one) for one in made]
 
@@ -131,7 +131,7 @@ _LARGEST = 10 << 20
 
 
 def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
-    """Where a path of a memory file leads; it must not lead out of the folder, by `..` or by a link."""
+    """Resolve the path of a memory file; refuse one that leads out of the folder by `..` or by a link."""
     root = os.path.realpath(memory_dir)
     try:
         resolved = os.path.realpath(os.path.join(root, relative_path))  # noqa: PTH118 - an absolute one must show
@@ -143,14 +143,14 @@ def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
 
 
 class MemoryEntry(NamedTuple):
-    """A file as the index knows it; the path is written with `/` on every system."""
+    """A file in the index; the path has `/` on every system."""
 
     path: str
     text: str
 
 
 class MemoryFiles:
-    """The memory of one context, for one tool."""
+    """The memory files of one context, for one tool."""
 
     def __init__(self, ctx: ToolContext, *, tool_name: str) -> None:
         if not ctx.memory_dir:
@@ -160,18 +160,18 @@ class MemoryFiles:
         self._access = FileAccess(tool_name=tool_name, allowed_paths=(self._root,))
 
     def entries(self, check_cancelled: Callable[[], None]) -> Iterator[MemoryEntry]:
-        """Every Markdown file, by its path; those whose names begin with a dot are not memory."""
+        """Yield every Markdown file, sorted by path; names that begin with a dot are left out."""
         for path in self._paths(check_cancelled):
             with suppress(ToolError):  # gone since, or a link that leads outside
                 yield MemoryEntry(path, self._text(path, errors="backslashreplace"))
 
     def read(self, path: str) -> str:
-        """A file's text; bytes that are no UTF-8 show as such."""
+        """Read a file; bytes that are no UTF-8 become escapes."""
         self._check(path)
         return self._text(path, errors="backslashreplace")
 
     def read_version(self, path: str, back: int) -> str:
-        """The text that a file had so many changes ago."""
+        """Read the text that a file had so many changes ago."""
         kept = self._versions(self._check(path))
         if back > len(kept):
             message = f"{display_path(path)!r} has {len(kept)} earlier versions; ask for one of them"
@@ -179,7 +179,7 @@ class MemoryFiles:
         return self._text(str(kept[back - 1]), errors="backslashreplace")
 
     def change(self, path: str, new: Callable[[str | None], str], check_cancelled: Callable[[], None]) -> int:
-        """Replace a file by what `new` makes of its text (None: there is none); how many characters it has then.
+        """Replace a file by `new` of its text (None: there is no file) and return how many characters it has then.
 
         The version before is kept first, so that at every moment the old one, or both, are on the disk.
         """
@@ -192,7 +192,7 @@ class MemoryFiles:
             after = new(before)
             data = self._encoded(after)
             if before is not None and after != before:
-                self._keep(resolved, before)
+                self._store_version(resolved, before)
             if after != before:
                 replace_file(place, [data], old=old)
         return len(after)
@@ -206,7 +206,7 @@ class MemoryFiles:
                     yield (Path(folder) / name).relative_to(self._root).as_posix()
 
     def _check(self, path: str) -> str:
-        """Where a file is; what is no Markdown, or hidden as git's own files are, is no memory."""
+        """Resolve a path; refuse what is no Markdown file, or hidden as git's own files are."""
         resolved = resolve_memory_path(path, self._root)
         parts = Path(os.path.relpath(resolved, self._root)).parts
         if not resolved.endswith(SUFFIX) or any(part.startswith(".") for part in parts):
@@ -241,22 +241,24 @@ class MemoryFiles:
             raise self._access.refusal(message, "file_too_large")
         return data
 
-    def _keep(self, resolved: str, text: str) -> None:
-        """Keep a version; the oldest go when there are too many."""
+    def _store_version(self, resolved: str, text: str) -> None:
+        """Store a version and delete the oldest when there are too many."""
         with self._access.place(f"{self._root}/{HISTORY}/.gitignore", make=True) as place:
             if place.status_or_none() is None:
                 replace_file(place, [b"*\n"], old=None)
-        with self._access.place(str(self._shelf(resolved) / f"{time.time_ns():020d}{SUFFIX}"), make=True) as place:
+        with self._access.place(
+            str(self._versions_folder(resolved) / f"{time.time_ns():020d}{SUFFIX}"), make=True
+        ) as place:
             remove_leftovers(place)
             replace_file(place, [text.encode()], old=None)
         for old in self._versions(resolved)[MOST_VERSIONS:]:
             old.unlink(missing_ok=True)
 
     def _versions(self, resolved: str) -> list[Path]:
-        """The kept versions of a file, the newest first."""
-        return sorted(self._shelf(resolved).glob(f"[0-9]*{SUFFIX}"), reverse=True)
+        """Return the stored versions of a file, the newest first."""
+        return sorted(self._versions_folder(resolved).glob(f"[0-9]*{SUFFIX}"), reverse=True)
 
-    def _shelf(self, resolved: str) -> Path:
+    def _versions_folder(self, resolved: str) -> Path:
         return Path(self._root) / HISTORY / os.path.relpath(resolved, self._root)
 
 
@@ -265,13 +267,13 @@ _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 
 
 def find_summary(text: str) -> str:
-    """The first summary of a file; empty when it has none."""
+    """Return the first `> Summary:` line of a file; empty when there is none."""
     found = _SUMMARY.search(text)
     return found[1].strip() if found else ""
 
 
 def set_summary(text: str, summary: str) -> str:
-    """The text with this summary: in the place of the one it has, else under its first heading, else at its top."""
+    """Set the summary of a text: in place of the one it has, else under its first heading, else at its top."""
     line = f"> Summary: {' '.join(summary.split())}"
     found = _SUMMARY.search(text)
     if found:
@@ -283,14 +285,14 @@ def set_summary(text: str, summary: str) -> str:
 
 
 def append_entry(text: str | None, entry: str) -> str:
-    """The text with an entry at its end; it begins on a line of its own."""
+    """Append an entry, on a line of its own."""
     if not text:
         return entry
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{entry}"
 
 
 def replace_once(text: str | None, path: str, old: str, new: str) -> str:
-    """The text with one place changed, which must be the only one."""
+    """Replace the only occurrence of a text; raise a ToolClientError when there are none or more."""
     if text is None:
         raise ToolClientError(
             f"Memory file not found: {path!r}; memory_list shows what there is", code="file_not_found"

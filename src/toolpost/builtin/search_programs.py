@@ -40,7 +40,7 @@ _FOUND, _NOTHING, _UNREADABLE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrepQuery:
-    """What to look for, and in which open folder or in which file of it."""
+    """A search: the pattern, and the open folder or the file in it to search."""
 
     pattern: SearchPattern
     ignore_case: bool
@@ -52,25 +52,25 @@ class GrepQuery:
 
     @property
     def from_root(self) -> bool:
-        """Whether the search begins at the root of the system, below which the kernel has files of its own."""
+        """Whether the search begins at the root of the system, below which the kernel has files."""
         return self.real == os.sep and self.file is None
 
 
 def find_ripgrep(name: str | None) -> str | None:
-    """The path of ripgrep; None when it is not there, or not wanted."""
+    """Return the path of ripgrep; None when it is not installed, or not wanted."""
     return None if name is None else shutil.which(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrepRunner:
-    """Runs searches, each in a process that is ended when time is up."""
+    """Runs searches, each in a process of its own that is killed at the timeout."""
 
     ripgrep: str | None
     commands: CommandRunner | None
     limit_s: float
 
     async def run(self, search: GrepQuery, *, keep: int) -> Hits:
-        """What a search finds; of each file all lines are counted and the first `keep` are kept."""
+        """Run a search; of each file all matching lines are counted and the first `keep` are kept."""
         argv = _ripgrep_command(search, self.ripgrep) if self.ripgrep else _own_command(search)
         result = await self._result(argv, _folder_path(search))
         _check(result, by_ripgrep=self.ripgrep is not None)
@@ -106,7 +106,7 @@ def _hits(output: bytes, keep: int, check_cancelled: Callable[[], None]) -> Hits
 
 
 def _check(result: CommandResult, *, by_ripgrep: bool) -> None:
-    """Refuse what a search printed that did not come to its end: it would pass for everything there is."""
+    """Raise an error for a search that did not finish: its output would pass for the whole result."""
     code, said = result.exit_code, result.stderr.strip()
     if code == _FOUND or (by_ripgrep and (code == _NOTHING or (code == _UNREADABLE and not said))):
         return
@@ -136,7 +136,7 @@ def _ripgrep_command(search: GrepQuery, ripgrep: str) -> tuple[str, ...]:
 
 
 def _simple(globs: list[str]) -> list[str]:
-    """The patterns, if ripgrep can be told all of them; those of its files that do not fit are left out anyway."""
+    """Return the globs if ripgrep reads all of them alike; else none, as its files are filtered again anyway."""
     told = all(glob and _SIMPLE_NAMES.issuperset(glob) and "**" not in glob for glob in globs)
     return globs if told else []
 
@@ -155,7 +155,7 @@ def _own_command(search: GrepQuery) -> tuple[str, ...]:
 
 
 def _folder_path(search: GrepQuery) -> str:
-    """The folder that is open, by its handle where the system has names for those: no link can be put in its place."""
+    """Return a path of the open folder; by its handle, where no link can replace it, if the system has /proc."""
     by_handle = f"/proc/{os.getpid()}/fd/{search.folder}"
     return by_handle if Path(by_handle).exists() else search.real
 
@@ -193,7 +193,7 @@ class Hits:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Take a piece of output."""
+        """Parse a piece of the output."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         name = b""
         for line in lines:
@@ -221,7 +221,7 @@ class Hits:
 
 
 def _parse_hit(record: bytes) -> Hit:
-    """A match that is only the end of the last line has no column."""
+    """Parse a record; a match at the end of the last line has no column."""
     numbers = [int(part) for part in record.split(b":")[:3] if part.isdigit()]
     has_column = len(numbers) == 3 and record.count(b":") >= 3
     return Hit(*numbers) if has_column else Hit(numbers[0], 1, numbers[1])
@@ -251,11 +251,11 @@ _LINE_ENDS = (0x0A, 0x0D)
 
 
 class PatternError(ValueError):
-    """The pattern cannot be searched for; the message says why."""
+    """The pattern cannot be used; the message says why."""
 
 
 class SearchPattern(NamedTuple):
-    """One pattern in all its spellings; `strict` is Python's for texts that hold bytes that are no UTF-8."""
+    """One pattern in the syntax of each engine; `strict` is Python's for texts with bytes that are no UTF-8."""
 
     python: str
     ripgrep: str
@@ -263,7 +263,7 @@ class SearchPattern(NamedTuple):
 
 
 def parse_pattern(text: str) -> SearchPattern:
-    """Read a pattern; what only one of the two engines knows is refused."""
+    """Parse a pattern and refuse syntax that only one of the two engines has."""
     if len(text) > _LONGEST:
         raise PatternError(f"it has more than {_LONGEST} characters")
     spelled = [_translate(token) for token in _TOKEN.finditer(text)]
@@ -323,7 +323,7 @@ def _no_line_end(what: str) -> PatternError:
 
 
 def _in_ripgrep(text: str) -> str:
-    """An escape as ripgrep writes it."""
+    """Translate an escape to the syntax of ripgrep."""
     character = text[1]
     if _code(text) in _SURROGATES:
         raise PatternError(f"{text} is half of a surrogate pair and no character")
@@ -335,13 +335,13 @@ def _in_ripgrep(text: str) -> str:
 
 
 def _code(text: str) -> int:
-    """The character that an escape names by its number; -1 where it names none."""
+    """Return the code point that a numeric escape names; -1 for other escapes."""
     found = _NUMBERED.fullmatch(text)
     return int(found[1], 16) if found else -1
 
 
 def _set(text: str) -> SearchPattern:
-    """A set in brackets, in which a second bracket, `&`, `~` and `|` mean themselves."""
+    """Translate a set in brackets, in which a second bracket, `&`, `~` and `|` are literal."""
     negated = text.startswith("[^")
     body = text[2 if negated else 1 : -1]
     if "[:" in body or "--" in body:
@@ -353,7 +353,7 @@ def _set(text: str) -> SearchPattern:
 
 
 def _in_set(part: str) -> tuple[str, str]:
-    """A part of a set for Python, and for ripgrep."""
+    """Translate a part of a set, for Python and for ripgrep."""
     if part in "\n\r":  # no line holds one, but a set may
         return f"\\x{ord(part):02x}", f"\\x{ord(part):02x}"
     if part in ("\\n", "\\r"):

@@ -117,7 +117,7 @@ def _problems(schema: Any, role: Role) -> Iterator[str]:
 
 
 def _in_tests(folder: Path, schemas: Any) -> Iterator[str]:
-    """Tests are programs for pytest, or cases with arguments and what comes of them."""
+    """Check the tests: programs for pytest, or cases with arguments and the expected result."""
     programs = [*folder.glob("test_*.py"), *folder.glob("tests/test_*.py")]
     if not (folder / CASES).exists():
         if not programs:
@@ -161,7 +161,7 @@ def _is_case(case: Any) -> bool:
 
 
 def _json(path: Path) -> Any:
-    """The document, or as text what is wrong with it."""
+    """Parse a JSON file, or return as text what is wrong with it."""
     try:
         return json.loads(_read(path))
     except (OSError, ValueError, RecursionError) as wrong:

@@ -29,7 +29,7 @@ ALLOWED = (
     *("HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "PWD", "SHELL"),
     *("TEMP", "TERM", "TMP", "TMPDIR", "TZ", "USER", "USERNAME"),
 )
-"""What may be read of the process's environment unless others are named."""
+"""Variables of the process that may be read unless others are configured."""
 
 CONTEXT_KEY = "env"
 _MOST_TASKS = 1000
@@ -49,14 +49,14 @@ _CLASSES = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 
 
 class EnvironmentValue(NamedTuple):
-    """A variable's value; `withheld` says that there is one, and that it looks like a secret."""
+    """The value of a variable; `withheld` if it has one that looks like a secret."""
 
     value: str | None
     withheld: bool = False
 
 
 class TaskEnvironment:
-    """What each task has set. Nothing is ever written to the environment of the process."""
+    """Environment variables that tasks have set; the environment of the process never changes."""
 
     def __init__(self, allowed: Iterable[str] = ALLOWED, *, process: Mapping[str, str] | None = None) -> None:
         self._allowed = frozenset(allowed)
@@ -65,7 +65,7 @@ class TaskEnvironment:
         self._turn = threading.Lock()
 
     def get(self, key: str, ctx: ToolContext) -> EnvironmentValue:
-        """A variable of the task, or one of the process that may be read."""
+        """Return a variable of the task, or an allowed one of the process."""
         own = self.overlay(ctx)
         if key not in own and key not in self._allowed:
             message = f"the environment variable {key!r} may not be read; `tools.env` lists those that may"
@@ -73,14 +73,14 @@ class TaskEnvironment:
         return _redact_secret(key, own.get(key, self._process.get(key)))
 
     def set(self, key: str, value: str, ctx: ToolContext) -> EnvironmentValue:
-        """Set a variable for the task; what it was before."""
+        """Set a variable for the task and return its previous value."""
         own = self.overlay(ctx)
         before = own.get(key, self._process.get(key) if key in self._allowed else None)
         own[key] = value
         return _redact_secret(key, before)
 
     def overlay(self, ctx: ToolContext) -> dict[str, str]:
-        """What the task has set so far: in its context, or by its id where each call has a context of its own."""
+        """Return the variables of a task: those in its context, or by its id where calls have their own context."""
         kept: Any = ctx.tool_context.get(CONTEXT_KEY)
         if isinstance(kept, dict):
             return cast("dict[str, str]", kept)
@@ -102,7 +102,7 @@ def _redact_secret(key: str, value: str | None) -> EnvironmentValue:
 
 
 def looks_secret(value: str) -> bool:
-    """Whether a value has the look of a key, a token or a password in a URL."""
+    """Whether a value looks like a key, a token or a URL with a password."""
     if _SECRET_VALUE.search(value):
         return True
     return any(all(kind.search(run) for kind in _CLASSES) for run in _RANDOM.findall(value) if "/" not in run[:2])
@@ -147,7 +147,7 @@ class EnvChange(TypedDict):
 
 
 def system_tools(environment: TaskEnvironment | None = None) -> list[FunctionTool]:
-    """The tools of this module, over one record of what tasks have set."""
+    """Return the tools of this module; `environment` holds the variables that tasks have set."""
     kept = environment or TaskEnvironment()
     return [current_time, sleep, _get_env(kept), _set_env(kept)]
 

@@ -37,20 +37,20 @@ class Encoding(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name as a caller may give it back."""
+        """The name that a caller may pass as `encoding`."""
         return "utf-8-sig" if self.mark == codecs.BOM_UTF8 else self.codec
 
     @property
     def ends_lines_with_a_byte(self) -> bool:
-        """Whether a newline is the byte 10, and that byte nothing else."""
+        """Whether the byte 10 is always a newline."""
         return not self.codec.startswith(("utf-16", "utf-32")) and "\n".encode(self.codec) == b"\n"
 
     def decode(self, data: bytes) -> str:
-        """The text, without its mark; what was only taken for UTF-8 and is not raises UnicodeDecodeError."""
+        """Decode bytes without their byte order mark."""
         return data.removeprefix(self.mark).decode(self.codec)
 
     def encode(self, text: str) -> bytes:
-        """The text with its mark."""
+        """Encode a text, with its byte order mark."""
         return self.mark + text.encode(self.codec)
 
 
@@ -58,7 +58,7 @@ UTF8 = Encoding("utf-8")
 
 
 def parse_encoding(name: str, *, tool_name: str) -> Encoding:
-    """The encoding that a caller asks for."""
+    """Parse the name of an encoding; raise a ToolClientError for one that cannot be used for files."""
     try:
         known = codecs.lookup(name)
         codec = known.name
@@ -72,7 +72,7 @@ def parse_encoding(name: str, *, tool_name: str) -> Encoding:
 
 
 def detect_encoding(head: bytes) -> Encoding | None:
-    """The encoding that the first bytes of a file show; UTF-8 when nothing speaks against it, None for binary files."""
+    """Detect the encoding by the first bytes of a file: by its mark, else UTF-8; None for binary files."""
     for mark, codec in _MARKS:
         if head.startswith(mark):
             return Encoding(codec, mark)
@@ -80,7 +80,7 @@ def detect_encoding(head: bytes) -> Encoding | None:
 
 
 def with_actual_mark(asked: Encoding, head: bytes) -> Encoding:
-    """An encoding that was asked for, with the mark that is really there."""
+    """Return an encoding with the byte order mark that the file has."""
     for mark, codec in _MARKS:
         if head.startswith(mark) and codec[:6] == asked.codec[:6]:
             return Encoding(codec, mark)
@@ -88,7 +88,7 @@ def with_actual_mark(asked: Encoding, head: bytes) -> Encoding:
 
 
 def decode_text(data: bytes, encoding: Encoding, *, path: str, tool_name: str) -> tuple[str, Encoding]:
-    """A text and how it was read: bytes that were only taken for UTF-8 and are not, are read as latin-1."""
+    """Decode bytes and return the encoding used: latin-1 where a guess of UTF-8 was wrong."""
     try:
         return encoding.decode(data), encoding
     except UnicodeDecodeError as wrong:
@@ -100,7 +100,7 @@ def decode_text(data: bytes, encoding: Encoding, *, path: str, tool_name: str) -
 
 
 def encode_text(text: str, encoding: Encoding, *, tool_name: str) -> bytes:
-    """The bytes of a text."""
+    """Encode a text; raise a ToolClientError for a character that the encoding lacks."""
     try:
         return encoding.encode(text)
     except UnicodeEncodeError as wrong:
@@ -130,7 +130,7 @@ class LineRange(NamedTuple):
 
 
 class LineRequest(NamedTuple):
-    """Which lines: from `first`, at most `lines` of them and at most `room` bytes."""
+    """The lines to read: from `first`, at most `lines` of them and at most `room` bytes."""
 
     first: int
     lines: int
@@ -138,7 +138,7 @@ class LineRequest(NamedTuple):
 
 
 def read_lines(file: FileIO, size: int, request: LineRequest, *, check_cancelled: Callable[[], None]) -> LineRange:
-    """Read lines that end with the byte 10; `check_cancelled` is asked before each block and may raise."""
+    """Read lines that end with the byte 10; `check_cancelled` is called before each block and may raise."""
     begin, skipped = _find_line(file, size, request.first, check_cancelled)
     if begin is None:
         return LineRange(b"", skipped, None)
@@ -158,7 +158,7 @@ def read_lines(file: FileIO, size: int, request: LineRequest, *, check_cancelled
 def read_decoded_lines(
     file: FileIO, size: int, request: LineRequest, encoding: Encoding, *, check_cancelled: Callable[[], None]
 ) -> LineRange:
-    """The same for encodings in which the byte 10 is part of other characters; the data are UTF-8.
+    """Read lines of an encoding in which the byte 10 is part of other characters; the data are UTF-8.
 
     The whole file is decoded, block by block.
     """
@@ -175,7 +175,7 @@ def read_decoded_lines(
 
 
 class _LineCollector:
-    """Counts lines as text comes in, and keeps those that are wanted."""
+    """Counts lines of text that comes in pieces, and keeps those of the request."""
 
     def __init__(self, request: LineRequest) -> None:
         self._wanted = request
@@ -213,7 +213,7 @@ def _by_newline(text: str) -> list[str]:
 
 
 def _take(data: bytes, request: LineRequest) -> tuple[bytes, int, bool]:
-    """As many whole lines as are wanted and fit; only when not one fits, a piece of it."""
+    """Take as many whole lines as fit; when not even one does, a piece of it."""
     at = lines = 0
     while lines < request.lines and at < len(data):
         next_at = data.find(_NEWLINE, at) + 1
@@ -227,7 +227,7 @@ def _take(data: bytes, request: LineRequest) -> tuple[bytes, int, bool]:
 
 
 def _find_line(file: FileIO, size: int, line: int, check_cancelled: Callable[[], None]) -> tuple[int | None, int]:
-    """Where a line begins; None, and how many lines there are, when there are not so many."""
+    """Find where a line begins; None, and the number of lines, when there are fewer."""
     if line == 0 and size:
         return 0, 0
     at, seen, last = 0, 0, _NEWLINE[0]
@@ -245,14 +245,14 @@ def _find_line(file: FileIO, size: int, line: int, check_cancelled: Callable[[],
 
 
 def _newlines(block: bytes) -> int:
-    """How many there are; `count` looks at every byte, while `replace` leaps from one newline to the next."""
+    """Count newlines; `count` looks at every byte, while `replace` jumps from one newline to the next."""
     if block.count(_NEWLINE, 0, _SAMPLE) * _LONG_LINE > _SAMPLE:
         return block.count(_NEWLINE)
     return len(block) - len(block.replace(_NEWLINE, b""))
 
 
 def _after_newlines(buffer: bytes, count: int) -> int:
-    """The position after so many newlines, which are known to be there."""
+    """Find the position after so many newlines, which must be there."""
     low, before = 0, 0
     step = len(buffer) // 2
     while step > 4096:  # halve the part in which they end, so that few have to be looked at one by one
@@ -266,7 +266,7 @@ def _after_newlines(buffer: bytes, count: int) -> int:
 
 
 def _line_end(file: FileIO, size: int, at: int, check_cancelled: Callable[[], None]) -> int | None:
-    """Where the line that goes on at `at` ends; None when that is too far away to look for."""
+    """Find the end of the line that continues at `at`; None when that is too far away."""
     far = at + _COUNTED_AFTER
     while at < size:
         check_cancelled()
@@ -283,7 +283,7 @@ def _line_end(file: FileIO, size: int, at: int, check_cancelled: Callable[[], No
 
 
 def _count_rest(file: FileIO, size: int, at: int, check_cancelled: Callable[[], None]) -> int | None:
-    """How many lines begin at or after `at`; None when there is too much to count."""
+    """Count the lines that begin at or after `at`; None when there is too much to count."""
     if size - at > _COUNTED_AFTER:
         return None
     count, last = 0, _NEWLINE[0]

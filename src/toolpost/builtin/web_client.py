@@ -19,7 +19,7 @@ MAX_BYTES = 5 * 1024 * 1024
 
 
 class WebResponse(NamedTuple):
-    """A whole answer; `url` is the one that answered, after all redirects."""
+    """A whole response; `url` is the address after redirects."""
 
     url: str
     status: int
@@ -28,14 +28,14 @@ class WebResponse(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """What the server says that the body is."""
+        """The Content-Type of the body; empty when there is none."""
         return self.headers.get("content-type") or ""
 
 
 class WebClient:
-    """Sends requests to public addresses, and to what else an operator allows; `close` lets go of all connections.
+    """HTTP client for public addresses, and those that an operator allows.
 
-    `timeout_s` is the longest that a call may take, whatever number of requests it comes to.
+    `timeout_s` limits a call, whatever number of requests it takes.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class WebClient:
         self._client: HttpClient | None = None
 
     async def ask(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> WebResponse:
-        """Send a request and read its answer, whatever its status; only GET and HEAD follow redirects."""
+        """Send a request and read the response, whatever its status; only GET and HEAD follow redirects."""
         async with await self._opened().send(Request(method, url, headers=headers, body=body)) as response:
             return WebResponse(response.url, response.status, response.headers, await response.read())
 
     def for_operator(self, url: str) -> WebClient:
-        """The same for an address that an operator wrote down, private or not; it has connections of its own."""
+        """Return a client, with its own connections, that may also reach an address of the operator, even private."""
         network = self.network.for_source(url)
         return WebClient(network, timeout_s=self.timeout_s, max_bytes=self.max_bytes, resolver=self._resolver)
 

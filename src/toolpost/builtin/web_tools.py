@@ -72,7 +72,7 @@ def read_tool(
     category: ToolCategory = ToolCategory.NETWORK,
     host_argument: str | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]:
-    """What declares a tool that only looks at what is elsewhere."""
+    """Return the decorator of a tool that only reads from the network."""
     return tool(
         side_effects="read",
         network=True,
@@ -98,7 +98,7 @@ def _send_tool(web: WebClient) -> Callable[[Callable[..., Any]], FunctionTool]:
 
 
 def http_tools(web: WebClient) -> list[FunctionTool]:
-    """The tools of this module over one guarded client."""
+    """Return the HTTP tools over one guarded client."""
     return [_http_get(web), _http_post(web), _http_request(web)]
 
 
@@ -170,7 +170,7 @@ def _body_text(answer: WebResponse) -> tuple[str, Literal["text", "base64"]]:
 
 
 def _header_fields(answer: WebResponse) -> dict[str, str]:
-    """The fields by their names in lower case; those that came more than once are joined, as RFC 9110 has it."""
+    """Return header fields by lower-case name; repeated fields are joined (RFC 9110, section 5.3)."""
     fields: dict[str, str] = {}
     for name, value in answer.headers:
         key, shown = name.lower(), visible(value).text
@@ -200,7 +200,7 @@ _PAGE_SCHEMA = schema_of(TypeAdapter(FetchedPage), "serialization")
 
 
 def web_fetch_tools(chain: Chain[ScrapeProvider], *, timeout_s: float = TIMEOUT_S) -> list[FunctionTool]:
-    """The tool of this module over a chain of those who read pages; together they may take `timeout_s`."""
+    """Return web_fetch over a chain of page readers, which together may take `timeout_s`."""
 
     @read_tool(_PAGE_SCHEMA, timeout_s=timeout_s, host_argument="url")
     async def web_fetch(
@@ -275,7 +275,7 @@ _RETRIEVE_SCHEMA = schema_of(TypeAdapter(RetrieveResult), "serialization")
 
 
 def web_search_tools(chain: Chain[SearchProvider], *, max_results: int = 10) -> list[FunctionTool]:
-    """web_search over a chain of those who search; `max_results` is how many are asked for unless a call says."""
+    """Return web_search over a chain of search engines; `max_results` is the default of `limit`."""
 
     @read_tool(_SEARCH_SCHEMA, timeout_s=_TIMEOUT_S)
     async def web_search(
@@ -299,7 +299,7 @@ def web_search_tools(chain: Chain[SearchProvider], *, max_results: int = 10) -> 
 
 
 def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
-    """Retrieve over a chain of stores."""
+    """Return retrieve over a chain of document stores."""
 
     @read_tool(_RETRIEVE_SCHEMA, timeout_s=_TIMEOUT_S, category=ToolCategory.DATA)
     async def retrieve(
@@ -331,7 +331,7 @@ def _search_output(found: SearchResults) -> ToolOutput:
 def _output_with_citations(
     content: Any, sources: Sequence[tuple[str, str, str]], *, origin: str, hidden: int
 ) -> ToolOutput:
-    """Output whose texts are numbered like the sources that they are from."""
+    """Build output with texts numbered like their sources."""
     cited = number_sources((title, url) for url, _, title in sources)
     told = "\n\n".join(f"{one}\n{text}" for one, (_, text, _) in zip(cited, sources, strict=True))
     facts = {"citations": [one._asdict() for one in cited], "hidden_characters": hidden}
@@ -357,7 +357,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _shown_url(url: str) -> str:
-    """A URL that can be cited: of the web, and on one line."""
+    """Return a URL that can be cited: http or https, on one line; else empty."""
     line = "".join(visible(url).text.split())
     try:
         return line if urlsplit(line).scheme in ("http", "https") else ""
