@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -11,7 +10,7 @@ import secrets
 import stat
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,9 @@ from typing import TYPE_CHECKING
 from toolpost.builtin.file_access import READ_FLAGS, FileAccess, OpenFile, Place, display_path, tool_error_from_os
 from toolpost.builtin.file_walk import walk
 from toolpost.contracts.errors import ToolConflictError, ToolPermissionError, ToolServerError
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -36,6 +38,8 @@ _MOST_ENTRIES = 10_000
 # Systems that have no hard links, or do not let us make one.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 _TEMPORARY = re.compile(r"\.toolpost-[0-9a-f]{16}\.tmp")
+_WAIT_S = 10.0
+_PAUSE_S = 0.01
 
 
 def replace_file(
@@ -64,7 +68,7 @@ def replace_file(
             check()
         (put or _put)(place, name)
     except BaseException:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.unlink(name, dir_fd=place.folder)
         raise
     sync_folder(place)
@@ -88,29 +92,27 @@ def check_writable(access: FileAccess, place: Place) -> os.stat_result | None:
 
 def remove_leftovers(place: Place) -> None:
     """Remove temporary files of killed writers from the folder of a place; the caller must hold the folder's lock."""
-    if place.folder is None:
-        return
-    with contextlib.suppress(OSError):
-        fd = os.open(".", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), dir_fd=place.folder)
-        try:
-            with os.scandir(fd) as found:
-                names = [entry.name for entry in found if _TEMPORARY.fullmatch(entry.name)]
-            for name in names:
-                os.unlink(name, dir_fd=fd)
-        finally:
-            os.close(fd)
+    with suppress(OSError), _folder_handle(place) as fd, os.scandir(fd) as found:
+        for name in [entry.name for entry in found if _TEMPORARY.fullmatch(entry.name)]:
+            os.unlink(name, dir_fd=fd)
 
 
 def sync_folder(place: Place) -> None:
     """Sync the folder of a place to the disk, where the file system can."""
+    with suppress(OSError), _folder_handle(place) as fd:
+        os.fsync(fd)
+
+
+@contextmanager
+def _folder_handle(place: Place) -> Generator[int]:
+    """Open the folder of a place for reading: the handle of a place can only be walked through."""
     if place.folder is None:
-        return
-    with contextlib.suppress(OSError):
-        fd = os.open(".", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), dir_fd=place.folder)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        raise OSError("no handles of folders")
+    fd = os.open(".", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), dir_fd=place.folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _put(place: Place, name: str) -> None:
@@ -127,17 +129,9 @@ def _keep_mode(fd: int, old: os.stat_result | None) -> None:
         return
     now = os.fstat(fd)
     if (old.st_uid, old.st_gid) != (now.st_uid, now.st_gid):
-        with contextlib.suppress(OSError):  # only the superuser may give files away
+        with suppress(OSError):  # only the superuser may give files away
             os.fchown(fd, old.st_uid, old.st_gid)
     os.fchmod(fd, stat.S_IMODE(old.st_mode))
-
-
-if sys.platform != "win32":
-    import fcntl
-
-
-_WAIT_S = 10.0
-_PAUSE_S = 0.01
 
 
 @contextmanager

@@ -47,6 +47,12 @@ Seconds = Annotated[
 InBackground = Annotated[
     bool, Field(validation_alias=either("run_in_background"), description="Return at once; read on with its id")
 ]
+_KEPT_BYTES = 64 * 1024
+_CHUNK = 64 * 1024
+_FLOOD_BYTES = 16 << 20
+_PAUSE_S = 0.01
+_MOST_RUNNING = 20
+_MOST_FINISHED = 100
 
 
 class CommandRun(TypedDict):
@@ -241,13 +247,6 @@ def _cut_middle(text: str) -> str:
 
 Status = Literal["running", "completed", "failed", "stopped"]
 Owner = tuple[str, str]
-
-_KEPT_BYTES = 64 * 1024
-_CHUNK = 64 * 1024
-_FLOOD_BYTES = 16 << 20
-_PAUSE_S = 0.01
-_MOST_RUNNING = 20
-_MOST_FINISHED = 100
 
 
 class BackgroundCommand:

@@ -37,6 +37,14 @@ READ_FLAGS = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) |
 _LIST = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 _NEVER = "no tool touches it, whatever tools.allowedPaths says; change it by hand, outside of tools"
 _HAS_HANDLES = os.open in os.supports_dir_fd
+_SHOWN = 200
+_KINDS = frozenset(
+    {
+        *("proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore", "efivarfs"),
+        *("cgroup", "cgroup2", "fusectl", "binfmt_misc", "selinuxfs", "devpts", "mqueue", "rpc_pipefs", "nsfs"),
+    }
+)
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Place(NamedTuple):
@@ -73,6 +81,11 @@ class OpenFile(NamedTuple):
     fd: int
     status: os.stat_result
     place: Place
+
+    def read(self) -> bytes:
+        """Read the rest of the file."""
+        with os.fdopen(self.fd, "rb", closefd=False) as file:
+            return file.read()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +308,6 @@ _ERROR_TEXTS = {
     errno.EINVAL: _ErrorText("path_refused", "{path!r} cannot be used this way; check both paths"),
 }
 _NO_FOLDER = _ErrorText("file_not_found", "Folder not found: {path!r}; write_file makes it with the first file in it")
-_SHOWN = 200
 
 
 @contextmanager
@@ -333,15 +345,6 @@ def display_path(path: str) -> str:
     """Shorten a path for a message, and escape characters that UTF-8 cannot carry."""
     text = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}..."
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-_KINDS = frozenset(
-    {
-        *("proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore", "efivarfs"),
-        *("cgroup", "cgroup2", "fusectl", "binfmt_misc", "selinuxfs", "devpts", "mqueue", "rpc_pipefs", "nsfs"),
-    }
-)
-_MOUNTS = Path("/proc/self/mountinfo")
 
 
 def is_kernel_device(device: int) -> bool:

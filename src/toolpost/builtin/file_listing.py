@@ -7,8 +7,8 @@ import os
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Protocol
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.builtin.file_walk import Skip
+
+    Matches = Callable[[str, str], bool]
 
 
 _REGEX = "re:"
@@ -89,8 +91,8 @@ async def list_files(
 ) -> FileList:
     """List what is in a folder. Links are listed, but not followed."""
     access = FileAccess.of(ctx, "list_files")
-    names = None if pattern is None else _names(access, pattern, anywhere=True)
-    listing = _Listing(access=access, names=names, with_folders=include_dirs, limit=limit)
+    matches = None if pattern is None else _matcher(access, pattern, anywhere=True)
+    listing = _Listing(access=access, matches=matches, with_folders=include_dirs, limit=limit)
     return await run_cancellable(partial(listing.run, access.start_folder(path), deep=recursive))
 
 
@@ -107,17 +109,11 @@ async def glob_files(
 ) -> FileList:
     """Find files by a pattern of their path, those changed last first."""
     access = FileAccess.of(ctx, "glob_files")
-    names = _names(access, pattern, anywhere=False)
+    matches = _matcher(access, pattern, anywhere=False)
     globbing = _Listing(
-        access=access, names=names, with_folders=False, limit=max_results, newest=True, all_folders=all_folders
+        access=access, matches=matches, with_folders=False, limit=max_results, newest=True, all_folders=all_folders
     )
     return await run_cancellable(partial(globbing.run, access.start_folder(path), deep=True))
-
-
-class _Names(Protocol):
-    def matches(self, folder: str, name: str) -> bool:
-        """Whether an entry matches."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +121,7 @@ class _Listing:
     """Walks over folders and collects entries."""
 
     access: FileAccess
-    names: _Names | None
+    matches: Matches | None
     with_folders: bool
     limit: int
     newest: bool = False
@@ -152,14 +148,17 @@ class _Listing:
         entries = listed.entries
         if not self.with_folders:
             entries = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
-        if self.names is not None:
-            matches, folder = self.names.matches, listed.folder
-            entries = [entry for entry in entries if matches(folder, entry.name)]
+        if self.matches is not None:
+            entries = [entry for entry in entries if self.matches(listed.folder, entry.name)]
         self.total += len(entries)
         room = len(entries) if self.newest else self.limit - len(self.files)
         if room > 0:
             # Only what is handed on is looked at closely: that costs more than finding it.
-            chosen = heapq.nsmallest(room, entries, key=_name) if room < len(entries) else sorted(entries, key=_name)
+            chosen = (
+                heapq.nsmallest(room, entries, key=attrgetter("name"))
+                if room < len(entries)
+                else sorted(entries, key=attrgetter("name"))
+            )
             found = [_info(entry, listed.folder, above) for entry in chosen]
             self.files += [info for info in found if info is not None]
 
@@ -167,10 +166,6 @@ class _Listing:
         self.files.sort(key=itemgetter("path"))
         self.files.sort(key=itemgetter("modified"), reverse=True)
         return self.files[: self.limit]
-
-
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name
 
 
 def _info(entry: os.DirEntry[str], folder: str, above: str) -> FileInfo | None:
@@ -194,18 +189,11 @@ def shown_name(name: str) -> str:
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-class _ByRegex:
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-
-    def matches(self, folder: str, name: str) -> bool:
-        return self._pattern.search(name) is not None
-
-
-def _names(access: FileAccess, pattern: str, *, anywhere: bool) -> _Names:
+def _matcher(access: FileAccess, pattern: str, *, anywhere: bool) -> Matches:
+    """Compile a glob, or with `anywhere` a regular expression after `re:`, to a predicate of folder and name."""
     try:
         if not (anywhere and pattern.startswith(_REGEX)):
-            return Glob(pattern, anywhere=anywhere)
+            return Glob(pattern, anywhere=anywhere).matches
         expression = re.compile(pattern.removeprefix(_REGEX))
     except (GlobError, re.error, RecursionError, OverflowError) as wrong:
         raise access.refusal(f"Invalid pattern {display_path(pattern)!r}: {wrong}", "pattern_invalid") from None
@@ -214,4 +202,4 @@ def _names(access: FileAccess, pattern: str, *, anywhere: bool) -> _Names:
         remedy = "use at most two of * + {}, not nested"
         message = f"the pattern {display_path(pattern)!r} repeats too much to be safe; {remedy}"
         raise access.refusal(message, "pattern_invalid")
-    return _ByRegex(expression)
+    return lambda _, name: expression.search(name) is not None

@@ -17,6 +17,7 @@ from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, display_path
 from toolpost.builtin.file_listing import AllFolders, Folder, shown_name
 from toolpost.builtin.file_walk import LONGEST, Glob, GlobError
+from toolpost.builtin.grep_program import LARGEST_UTF16, LOOK, UTF8_MARK, UTF16_MARKS
 from toolpost.builtin.search_programs import GrepQuery, GrepRunner, Hits, PatternError, find_ripgrep, parse_pattern
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.catalog.threads import run_cancellable
@@ -43,6 +44,11 @@ OutputMode = Annotated[
     Literal["content", "files"],
     Field(validation_alias=either("output_mode"), description="The lines, or only the files and their counts"),
 ]
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _FLAGS
+_AROUND = 64 << 10
+_LONGEST = 500
+_LEAD = 200
 
 
 class Match(TypedDict):
@@ -204,17 +210,6 @@ def _shown_path(given: str, raw: bytes, search: GrepQuery) -> str:
     return name if given == "." else f"{given.rstrip('/')}/{name}"
 
 
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _FLAGS
-_LOOK = 8192
-_AROUND = 64 << 10
-_LONGEST = 500
-_LEAD = 200
-_LARGEST_CODED = 64 << 20
-_UTF8_MARK = b"\xef\xbb\xbf"
-_CODED = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-
-
 class MatchedLine(NamedTuple):
     """A line, cut where it is very long, with those around it."""
 
@@ -243,11 +238,11 @@ class LineReader:
         except OSError:
             return None
         with FileIO(fd) as file:
-            head = file.read(_LOOK) or b""
+            head = file.read(LOOK) or b""
             text = _as_utf8(file, head)
             if text is None:
                 return None
-            base = len(_UTF8_MARK) if head.startswith(_UTF8_MARK) else 0
+            base = len(UTF8_MARK) if head.startswith(UTF8_MARK) else 0
             room = min(wanted, self.max_results - self._read)
             found = [_line(text, hit, base, self._context) for hit in hits[: max(room, 0)]]
         whole = [line for line in found if line is not None]
@@ -277,9 +272,9 @@ class LineReader:
 
 def _as_utf8(file: FileIO, head: bytes) -> BinaryIO | FileIO | None:
     """Return the file, converted to UTF-8 if it is UTF-16; None for binary files."""
-    for mark, codec in _CODED:
+    for mark, codec in UTF16_MARKS:
         if head.startswith(mark):
-            if os.fstat(file.fileno()).st_size > _LARGEST_CODED:
+            if os.fstat(file.fileno()).st_size > LARGEST_UTF16:
                 return None
             file.seek(len(mark))
             return BytesIO((file.read() or b"").decode(codec, "replace").encode())

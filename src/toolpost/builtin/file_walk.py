@@ -23,6 +23,12 @@ GENERATED = frozenset(
 )
 _MOST_HELD = 32
 _OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+LONGEST = 1000
+"""Longest pattern that tools accept: the time of some grows with the square of their length."""
+_MOST_ALTERNATIVES = 256
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ANY_FOLDERS: Final = re.compile("")
+_END = re.compile(r"(?!)")  # nothing fits after the last
 
 
 class OpenFolder(NamedTuple):
@@ -100,15 +106,6 @@ def is_kernel_folder(folder: str, name: str) -> bool:
     """Whether a folder at the root of the system belongs to the kernel; for walks that begin there."""
     return not folder and name in ("proc", "sys", "dev")
 
-
-LONGEST = 1000
-"""Longest pattern that tools accept: the time of some grows with the square of their length."""
-
-_MOST_ALTERNATIVES = 256
-_BRACES = re.compile(r"\{([^{}]*)\}")
-_ANY_FOLDERS: Final = re.compile("")
-
-_END = re.compile(r"(?!)")  # nothing fits after the last
 
 _Segments = list["re.Pattern[str]"]
 

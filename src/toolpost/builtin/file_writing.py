@@ -201,7 +201,7 @@ def _edit(access: FileAccess, path: str, edits: Sequence[Edit], check_cancelled:
                 f"{display_path(path)!r} has {opened.status.st_size} bytes; files of more than 64 MB are not edited"
             )
             raise access.refusal(message, "file_too_large")
-        data = _read(opened)
+        data = opened.read()
         encoding = detect_encoding(data)
         if encoding is None:
             raise access.refusal(f"{display_path(path)!r} is a binary file; only texts can be edited", "binary_file")
@@ -211,11 +211,6 @@ def _edit(access: FileAccess, path: str, edits: Sequence[Edit], check_cancelled:
         check_cancelled()
         replace_file(opened.place, [written], old=opened.status, check=lambda: _check_same(access, opened))
     return replacements
-
-
-def _read(opened: OpenFile) -> bytes:
-    with os.fdopen(opened.fd, "rb", closefd=False) as file:
-        return file.read()
 
 
 def _check_same(access: FileAccess, opened: OpenFile) -> None:

@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _FIRST = 32 << 10
 _BLOCK = 8 << 20
-_LOOK = 8192
+LOOK = 8192
 _LONGEST_LINE = 64 << 20
-_LARGEST_CODED = 64 << 20
-_CODED = (b"\xff\xfe", b"\xfe\xff")
-_UTF8_MARK = b"\xef\xbb\xbf"
-_MARKS = ((_UTF8_MARK, ""), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+LARGEST_UTF16 = 64 << 20
+UTF8_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 # The warning of ripgrep, which stops at a NUL.
 BINARY = b': WARNING: stopped searching binary file after match (found "\\0" byte)'
@@ -137,10 +136,10 @@ def _wanted(include: str | None) -> Callable[[OpenFolder], list[str]]:
 
 def _may_match(first: bytes, patterns: Patterns, fd: int) -> bool:
     """Whether a file may match, by its first bytes: a quick check that spares most files."""
-    if first.startswith(_CODED):
-        return os.fstat(fd).st_size <= _LARGEST_CODED
-    text = first.removeprefix(_UTF8_MARK)
-    return b"\0" not in first[:_LOOK] and (len(first) == _FIRST or patterns.may_be_in(text))
+    if first.startswith(tuple(mark for mark, _ in UTF16_MARKS)):
+        return os.fstat(fd).st_size <= LARGEST_UTF16
+    text = first.removeprefix(UTF8_MARK)
+    return b"\0" not in first[:LOOK] and (len(first) == _FIRST or patterns.may_be_in(text))
 
 
 def _hits(block: bytes, number: int, offset: int, patterns: Patterns) -> Iterator[Find]:
@@ -177,14 +176,12 @@ def _lines(block: bytes) -> list[bytes]:
 
 def _blocks(first: bytes, fd: int) -> Iterator[bytes]:
     """Yield the file in blocks of whole lines, as UTF-8 without a byte order mark."""
-    for mark, codec in _MARKS:
-        if first.startswith(mark) and codec:
+    for mark, codec in UTF16_MARKS:
+        if first.startswith(mark):
             whole = first + b"".join(_rest(fd))
             yield whole.removeprefix(mark).decode(codec, "replace").encode()
             return
-        if first.startswith(mark):
-            first = first.removeprefix(mark)
-    kept = first
+    kept = first = first.removeprefix(UTF8_MARK)
     for block in _rest(fd) if len(first) >= _FIRST - 3 else ():
         kept += block
         end = kept.rfind(b"\n") + 1

@@ -25,7 +25,7 @@ from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager
 
     from toolpost.contracts.events import RunSummary, StoredEvent
@@ -45,6 +45,11 @@ DataDir = Annotated[
     str | None,
     Field(validation_alias=either("data_dir"), description="Another data folder; only where the host allows it"),
 ]
+CURRENT = "current.jsonl"
+_LARGEST_ARCHIVE = 10 << 20
+_NAME = "session_archive_read"
+_CHUNK = 1 << 20
+_EXCERPT = 80
 
 
 class TaskEntry(TypedDict):
@@ -175,14 +180,10 @@ def _message(event: StoredEvent) -> dict[str, Any] | None:
         case EventCode.APPROVAL_REQUESTED | EventCode.CALL_PAUSED:
             return {"role": "system", "content": f"asked: {facts.get('prompt', '')}"}
         case EventCode.APPROVAL_GRANTED | EventCode.APPROVAL_DENIED | EventCode.CALL_RESUMED:
-            said = _joined([facts.get("decision"), facts.get("reason")])
+            said = ", ".join(str(part) for part in (facts.get("decision"), facts.get("reason")) if part)
             return {"role": "user", "content": f"answered: {said}"}
         case _:
             return None
-
-
-def _joined(parts: Iterable[Any]) -> str:
-    return ", ".join(str(part) for part in parts if part)
 
 
 def _text(value: Any) -> str:
@@ -228,11 +229,6 @@ def _day(written: str | None) -> date:
         raise ToolClientError(message, tool_name="task_list", code="date_invalid") from None
 
 
-CURRENT = "current.jsonl"
-_LARGEST_ARCHIVE = 10 << 20
-_NAME = "session_archive_read"
-
-
 def session_tools() -> list[FunctionTool]:
     """Return session_archive_read; the folder is the context's `session_dir`."""
     return [session_archive_read]
@@ -264,8 +260,7 @@ def _read_archive(session_dir: str, file: str, _: Callable[[], None]) -> str:
             if opened.status.st_size > _LARGEST_ARCHIVE:
                 message = f"{display_path(file)!r} has more than 10 MB; read it with read_file, in parts"
                 raise access.refusal(message, "file_too_large")
-            with os.fdopen(opened.fd, "rb", closefd=False) as lines:
-                return lines.read().decode("utf-8", "backslashreplace")
+            return opened.read().decode("utf-8", "backslashreplace")
     except ToolClientError as failed:
         if failed.error_code != "file_not_found":
             raise
@@ -284,10 +279,6 @@ def _resolve_archive(folder: str, file: str) -> str:
         message = f'Path "{display_path(file)}" escapes session directory'
         raise ToolPermissionError(message, tool_name=_NAME, code="path_refused")
     return path
-
-
-_CHUNK = 1 << 20
-_EXCERPT = 80
 
 
 def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
@@ -350,7 +341,7 @@ def _searcher(artifacts: ArtifactStore) -> FunctionTool:
 
 async def _find_artifact(artifacts: ArtifactStore, artifact_id: str, ctx: ToolContext) -> ArtifactRef:
     """Find an artifact of the caller's tenant."""
-    ref = await artifacts.info(artifact_id, tenant=ctx.tenant_id or LOCAL_TENANT)
+    ref = await artifacts.info(artifact_id, tenant=_tenant(ctx))
     if ref is None:
         msg = f"no artifact {artifact_id!r} for this user; a completed call names its artifacts"
         raise ToolClientError(msg, code="artifact_not_found")

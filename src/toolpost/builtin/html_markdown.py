@@ -21,12 +21,9 @@ Child: TypeAlias = "Element | str"
 
 
 def _words(text: str) -> frozenset[str]:
-    """Split a text into a set of names."""
     return frozenset(text.split())
 
 
-_VOID = _words("area base br col embed hr img input link meta source track wbr")
-_RAW = _words("script style iframe noembed noframes xmp template noscript svg math")
 _PLAIN = frozenset({"title", "textarea"})
 _DEEPEST = 150
 _MOST_TOKENS = 200_000
@@ -35,7 +32,6 @@ _OPENING = re.compile("<(?=[a-zA-Z/!?])")
 _NAME = re.compile(r"[a-zA-Z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
 _TAG_END = re.compile(r"[\s/]*>")
-
 _SECTIONS = frozenset({"tbody", "thead", "tfoot"})
 _CELLS, _ROWS = frozenset({"td", "th"}), frozenset({"tr", "td", "th"})
 # By the element that begins: those that it ends, and those that it cannot reach beyond.
@@ -49,11 +45,36 @@ _ENDED_BY: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "option": (frozenset({"option"}), frozenset({"select"})),
     **dict.fromkeys(_SECTIONS, (_ROWS | _SECTIONS | {"caption"}, frozenset({"table"}))),
 }
+_LONGEST_CELL = 500
+_MOST_COLUMNS = 50
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
+_CODE = frozenset({"code", "kbd", "samp", "tt"})
+_AROUND = frozenset({"nav", "footer", "aside", "header"})
+_CONTENT = frozenset({"main", "article"})
+_HIDING_STYLE = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d]*[1-9])"
+    r"|text-indent\s*:\s*-\d{3}|(?:left|top)\s*:\s*-\d{4}",
+    re.IGNORECASE,
+)
+_HIDING_CLASS = frozenset({"hidden", "sr-only", "visually-hidden", "screen-reader-text", "d-none"})
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+_LANGUAGE = re.compile(r"\blang(?:uage)?-([\w+#-]+)")
+_GAPS = re.compile(r"\n{3,}")
+_URL_ESCAPES = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E", "\n": "", "\t": "", "\r": ""}
+_VOID = _words("area base br col embed hr img input link meta source track wbr")
+_RAW = _words("script style iframe noembed noframes xmp template noscript svg math")
 _ENDS_P = _words(
     "address article aside blockquote details div dl fieldset figure footer form h1 h2 h3 h4 h5 h6 header "
     "hr main nav ol p pre section table ul"
 )
 _HOLDS_P = _words("article aside blockquote body button dd div fieldset footer header li main section td th")
+_BLOCKS = _words(
+    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure "
+    "footer form h1 h2 h3 h4 h5 h6 head header hr html li main nav ol p pre section summary table tbody "
+    "td tfoot th thead tr ul"
+)
+_NEVER = _words("head title button select option input textarea datalist dialog object embed canvas audio video")
 
 
 @dataclass(slots=True)
@@ -63,6 +84,14 @@ class Element:
     name: str
     attributes: dict[str, str] = field(default_factory=dict[str, str])
     children: list[Child] = field(default_factory=list["Element | str"])
+
+    def walk(self) -> Iterator[Element]:
+        """Yield the element and all below it, in document order."""
+        waiting = [self]
+        while waiting:
+            element = waiting.pop()
+            yield element
+            waiting += [child for child in reversed(element.children) if isinstance(child, Element)]
 
 
 class _Token(NamedTuple):
@@ -187,10 +216,6 @@ def _after(source: str, mark: str, at: int) -> int:
     return len(source) if found < 0 else found + len(mark)
 
 
-_LONGEST_CELL = 500
-_MOST_COLUMNS = 50
-
-
 def table_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
     """Convert rows of cells of blocks to one Markdown table; a table used for layout to its blocks."""
     width = max((len(row) for row in rows), default=0)
@@ -211,28 +236,6 @@ def _is_layout(cell: Cell) -> bool:
 def _line(row: Sequence[Cell], width: int) -> str:
     cells = [" ".join(cell).replace("\n", " ").replace("|", "\\|") for cell in row]
     return "".join(f"| {cell} " for cell in [*cells, *[""] * (width - len(cells))]) + "|"
-
-
-_HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
-_CODE = frozenset({"code", "kbd", "samp", "tt"})
-_BLOCKS = _words(
-    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure "
-    "footer form h1 h2 h3 h4 h5 h6 head header hr html li main nav ol p pre section summary table tbody "
-    "td tfoot th thead tr ul"
-)
-_NEVER = _words("head title button select option input textarea datalist dialog object embed canvas audio video")
-_AROUND = frozenset({"nav", "footer", "aside", "header"})
-_CONTENT = frozenset({"main", "article"})
-_HIDING_STYLE = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d]*[1-9])"
-    r"|text-indent\s*:\s*-\d{3}|(?:left|top)\s*:\s*-\d{4}",
-    re.IGNORECASE,
-)
-_HIDING_CLASS = frozenset({"hidden", "sr-only", "visually-hidden", "screen-reader-text", "d-none"})
-_SPACE = re.compile(r"[ \t\n\r\f]+")
-_LANGUAGE = re.compile(r"\blang(?:uage)?-([\w+#-]+)")
-_GAPS = re.compile(r"\n{3,}")
 
 
 class MarkdownPage(NamedTuple):
@@ -415,13 +418,7 @@ def _is_hidden(element: Element) -> bool:
 
 
 def _first(element: Element, name: str) -> Element | None:
-    waiting = [element]
-    while waiting:
-        found = waiting.pop()
-        if found.name == name:
-            return found
-        waiting += [child for child in reversed(found.children) if isinstance(child, Element)]
-    return None
+    return next((found for found in element.walk() if found.name == name), None)
 
 
 def _raw_text(element: Element) -> str:
@@ -467,9 +464,6 @@ def _joined(base: str, reference: str) -> str:
     if not reference or reference.startswith("#") or not url.lower().startswith(("http://", "https://", "mailto:")):
         return ""
     return "".join(_URL_ESCAPES.get(char, char) for char in url)
-
-
-_URL_ESCAPES = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E", "\n": "", "\t": "", "\r": ""}
 
 
 def _list_start(element: Element) -> int:

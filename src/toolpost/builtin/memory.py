@@ -35,6 +35,12 @@ _TIMEOUT_S = 30.0
 MemoryPath = Annotated[
     str, Field(min_length=1, max_length=1000, description="A file below the memory folder, such as facts/user.md")
 ]
+HISTORY = ".history"
+SUFFIX = ".md"
+MOST_VERSIONS = 100
+_LARGEST = 10 << 20
+_SUMMARY = re.compile(r"^>[ \t]*Summary:(.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 
 
 class MemoryListEntry(TypedDict):
@@ -122,12 +128,6 @@ def _fact(entry: MemoryEntry) -> MemoryListEntry:
 async def _change(ctx: ToolContext, name: str, path: str, new: Callable[[str | None], str]) -> MemoryWriteResult:
     files = MemoryFiles(ctx, tool_name=name)
     return {"path": path, "size": await run_cancellable(partial(files.change, path, new))}
-
-
-HISTORY = ".history"
-SUFFIX = ".md"
-MOST_VERSIONS = 100
-_LARGEST = 10 << 20
 
 
 def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
@@ -219,8 +219,7 @@ class MemoryFiles:
             with self._access.open_file(resolve_memory_path(path, self._root)) as opened:
                 if opened.status.st_size > _LARGEST:
                     raise self._access.refusal(f"{display_path(path)!r} has more than 10 MB", "file_too_large")
-                with os.fdopen(opened.fd, "rb", closefd=False) as file:
-                    return file.read().decode("utf-8", errors)
+                return opened.read().decode("utf-8", errors)
         except UnicodeDecodeError:
             message = f"{display_path(path)!r} is no UTF-8 text and is left as it is; write it anew under another name"
             raise self._access.refusal(message, "encoding_wrong") from None
@@ -260,10 +259,6 @@ class MemoryFiles:
 
     def _versions_folder(self, resolved: str) -> Path:
         return Path(self._root) / HISTORY / os.path.relpath(resolved, self._root)
-
-
-_SUMMARY = re.compile(r"^>[ \t]*Summary:(.*)$", re.MULTILINE)
-_HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 
 
 def find_summary(text: str) -> str:

@@ -36,6 +36,31 @@ _FLAGS = (
 # What means the same to ripgrep; to it `?` is one byte, and `**` more than `*`.
 _SIMPLE_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-*")
 _FOUND, _NOTHING, _UNREADABLE = 0, 1, 2
+# What ripgrep prints, old and new, where it stops at a NUL; what it printed of such a file before is dropped as well.
+_STOPPED = re.compile(
+    rb"(?:(?P<path>.*): )?WARNING: stopped searching binary file (?P<old>.*? )?after match \(found", re.DOTALL
+)
+_TOKEN = re.compile(
+    r"""(?P<escape>\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.))
+    |(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
+    |(?P<group>\(\?(?:P<\w+>|[ims]*(?:-[ims]+)?[:)]))
+    |(?P<special>\(\?)
+    |(?P<possessive>(?:[*+?]|\{\d*,?\d*\})\+)
+    |(?P<upto>\{,(?P<most>\d+)\})
+    |(?P<repeat>[*+?]|\{\d+(?:,\d*)?\})
+    |(?P<brace>[{}])
+    |(?P<newline>[\n\r])
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = frozenset("aftvdDsSwWbBxuU")
+_IN_SET = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)|.", re.DOTALL)
+_NUMBERED = re.compile(r"\\[xuU]([0-9a-fA-F]+)")
+_LONGEST = 2000
+# Bytes that are no UTF-8, as Python decodes them with `surrogateescape`; ripgrep has nothing match them.
+_BROKEN = r"[\udc80-\udcff]"
+_SURROGATES = range(0xD800, 0xE000)
+_LINE_ENDS = (0x0A, 0x0D)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +185,6 @@ def _folder_path(search: GrepQuery) -> str:
     return by_handle if Path(by_handle).exists() else search.real
 
 
-# What ripgrep prints, old and new, where it stops at a NUL; what it printed of such a file before is dropped as well.
-_STOPPED = re.compile(
-    rb"(?:(?P<path>.*): )?WARNING: stopped searching binary file (?P<old>.*? )?after match \(found", re.DOTALL
-)
-
-
 class Hit(NamedTuple):
     """A matching line: its number from 1, and in bytes the column of the match and the line's offset."""
 
@@ -225,29 +244,6 @@ def _parse_hit(record: bytes) -> Hit:
     numbers = [int(part) for part in record.split(b":")[:3] if part.isdigit()]
     has_column = len(numbers) == 3 and record.count(b":") >= 3
     return Hit(*numbers) if has_column else Hit(numbers[0], 1, numbers[1])
-
-
-_TOKEN = re.compile(
-    r"""(?P<escape>\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.))
-    |(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
-    |(?P<group>\(\?(?:P<\w+>|[ims]*(?:-[ims]+)?[:)]))
-    |(?P<special>\(\?)
-    |(?P<possessive>(?:[*+?]|\{\d*,?\d*\})\+)
-    |(?P<upto>\{,(?P<most>\d+)\})
-    |(?P<repeat>[*+?]|\{\d+(?:,\d*)?\})
-    |(?P<brace>[{}])
-    |(?P<newline>[\n\r])
-    |(?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPES = frozenset("aftvdDsSwWbBxuU")
-_IN_SET = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)|.", re.DOTALL)
-_NUMBERED = re.compile(r"\\[xuU]([0-9a-fA-F]+)")
-_LONGEST = 2000
-# Bytes that are no UTF-8, as Python decodes them with `surrogateescape`; ripgrep has nothing match them.
-_BROKEN = r"[\udc80-\udcff]"
-_SURROGATES = range(0xD800, 0xE000)
-_LINE_ENDS = (0x0A, 0x0D)
 
 
 class PatternError(ValueError):

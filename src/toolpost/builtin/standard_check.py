@@ -30,6 +30,7 @@ SECTIONS = ("Purpose", "Inputs", "Outputs", "Examples")
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _HEADING = re.compile(r"^## (.+?)[ \t]*$", re.MULTILINE)
 _LARGEST = 1 << 20
+CASE = "must have a `name`, `arguments`, and either `result` (what it must hold) or `error` (what it must say)"
 
 
 def check_folder(folder: Path, *, schemas: Any = None) -> list[str]:
@@ -146,9 +147,6 @@ def _input_validator(found: Any) -> Validator | None:
     if not is_object(schema) or any(_problems(schema, "input")):
         return None
     return compile_validator(schema)
-
-
-CASE = "must have a `name`, `arguments`, and either `result` (what it must hold) or `error` (what it must say)"
 
 
 def _is_case(case: Any) -> bool:

@@ -46,6 +46,8 @@ _SECRET_VALUE = re.compile(
 )
 _RANDOM = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
 _CLASSES = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
+_LONGEST_S = 600
+_TAGS = ("builtin", "system")
 
 
 class EnvironmentValue(NamedTuple):
@@ -107,9 +109,6 @@ def looks_secret(value: str) -> bool:
         return True
     return any(all(kind.search(run) for kind in _CLASSES) for run in _RANDOM.findall(value) if "/" not in run[:2])
 
-
-_LONGEST_S = 600
-_TAGS = ("builtin", "system")
 
 VariableName = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200, description="The variable's name")

@@ -26,6 +26,12 @@ _MARKS = (
 _NOT_FOR_FILES = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape"})
 _NEED_MARK = {"utf-16": codecs.BOM_UTF16_LE, "utf-32": codecs.BOM_UTF32_LE, "utf-8-sig": codecs.BOM_UTF8}
 _AFTER_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le", "utf-8-sig": "utf-8"}
+_BLOCK = 256 << 10  # what stays in a processor's own cache is counted fastest
+_NEWLINE = b"\n"
+_SAMPLE = 4096
+_LONG_LINE = 64
+# Past the lines asked for, so much more is read only to count lines.
+_COUNTED_AFTER = 256 << 20
 
 
 class Encoding(NamedTuple):
@@ -107,14 +113,6 @@ def encode_text(text: str, encoding: Encoding, *, tool_name: str) -> bytes:
         character = wrong.object[wrong.start].encode("unicode_escape").decode()
         message = f"the character {character} cannot be written as {encoding.name}; leave it out, or use utf-8"
         raise ToolClientError(message, tool_name=tool_name, code="encoding_wrong") from None
-
-
-_BLOCK = 256 << 10  # what stays in a processor's own cache is counted fastest
-_NEWLINE = b"\n"
-_SAMPLE = 4096
-_LONG_LINE = 64
-# Past the lines asked for, so much more is read only to count lines.
-_COUNTED_AFTER = 256 << 20
 
 
 class LineRange(NamedTuple):

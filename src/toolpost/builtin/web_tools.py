@@ -48,6 +48,13 @@ Body = Annotated[
 
 TAGS = ("builtin", "network")
 _NO_HEADERS: dict[str, str] = {}
+CHARS = 20_000
+_MOST_CHARS = 100_000
+_TIMEOUT_S = 30.0
+_LONGEST_CONTENT = 1000
+_LONGEST_CHUNK = 4000
+_MOST = 20
+_OTHER_NAMES = ("count", "max_results", "maxResults")
 
 
 class HttpResult(TypedDict):
@@ -178,10 +185,6 @@ def _header_fields(answer: WebResponse) -> dict[str, str]:
     return fields
 
 
-CHARS = 20_000
-_MOST_CHARS = 100_000
-
-
 class FetchedPage(TypedDict):
     """Part of a page as Markdown; `next_offset` is where to go on, null at its end."""
 
@@ -245,11 +248,6 @@ def _page_output(page: ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
     )
 
 
-_TIMEOUT_S = 30.0
-_LONGEST_CONTENT = 1000
-_LONGEST_CHUNK = 4000
-_MOST = 20
-_OTHER_NAMES = ("count", "max_results", "maxResults")
 Query = Annotated[str, Field(min_length=1, max_length=2000, description="What to look for")]
 
 

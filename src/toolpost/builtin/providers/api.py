@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 _FINE = range(200, 300)
 _ADDRESS = re.compile(r"""https?://[^\s<>"]{1,2000}""", re.IGNORECASE)
 _SHORTEST_KEY = 12  # what is shorter in a query is a setting
+# Brave refuses a wrong key with 422, Google with 400; a request that is wrong otherwise has the same status.
+_WRONG_KEY = re.compile(rb"SUBSCRIPTION_TOKEN_INVALID|x-subscription-token|API_KEY_INVALID|keyInvalid", re.IGNORECASE)
+# Google and Bing say 403 both to who may not ask and to who has asked too much.
+_TOO_MUCH = re.compile(
+    rb"rateLimitExceeded|quotaExceeded|dailyLimitExceeded|RESOURCE_EXHAUSTED|out of call volume quota", re.IGNORECASE
+)
+_LOOKED_AT = 20_000
+_WHOLE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,16 +182,6 @@ def _each_text(value: Any, redactor: Redactor) -> Any:
     if is_object(value):
         return {redactor.text(name): _each_text(item, redactor) for name, item in value.items()}
     return [_each_text(item, redactor) for item in value] if is_array(value) else value
-
-
-# Brave refuses a wrong key with 422, Google with 400; a request that is wrong otherwise has the same status.
-_WRONG_KEY = re.compile(rb"SUBSCRIPTION_TOKEN_INVALID|x-subscription-token|API_KEY_INVALID|keyInvalid", re.IGNORECASE)
-# Google and Bing say 403 both to who may not ask and to who has asked too much.
-_TOO_MUCH = re.compile(
-    rb"rateLimitExceeded|quotaExceeded|dailyLimitExceeded|RESOURCE_EXHAUSTED|out of call volume quota", re.IGNORECASE
-)
-_LOOKED_AT = 20_000
-_WHOLE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 def error_from_response(name: str, answer: WebResponse, *, secrets: tuple[str, ...] = ()) -> ToolError:

@@ -12,6 +12,14 @@ from toolpost.contracts.options import ConfigModel
 SearchName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
 ArgumentName = Literal["query", "count", "url", "filters"]
 ProviderName = Literal[SearchName, "direct", "opensearch", "pgvector", "embedded", "mcp"]
+# Those of the short form `tools.webSearch` are found out when they are asked: a key may come later.
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "google": ("engine",),
+    "opensearch": ("url", "index"),
+    "pgvector": ("url", "index", "embeddings"),
+    "embedded": ("path",),
+    "mcp": ("tool",),
+}
 
 
 class EmbeddingSettings(ConfigModel):
@@ -52,13 +60,3 @@ class ProviderSettings(ConfigModel):
     def key(self) -> str:
         """The key without the line end that a file of secrets leaves; empty when there is none."""
         return self.api_key.get_secret_value().strip() if self.api_key else ""
-
-
-# Those of the short form `tools.webSearch` are found out when they are asked: a key may come later.
-_NEEDED: dict[str, tuple[str, ...]] = {
-    "google": ("engine",),
-    "opensearch": ("url", "index"),
-    "pgvector": ("url", "index", "embeddings"),
-    "embedded": ("path",),
-    "mcp": ("tool",),
-}

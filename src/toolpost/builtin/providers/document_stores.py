@@ -52,6 +52,36 @@ _TABLE = """
 _MATCHING_CHUNKS = (
     "SELECT id, text, source, metadata, -bm25(chunks) FROM chunks WHERE chunks MATCH ? ORDER BY bm25(chunks)"
 )
+_LONGEST_LIST = 50  # a longer one is a vector, which says nothing to a reader
+_TIMEOUT_S = 10.0
+_NEAREST = """
+    SELECT id, text, source, metadata, 1 - (embedding <=> %(vector)s::vector) AS score
+    FROM {table} WHERE embedding IS NOT NULL {matching}
+    ORDER BY embedding <=> %(vector)s::vector LIMIT %(limit)s
+"""
+# The first condition can use an index, and the second is exact: to contain [] is true of every list.
+_MATCHING = """
+    AND metadata @> %(equal)s::jsonb AND NOT EXISTS (
+        SELECT FROM jsonb_each(%(equal)s::jsonb) AS wanted WHERE metadata -> wanted.key IS DISTINCT FROM wanted.value
+    )
+"""
+# An approximate index is asked for the nearest first and filtered after: without this it stops with too few. A version
+# of the extension that does not know it takes no notice.
+_GO_ON = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true)"
+_COLUMNS = "it needs the columns id, text, source, metadata (jsonb) and embedding (vector)"
+_HINTS = {
+    "22000": "is it the embedding model that the table was filled with?",
+    "3F000": "name one that exists as index",
+    "42501": "grant this user the right to select from it",
+    "42703": _COLUMNS,
+    "42704": "run in that database: CREATE EXTENSION vector",
+    "42883": _COLUMNS,
+    "42P01": "name one that exists as index",
+}
+_QUERY_CANCELED = "57014"
+_BROKEN = ("08", "57")  # classes of SQLSTATE: the connection, the operator
+_PASSING = ("40", "53", "55", "58", "XX")  # rollback, resources, state, system, internal
+_NOT_LET_IN = re.compile(r"FATAL: .*(authentication|pg_hba\.conf)|no password supplied")
 
 
 class StoredDocument(NamedTuple):
@@ -161,24 +191,17 @@ def _matching(connection: sqlite3.Connection, asked: str, filters: Filters) -> t
     return tuple(chunks)
 
 
-_LONGEST_LIST = 50  # a longer one is a vector, which says nothing to a reader
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSearchProvider:
     """Full-text search of an index; documents name their origin in `source`, `url` or `path`."""
 
+    name = "opensearch"
     web: WebClient
     url: str = field(repr=False)
     index: str
     user: str = ""
     key: str = field(default="", repr=False)
     text_field: str = "text"
-
-    @property
-    def name(self) -> str:
-        """Name in the configuration, in events and in errors."""
-        return "opensearch"
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
         """Retrieve the documents that match best."""
@@ -221,52 +244,16 @@ class OpenSearchProvider:
         return Api(name=self.name, web=self.web, url=self.url.rstrip("/"), headers=headers, secrets=secrets)
 
 
-_TIMEOUT_S = 10.0
-_NEAREST = """
-    SELECT id, text, source, metadata, 1 - (embedding <=> %(vector)s::vector) AS score
-    FROM {table} WHERE embedding IS NOT NULL {matching}
-    ORDER BY embedding <=> %(vector)s::vector LIMIT %(limit)s
-"""
-# The first condition can use an index, and the second is exact: to contain [] is true of every list.
-_MATCHING = """
-    AND metadata @> %(equal)s::jsonb AND NOT EXISTS (
-        SELECT FROM jsonb_each(%(equal)s::jsonb) AS wanted WHERE metadata -> wanted.key IS DISTINCT FROM wanted.value
-    )
-"""
-# An approximate index is asked for the nearest first and filtered after: without this it stops with too few. A version
-# of the extension that does not know it takes no notice.
-_GO_ON = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true)"
-
-_COLUMNS = "it needs the columns id, text, source, metadata (jsonb) and embedding (vector)"
-_HINTS = {
-    "22000": "is it the embedding model that the table was filled with?",
-    "3F000": "name one that exists as index",
-    "42501": "grant this user the right to select from it",
-    "42703": _COLUMNS,
-    "42704": "run in that database: CREATE EXTENSION vector",
-    "42883": _COLUMNS,
-    "42P01": "name one that exists as index",
-}
-_QUERY_CANCELED = "57014"
-_BROKEN = ("08", "57")  # classes of SQLSTATE: the connection, the operator
-_PASSING = ("40", "53", "55", "58", "XX")  # rollback, resources, state, system, internal
-_NOT_LET_IN = re.compile(r"FATAL: .*(authentication|pg_hba\.conf)|no password supplied")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgVectorProvider:
     """Vector search of a table with the columns id, text, source, metadata (jsonb) and embedding (vector)."""
 
+    name = "pgvector"
     url: str = field(repr=False)  # a password may be in it
     table: str
     embed: Embed
     password: str = field(default="", repr=False)
     timeout_s: float = _TIMEOUT_S
-
-    @property
-    def name(self) -> str:
-        """Name in the configuration, in events and in errors."""
-        return "pgvector"
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
         """Retrieve the chunks whose vectors have the smallest cosine distance to that of the query."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from toolpost.wire.network import NetworkPolicy
 
     Factory = Callable[[ProviderSettings, NetworkPolicy], Any]
+_TIME = "timeout_s"
+_OURS = frozenset({"web_search", "web_fetch", "retrieve"})
 
 
 def build_search_chain(links: Sequence[ProviderSettings], network: NetworkPolicy) -> Chain[SearchProvider]:
@@ -119,8 +121,6 @@ def _tool(link: ProviderSettings, network: NetworkPolicy) -> Any:
     )
 
 
-_TIME = "timeout_s"
-_OURS = frozenset({"web_search", "web_fetch", "retrieve"})
 _SEARCH: dict[str, Factory] = {
     **dict.fromkeys(("brave", "tavily", "google", "bing", "jina", "duckduckgo"), _search_engine),
     "mcp": _tool,

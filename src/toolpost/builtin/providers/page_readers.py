@@ -32,12 +32,8 @@ _FAILED_THERE = re.compile(r"Target URL returned error (\d{3})")
 class DirectPages:
     """Fetches a page through the guard and converts it to Markdown."""
 
+    name = "direct"
     web: WebClient
-
-    @property
-    def name(self) -> str:
-        """Name in the configuration, in events and in errors."""
-        return "direct"
 
     async def scrape(self, url: str) -> ScrapedPage:
         """Read a page; a status that is no success is part of the result, no error."""
@@ -66,14 +62,10 @@ class DirectPages:
 class JinaReaderProvider:
     """Reads pages by Jina's reader, which learns their URLs: only those of public addresses are sent."""
 
+    name = "jina"
     web: WebClient
     key: str = field(default="", repr=False)
     url: str = field(default=JINA_READER_URL, repr=False)
-
-    @property
-    def name(self) -> str:
-        """Name in the configuration, in events and in errors."""
-        return "jina"
 
     async def scrape(self, url: str) -> ScrapedPage:
         """Read a page by the reader."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.sources import Caller
+T = TypeVar("T")
 
 
 class SearchResult(TypedDict):
@@ -127,7 +128,6 @@ class CallingProvider(Protocol):
 
 P = TypeVar("P", bound=Provider)
 P_co = TypeVar("P_co", bound=Provider, covariant=True)
-T = TypeVar("T")
 
 
 class Chain(Generic[P_co]):

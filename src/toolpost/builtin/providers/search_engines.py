@@ -30,6 +30,9 @@ BING_URL = "https://api.bing.microsoft.com/v7.0"
 JINA_SEARCH_URL = "https://s.jina.ai"
 _EMPHASIS = re.compile(r"</?(?:strong|b|em)>")
 _NOTHING_FOUND = "No search results available"
+DUCKDUCKGO_URL = "https://html.duckduckgo.com/html/"
+_OK = 200
+_ACCEPTED = 202
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +92,8 @@ class GoogleSearchProvider(_JsonSearch):
     The key goes in the header that all of Google's APIs take, not in the URL, which others may log.
     """
 
+    name = "google"
     engine: str = ""
-
-    @property
-    def name(self) -> str:
-        """Name in the configuration, in events and in errors."""
-        return "google"
 
     async def search(self, query: str, count: int) -> SearchResults:
         """Search the web for at most `count` results."""
@@ -185,11 +184,6 @@ def _results(
     return SearchResults(query=query, provider=provider, results=tuple(one for one in found if one["url"])[:count])
 
 
-DUCKDUCKGO_URL = "https://html.duckduckgo.com/html/"
-_OK = 200
-_ACCEPTED = 202
-
-
 class _ResultPage(NamedTuple):
     """A parsed page: results, a challenge for people, or an empty list."""
 
@@ -202,13 +196,9 @@ class _ResultPage(NamedTuple):
 class DuckDuckGoSearchProvider:
     """Searches by the page for browsers without scripts, without a key. Frequent searches get a challenge instead."""
 
+    name = "duckduckgo"
     web: WebClient
     url: str = field(default=DUCKDUCKGO_URL, repr=False)
-
-    @property
-    def name(self) -> str:
-        """Name in the configuration, in events and in errors."""
-        return "duckduckgo"
 
     async def search(self, query: str, count: int) -> SearchResults:
         """Search the web for at most `count` results."""
@@ -232,7 +222,7 @@ class DuckDuckGoSearchProvider:
 def _read_page(source: str) -> _ResultPage:
     """Parse a page by its elements, not its words: the words may be those of the query."""
     page = parse_html(source)
-    marks = {word for element in _elements(page) for word in element.attributes.get("class", "").split()}
+    marks = {word for element in page.walk() for word in element.attributes.get("class", "").split()}
     challenge = any(mark.partition("__")[0] == "anomaly-modal" for mark in marks)
     return _ResultPage(tuple(_page_results(page)), challenge, not marks.isdisjoint({"no-results", "result--no-result"}))
 
@@ -262,15 +252,7 @@ def _target(href: str) -> str:
 
 
 def _with_class(element: Element, name: str) -> Iterator[Element]:
-    return (found for found in _elements(element) if name in found.attributes.get("class", "").split())
-
-
-def _elements(element: Element) -> Iterator[Element]:
-    waiting = [element]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += [child for child in reversed(found.children) if isinstance(child, Element)]
+    return (found for found in element.walk() if name in found.attributes.get("class", "").split())
 
 
 def _text(element: Element) -> str:

@@ -32,6 +32,19 @@ if TYPE_CHECKING:
 _READ = "artifact_read"
 _PART = 20_000
 _MOST_BYTES = 2_000_000
+_LISTS = (
+    *("results", "items", "data", "chunks", "documents", "web", "hits", "webPages"),
+    *("organic", "organic_results", "entities", "content"),
+)
+_PATHS = tuple((key, *inner) for inner in ((), ("results",), ("hits",), ("value",)) for key in _LISTS)
+_WORDS = ("content", "text", "snippet", "description", "body", "markdown", "summary", "observations")
+_PLACES = ("url", "link", "href", "source", "uri")
+_LABELS = {
+    **dict.fromkeys(("title", "name"), "title"),
+    **dict.fromkeys(("url", "link"), "url"),
+    **dict.fromkeys(("description", "content", "snippet", "summary", "text"), "content"),
+}
+_LABEL = re.compile(rf"[\s#*-]*(?:\d+[.)]\s+)?\**({'|'.join(_LABELS)})\**:\**[ \t]*(.*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,19 +174,6 @@ class McpProvider:
         return "".join(parts)
 
 
-_LISTS = (
-    *("results", "items", "data", "chunks", "documents", "web", "hits", "webPages"),
-    *("organic", "organic_results", "entities", "content"),
-)
-_PATHS = tuple((key, *inner) for inner in ((), ("results",), ("hits",), ("value",)) for key in _LISTS)
-_WORDS = ("content", "text", "snippet", "description", "body", "markdown", "summary", "observations")
-_PLACES = ("url", "link", "href", "source", "uri")
-_LABELS = {
-    **dict.fromkeys(("title", "name"), "title"),
-    **dict.fromkeys(("url", "link"), "url"),
-    **dict.fromkeys(("description", "content", "snippet", "summary", "text"), "content"),
-}
-_LABEL = re.compile(rf"[\s#*-]*(?:\d+[.)]\s+)?\**({'|'.join(_LABELS)})\**:\**[ \t]*(.*)", re.IGNORECASE)
 _decoder = json.JSONDecoder()
 
 
