@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.tool import Tool
     from toolpost.policy.paths import is_path_allowed
     from toolpost.policy.rules import Policy, Rule
-    from toolpost.runtime.bus import EventBus
     from toolpost.runtime.concurrency import map_concurrent
+    from toolpost.runtime.event_emitter import EventBus
     from toolpost.runtime.executor import ToolExecutor
-    from toolpost.runtime.model_text import model_text
+    from toolpost.runtime.model_messages import model_text
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.mcp_manager import MCPManager
@@ -152,10 +152,10 @@ _HOMES = {
     "contracts.tool": ["Tool"],
     "policy.paths": ["is_path_allowed"],
     "policy.rules": ["Policy", "Rule"],
-    "runtime.bus": ["EventBus"],
+    "runtime.event_emitter": ["EventBus"],
     "runtime.concurrency": ["map_concurrent"],
     "runtime.executor": ["ToolExecutor"],
-    "runtime.model_text": ["model_text"],
+    "runtime.model_messages": ["model_text"],
     "runtime.router": ["ToolRouter"],
     "toolbox.box": ["Toolbox"],
     "toolbox.mcp_manager": ["MCPManager"],

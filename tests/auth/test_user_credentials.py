@@ -179,7 +179,7 @@ async def test_a_token_that_comes_back_in_an_answer_is_not_told() -> None:
 
     credentials = ManagedCredentials(Ledger(acme_ann="canary-token"), "github")
     async with toolbox(credentials, servers={"github": server}) as box:
-        credentials.learn = box.router.teller.redactor.learn
+        credentials.learn = box.redactor.learn
         for _ in range(2):
             await box.call("github.echo", {"word": "canary-token"}, user=ANN)
         last = [event.to_dict() for event in await box.events(user=ANN)][-1]

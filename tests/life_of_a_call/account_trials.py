@@ -153,7 +153,7 @@ class Trial:
                 decision: Decision = "happened" if self.service.effects else "rerun"
                 await box.answer(action.id, "as seen at the bank", by=ANN, decision=decision)
             elif action.status == "open" and await self.ann.signs_in(action.question.payload["auth_url"]) != 200:
-                await box.caretaker.sweep()  # connected before: nobody needs to be asked
+                await box.recovery.sweep()  # connected before: nobody needs to be asked
         await asyncio.sleep(0.005)
 
     def check(self, asked: list[PendingAction]) -> None:

@@ -34,7 +34,7 @@ from toolpost.wire.responses import Response
 
 ROOT = Path(__file__).parents[2]
 ANN = "acme:ann"
-# What the caretaker does again when its time has come, which depends on how fast a machine is.
+# What the recovery task does again when its time has come, which depends on how fast a machine is.
 _ROUNDS = frozenset(
     {
         "SQLitePendingStore expired",

@@ -85,7 +85,7 @@ HOST = dedent(
             if sys.argv[2] == "die before settling":
                 box.store.pending.settle = lambda *_, **__: os._exit(9)
             if sys.argv[2] == "die before telling the end":
-                box.router.teller.ended = lambda *_, **__: os._exit(9)
+                box.router.emitter.emit_end = lambda *_, **__: os._exit(9)
                 await box.call("trip", {"stops": [1]}, user="acme:ann")
             if sys.argv[2] in ("answer", "die before settling"):
                 (action,) = await box.desk.list(by="acme:ann")
@@ -96,11 +96,11 @@ HOST = dedent(
                 print(outcome.status, flush=True)
             elif sys.argv[2] == "die before telling":
                 box.store.pending.settle = lambda *_, **__: os._exit(9)
-                box.router.teller.ended = lambda *_, **__: None
+                box.router.emitter.emit_end = lambda *_, **__: None
                 (action,) = await box.desk.list(by="acme:ann")
                 await box.cancel(action.call_id, by="acme:ann")
             elif sys.argv[2] == "die after asking":
-                box.router.teller.paused = lambda *_: os._exit(9)
+                box.router.emitter.emit_pause = lambda *_: os._exit(9)
                 await box.call("drop", {"n": 1}, user="acme:ann")
             else:
                 name, arguments, key = sys.argv[2:5]
@@ -239,7 +239,7 @@ async def test_a_read_interrupted_is_told_as_failed_once(tmp_path: Path) -> None
     kill_inside(tmp_path, "look", '{"n": 1}', "")
     async with reopened(tmp_path) as box:
         (run,) = await box.runs(user=ANN)
-        await box.caretaker.sweep()
+        await box.recovery.sweep()
         told = await box.events(user=ANN, run_id=run.run_id)
         assert await box.store.events.verify(run.run_id) == []
     assert run.status == "failed"
@@ -280,7 +280,7 @@ async def test_a_call_inside_another_gets_its_end_after_a_crash(tmp_path: Path) 
     async with reopened(tmp_path) as box:
         (action,) = await box.desk.list(by=ANN)
         told = await box.events(user=ANN, run_id=action.run_id)
-        await box.caretaker.sweep()
+        await box.recovery.sweep()
         assert len(await box.events(user=ANN, run_id=action.run_id)) == len(told)
         assert await box.store.events.verify() == []
     inner = [event.code.value for event in told if event.call_id != action.call_id]

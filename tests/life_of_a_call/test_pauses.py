@@ -118,7 +118,7 @@ async def test_a_question_that_expires_is_a_no(make_box: MakeBox) -> None:
         await asyncio.sleep(0.02)
         with pytest.raises(ToolConflictError, match="expired"):
             await box.approve(paused.pending_id, by=BOB)
-        await box.caretaker.sweep()
+        await box.recovery.sweep()
         told = [event.code for event in await box.events(user=ANN, run_id=paused.run_id)]
     assert told[-2:] == [EventCode.QUESTION_EXPIRED, EventCode.TOOL_CALL_FAILED]
     assert deleted == []

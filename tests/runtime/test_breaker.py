@@ -10,7 +10,7 @@ from toolpost import (
     ToolRateLimitError,
     ToolServerError,
 )
-from toolpost.runtime.breaker import CircuitBreaker
+from toolpost.runtime.resilience import CircuitBreaker
 
 
 class Clock:
@@ -32,7 +32,7 @@ def told() -> list[str]:
 
 @pytest.fixture
 def breaker(clock: Clock, told: list[str]) -> CircuitBreaker:
-    return CircuitBreaker("api", clock=clock, tell=told.append)
+    return CircuitBreaker("api", clock=clock, on_state=told.append)
 
 
 def fail(breaker: CircuitBreaker, times: int, error: ToolError | None = None) -> None:

@@ -1,7 +1,7 @@
 """Remembered results on a clock of their own."""
 
 from toolpost import Completed
-from toolpost.runtime.cache import ResultCache
+from toolpost.runtime.results import ResultCache
 
 
 def result(content: int) -> Completed:

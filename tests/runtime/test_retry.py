@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost import RetryPolicy, ToolRateLimitError, ToolServerError
-from toolpost.runtime.retry import RetryBudget, backoff, may_repeat
+from toolpost.runtime.resilience import RetryBudget, backoff, may_repeat
 
 POLICY = RetryPolicy()
 

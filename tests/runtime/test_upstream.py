@@ -7,10 +7,8 @@ import pytest
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, PermittedCall, RequestedCall, ValidatedCall
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.tool import Tool
-from toolpost.runtime import upstream
-from toolpost.runtime.breaker import CircuitBreaker
-from toolpost.runtime.retry import RetryBudget
-from toolpost.runtime.upstream import HostUpstreams, Upstream, host_of
+from toolpost.runtime import resilience
+from toolpost.runtime.resilience import CircuitBreaker, HostUpstreams, RetryBudget, Upstream, host_of
 
 
 def call_to(url: object, tenant: str = "acme") -> AuthorizedCall:
@@ -32,7 +30,7 @@ def test_the_same_host_and_tenant_share_one_upstream(hosts: HostUpstreams) -> No
 
 
 def test_only_so_many_hosts_are_remembered(hosts: HostUpstreams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream, "MOST_HOSTS", 3)
+    monkeypatch.setattr(resilience, "MOST_HOSTS", 3)
     first = hosts.of(call_to("http://0.example/"))
     for number in range(10):
         hosts.of(call_to(f"http://{number}.example/"))

@@ -131,7 +131,7 @@ async def test_a_call_that_needs_more_waits_for_a_grant_that_has_it(here: Progra
     assert "tools.call" in (await ann.opens(asked.question.payload["auth_url"])).text
 
     await here.box.accounts.on_connected(ConnectedAccount(Principal("acme", "ann"), "notes"))
-    await here.box.caretaker.sweep()
+    await here.box.recovery.sweep()
     assert (await here.box.desk.get(asked.pending_id, by=ANN)).status == "open"
     await ann.connects(asked.question.payload["auth_url"])
 

@@ -83,7 +83,7 @@ async def test_the_file_of_variables_beside_the_configuration_is_read(
     source = '  - {name: odd, transport: cli, connection: x, env: {A: "${NOT_SET_HERE}", B: "${FROM_BOTH}"}}\n'
     loaded = load_settings(config(source))
     async with Toolbox.open(loaded) as box:
-        told = box.router.teller.redactor.redact("it said of-the-file")
+        told = box.redactor.redact("it said of-the-file")
     assert loaded.settings.sources[1].env == {"A": "of-the-file", "B": "of-the-environment"}
     assert told == "it said [redacted]"
 

@@ -22,9 +22,8 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.contracts.principal import PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
-from toolpost.runtime.contexts import plain
 from toolpost.runtime.ids import writable
-from toolpost.runtime.revive import revive
+from toolpost.runtime.persistence import load_outcome, plain_members
 from toolpost.stores.state import PlannerPauses
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class ReactPlanner:
     ) -> PlannerFinish | PlannerPause:
         """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see."""
         for name in self._tools or ():
-            if not self._box.router.arrivals.may_have(name):  # else its source is down, and may come
+            if not self._box.sources.may_have(name):  # else its source is down, and may come
                 self._box.registry.find(name)  # a name that no tool has is told before a model is asked
         given = dict(tool_context or {})
         talk = Conversation(
@@ -168,7 +167,7 @@ class ReactPlanner:
             error: ToolError = ToolExecutionError(f"the language model failed: {type(raised).__name__}: {raised}")
             if limit.expired():
                 error = ToolTimeoutError(f"the language model did not answer within {self._llm_timeout_s:g} s")
-            error.conceal(self._box.router.teller.redactor.message)
+            error.conceal(self._box.redactor.message)
             raise error from raised
 
     async def _call(self, run: _Run, call: WantedCall) -> Outcome:
@@ -204,7 +203,7 @@ class ReactPlanner:
                 return Paused(asked.call_id, asked.run_id, asked.tool_name, asked.id, asked.question)
             if asked.outcome is None:
                 await asyncio.sleep(_POLL_S)
-            elif isinstance(outcome := revive(asked.outcome), Paused):
+            elif isinstance(outcome := load_outcome(asked.outcome), Paused):
                 call = call._replace(pending_id=outcome.pending_id)
             else:
                 return outcome
@@ -227,7 +226,7 @@ class ReactPlanner:
         except ToolError as error:
             run.refused[standing.pending_id] = str(error)
             if error.error_code == "question_expired":
-                await self._box.caretaker.sweep()  # the end of it is then known
+                await self._box.recovery.sweep()  # the end of it is then known
 
     async def _pause(self, run: _Run, paused: Paused) -> PlannerPause:
         token = await self._pauses.keep({**_kept(run), "asked": paused.pending_id})
@@ -253,5 +252,8 @@ def _user_of(tool_context: Mapping[str, Any]) -> str:
 
 def _kept(run: _Run) -> dict[str, Any]:
     """All that a run needs to go on, but for secrets."""
-    contexts = {"tool_context": plain(run.context.tool_context), "llm_context": plain(run.context.llm_context)}
+    contexts = {
+        "tool_context": plain_members(run.context.tool_context),
+        "llm_context": plain_members(run.context.llm_context),
+    }
     return {"user": run.talk.user, "asked": run.asked, "conversation": run.talk.to_dict(), **contexts}

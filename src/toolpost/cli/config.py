@@ -110,7 +110,7 @@ def harmless(box: Toolbox) -> set[str]:
     """Problems that leave no tool without its guard: tools that were left out, and names that match nothing."""
     from toolpost.configuration.lint import lint_settings
 
-    found = lint_settings(box.settings, box.registry, box.sources.listings, box.router.teller.redactor)
+    found = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor)
     return {*box.sources.problems, *(stray.text for stray in found if not stray.unguarded)}
 
 

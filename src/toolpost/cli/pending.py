@@ -216,7 +216,7 @@ def _nothing(user: str, status: PendingStatus | None) -> str:
 
 def _told(action: PendingAction, box: Toolbox) -> dict[str, Any]:
     """A question as plain data; what is secret in it stays so, and the approved call runs with it all the same."""
-    redactor, name = box.router.teller.redactor, action.tool_name
+    redactor, name = box.redactor, action.tool_name
     marks = box.registry.find(name).secret_paths if box.registry.has(name) else None
     redact = redactor.plain if marks is None else redactor.for_tool(arguments=marks[0], results=marks[1])
     open_text = redact(

@@ -19,7 +19,7 @@ def trouble(state: SourceState, box: Toolbox) -> str:
     address = next((_address(one.connection) for one in box.settings.all_sources() if one.name == state.name), "")
     if not address or not _UNREACHED.search(told):
         return told
-    shown = box.router.teller.redactor.text(address)
+    shown = box.redactor.text(address)
     return f"{told}; is the server at {shown} running, and is the address right?"
 
 

@@ -1,4 +1,4 @@
-"""One way of a call through the pipeline, from where it was asked or resumed to where it ends or pauses."""
+"""State of a running call from request or resume to its end or pause, and the deadlines of all calls in flight."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import JournalEntry
-from toolpost.runtime.contexts import keep_context
-from toolpost.runtime.results import artifact_of
-from toolpost.runtime.revive import recorded_outcome
-from toolpost.runtime.teller import as_told, why
+from toolpost.runtime.event_emitter import error_facts, snapshot_arguments
+from toolpost.runtime.persistence import dump_context, recorded_outcome
+from toolpost.runtime.results import artifact_ref
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -35,23 +34,29 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import CallPreview
     from toolpost.contracts.storage import Store
     from toolpost.policy.rules import Verdict
-    from toolpost.runtime.lane import Lane
-    from toolpost.runtime.teller import Teller
-
+    from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.tool_runtime import ToolRuntime
 
 _now = time.monotonic
 Stop = Literal["timeout", "cancelled"]
+_CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
+_OTHER_LOOP = (
+    "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
+    "the call over with asyncio.run_coroutine_threadsafe(box.call(...), loop)"
+)
+_CLOSED = "this Toolbox is closed: its `async with` is over; make the call within it, or open a new one"
+_CLOSED_LOOP = object()
 
 
 class ContextDefaults(NamedTuple):
-    """What a tool's context holds when the caller gave none: folders below one for each tenant."""
+    """Values of a tool's context where the caller gave none."""
 
     allowed_paths: tuple[str, ...] | None = None
     data_dir: Path | None = None
     protected_paths: Callable[[], tuple[ProtectedPath, ...]] = tuple
 
     def folder(self, name: str, tenant: str) -> str | None:
-        """A tenant's folder; the local one's is the data folder's own, and none lies within another's."""
+        """Return a tenant's folder; the local tenant's is below the data folder itself, none lies within another's."""
         if self.data_dir is None:
             return None
         if tenant == LOCAL_TENANT:
@@ -59,11 +64,11 @@ class ContextDefaults(NamedTuple):
         return str(self.data_dir / "tenants" / quote(tenant, safe="").replace(".", "%2E") / name)
 
 
-class Runtime(Protocol):
-    """The part of the router that a running call needs."""
+class RouterServices(Protocol):
+    """The parts of the router that a running call needs."""
 
     store: Store
-    teller: Teller
+    emitter: EventEmitter
     context_defaults: ContextDefaults
 
     def call(
@@ -78,15 +83,16 @@ class Runtime(Protocol):
         held: tuple[object, ...],
         call_id: str | None,
     ) -> Coroutine[Any, Any, Outcome]:
-        """Call a tool."""
+        """Call a tool as part of another call."""
         ...
 
 
 class Attempt:
-    """What the router knows of a call while it runs, and what it lends to the tool."""
+    """State of one call while it runs, and the context that its tool gets."""
 
     __slots__ = (
         "announced",
+        "artifact_ids",
         "began",
         "call",
         "cancelling",
@@ -94,29 +100,31 @@ class Attempt:
         "deadline",
         "invoked",
         "journaled",
-        "lane",
         "preview",
         "request",
+        "result_json",
         "router",
-        "saved",
+        "runtime",
+        "snapshot",
         "started",
         "stopped",
         "summary",
         "task",
         "timeout_s",
-        "told",
         "verdict",
     )
 
     task: asyncio.Task[Any] | None
     timeout_s: float
     deadline: float
-    cancelling: int  # how often the task had been asked to stop before this call began
+    cancelling: int  # cancellations of the task before this call began
 
-    def __init__(self, router: Runtime, request: RequestedCall, lane: Lane | None, call: CallRef, told: Any) -> None:
+    def __init__(
+        self, router: RouterServices, request: RequestedCall, runtime: ToolRuntime | None, call: CallRef, snapshot: Any
+    ) -> None:
         self.router = router
         self.request = request
-        self.lane = lane
+        self.runtime = runtime
         self.call = call
         self.began = _now()
         self.announced = False
@@ -125,11 +133,12 @@ class Attempt:
         self.started = request.started
         self.stopped: Stop | None = None
         self.journaled = False
-        self.saved: tuple[str, ...] = ()
+        self.artifact_ids: tuple[str, ...] = ()
         self.summary: Any = None
-        self.told = told
+        self.snapshot = snapshot
         self.preview: CallPreview | None = None
-        self.verdict: Verdict | None = None  # the tool's own, unless a preview called for another
+        self.verdict: Verdict | None = None  # None for the tool's own; a preview may choose another
+        self.result_json: str | None = None  # of the content, where the search for credentials has encoded it
 
     @property
     def elapsed_ms(self) -> float:
@@ -138,7 +147,7 @@ class Attempt:
 
     @property
     def began_at(self) -> float:
-        """When the attempt began, by the clock on the wall."""
+        """Wall-clock time at which the attempt began."""
         return time.time() - self.elapsed_ms / 1000
 
     @property
@@ -146,20 +155,20 @@ class Attempt:
         """Seconds until the deadline."""
         return self.deadline - asyncio.get_running_loop().time()
 
-    def stop(self, why: Stop) -> None:
-        """Cancel the call and remember why, so that its end can be told right."""
-        self.stopped = self.stopped or why
+    def stop(self, reason: Stop) -> None:
+        """Cancel the call's task and remember the reason for its error."""
+        self.stopped = self.stopped or reason
         if self.task is not None:
             self.cancels += 1
             self.task.cancel()
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether anyone asked the task to stop since the call began; a tool can raise CancelledError by itself."""
+        """Whether the task was cancelled since the call began; a tool can also raise CancelledError by itself."""
         return self.task is not None and self.task.cancelling() > self.cancelling
 
-    def take_back(self) -> bool:
-        """Undo our own cancellations of the task, which others share; whether somebody else wants it stopped, too."""
+    def uncancel(self) -> bool:
+        """Undo our own cancellations of the caller's task; return whether others have cancelled it, too."""
         if self.task is None:
             return False
         for _ in range(self.cancels):
@@ -169,19 +178,21 @@ class Attempt:
         return self.task.cancelling() > self.cancelling
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """The arguments exactly as they were asked for, whatever the tool has done to them since."""
-        asked: dict[str, Any] = json.loads(self.told) if isinstance(self.told, JsonText) else self.request.arguments
-        return asked
+    def original_arguments(self) -> dict[str, Any]:
+        """The arguments as requested, whatever the tool has done to them since."""
+        arguments: dict[str, Any] = self.request.arguments
+        if isinstance(self.snapshot, JsonText):
+            arguments = json.loads(self.snapshot)
+        return arguments
 
     def input_of(self, call: ValidatedCall | AuthorizedCall) -> Any:
-        """The arguments for the record; told once more only where validation changed them."""
-        if call.arguments is self.request.arguments and self.told is not None:
-            return self.told
-        return as_told(call.arguments)
+        """Return the snapshot of validated arguments; a new one only where validation changed them."""
+        if call.arguments is self.request.arguments and self.snapshot is not None:
+            return self.snapshot
+        return snapshot_arguments(call.arguments)
 
     def context(self) -> ToolContext:
-        """The context that a tool sees; made only for tools that ask for one."""
+        """Build the context of a tool; called only for tools that take one."""
         request, given = self.request, self.request.context
         defaults, tenant = self.router.context_defaults, request.principal.tenant
         return ToolContext(
@@ -199,27 +210,27 @@ class Attempt:
             llm_context=given.llm_context if given else None,
             tool_context=given.tool_context if given else None,
             answers=request.answers,
-            services=LentServices(self),
+            services=AttemptServices(self),
             preview=self.preview,
         )
 
-    def described(self) -> dict[str, Any]:
-        """The call as the journal keeps it: enough to run it again or to ask a person about it."""
+    def journal_data(self) -> dict[str, Any]:
+        """Return the call as the journal keeps it: enough to run it again or to ask a person about it."""
         request = self.request
         return {
-            "arguments": self.asked,
+            "arguments": self.original_arguments,
             "answers": {key: _answer_dict(answer) for key, answer in request.answers.items()},
             "correlation_id": request.correlation_id,
             "task_id": request.task_id,
             "timeout_s": request.timeout_s,
             "idempotency_key": request.idempotency_key,
-            "context": keep_context(request.context),
-            "replay": self.lane.spec.replay if self.lane else "unsafe",
-            "tool": self.lane.called if self.lane else (),
+            "context": dump_context(request.context),
+            "replay": self.runtime.spec.replay if self.runtime else "unsafe",
+            "tool": self.runtime.called if self.runtime else (),
         }
 
     def journal_entry(self, step: str) -> JournalEntry:
-        """The intent of this call, or of a step inside it."""
+        """Build the journal entry of this call, or of a step inside it."""
         request = self.request
         return JournalEntry(
             call_id=request.call_id,
@@ -227,7 +238,7 @@ class Attempt:
             run_id=request.run_id,
             tool_name=request.tool_name,
             principal=request.principal,
-            call=self.described(),
+            call=self.journal_data(),
             at=time.time(),
         )
 
@@ -242,21 +253,21 @@ def _answer_dict(answer: Any) -> dict[str, Any]:
     }
 
 
-class LentServices:
-    """What a running tool can ask of the runtime through its context."""
+class AttemptServices:
+    """Services of the runtime that a tool uses through its context."""
 
-    __slots__ = ("_attempt", "_made", "_turns")
+    __slots__ = ("_attempt", "_counts", "_locks")
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._made: Counter[str] = Counter()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._counts: Counter[str] = Counter()
+        self._locks: dict[str, asyncio.Lock] = {}
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
-        """Run `fn` the first time, return its recorded result ever after; two at once take turns."""
+        """Run `fn` once per call and key, and return its recorded result from then on; concurrent uses wait."""
         if not key:
             raise ValueError("ctx.once needs a key that names the step")
-        async with self._turns.setdefault(key, asyncio.Lock()):
+        async with self._locks.setdefault(key, asyncio.Lock()):
             return await self._once(key, fn)
 
     async def _once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
@@ -268,7 +279,7 @@ class LentServices:
         if kept is not None:
             answer = attempt.request.answers.get(f"once:{key}")
             if answer is None:
-                raise PauseSignal(_step_unknown(attempt.request.tool_name, key))
+                raise PauseSignal(_step_question(attempt.request.tool_name, key))
             if answer.decision == "happened":
                 await journal.finish(call_id, key, answer.value)
                 return answer.value
@@ -276,34 +287,34 @@ class LentServices:
         try:
             result = await fn()
         except (Exception, PauseSignal):
-            await journal.forget(call_id, key)  # the step said itself that it did not happen
+            await journal.forget(call_id, key)  # an exception of the step means that it did not happen
             raise
         await journal.finish(call_id, key, result)
         return result
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
-        """Tell what the call is doing."""
-        self._attempt.router.teller.tell(
+        """Emit the progress of the call."""
+        self._attempt.router.emitter.emit(
             self._attempt.call, EventCode.SUBAGENT_ACTION, {"text": text, "fraction": fraction}
         )
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
-        """Tell that one provider failed and the next is asked."""
-        facts = {"provider": name, "next": to, **why(error)}
-        self._attempt.router.teller.tell(self._attempt.call, EventCode.FALLBACK_USED, facts)
+        """Emit that one provider failed and the next is used."""
+        facts = {"provider": name, "next": to, **error_facts(error)}
+        self._attempt.router.emitter.emit(self._attempt.call, EventCode.FALLBACK_USED, facts)
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
         """Call another tool as part of the same run, under the same policy.
 
-        A tool that runs again gets what came of the calls with effects that it made before: like `once`.
+        A tool that runs again after a pause gets the recorded outcomes of its earlier calls with effects, as by `once`.
         """
         attempt, request = self._attempt, self._attempt.request
-        call_id = self._inner_id(tool_name, arguments)
-        if request.answers:  # it is not the first time that the tool runs
+        call_id = self._inner_call_id(tool_name, arguments)
+        if request.answers:  # the tool runs again after a pause
             known = await recorded_outcome(attempt.router.store, call_id, tenant=request.principal.tenant)
             if known is not None and not _is_interrupted(known):
                 return known
-        held = attempt.lane.limiters if attempt.lane else ()
+        held = attempt.runtime.limiters if attempt.runtime else ()
         return await attempt.router.call(
             tool_name,
             arguments,
@@ -315,31 +326,121 @@ class LentServices:
             call_id=call_id,
         )
 
-    def _inner_id(self, tool_name: str, arguments: Mapping[str, Any] | str) -> str:
-        """An id that the same call gets whenever the tool runs: of the tool, the arguments, and how often before."""
+    def _inner_call_id(self, tool_name: str, arguments: Mapping[str, Any] | str) -> str:
+        """Return an id that the same inner call gets in every run: of tool, arguments and count so far."""
         try:
             text = json.dumps([tool_name, arguments], sort_keys=True, default=str)
-        except (TypeError, ValueError, RecursionError):  # it will be refused
+        except (TypeError, ValueError, RecursionError):  # validation will refuse the call
             text = json.dumps([str(tool_name)])
-        self._made[text] += 1
-        digest = sha256(f"{self._made[text]}|{text}".encode()).hexdigest()
+        self._counts[text] += 1
+        digest = sha256(f"{self._counts[text]}|{text}".encode()).hexdigest()
         return f"{self._attempt.request.call_id}.{digest[:16]}"
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
-        """Keep bytes as an artifact of this call and return its id."""
+        """Store bytes as an artifact of this call and return its id."""
         call = self._attempt.call
-        ref = await self._attempt.router.store.artifacts.put(data, artifact_of(call, media_type=media_type, name=name))
-        self._attempt.saved += (ref.id,)
+        ref = await self._attempt.router.store.artifacts.put(data, artifact_ref(call, media_type=media_type, name=name))
+        self._attempt.artifact_ids += (ref.id,)
         facts = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
-        self._attempt.router.teller.tell(call, EventCode.ARTIFACT_STORED, facts)
+        self._attempt.router.emitter.emit(call, EventCode.ARTIFACT_STORED, facts)
         return ref.id
 
 
 def _is_interrupted(outcome: Outcome) -> bool:
-    """Whether a call lost its process and may be made again."""
+    """Return whether a call lost its process and may be made again."""
     return isinstance(outcome, Failed) and outcome.error.error_code == "interrupted"
 
 
-def _step_unknown(tool_name: str, key: str) -> Question:
+def _step_question(tool_name: str, key: str) -> Question:
     prompt = f"{tool_name} was interrupted during step {key!r}. Did that step happen?"
     return Question(kind="unknown", prompt=prompt, reason="outcome_unknown", payload={"step": key}, key=f"once:{key}")
+
+
+class InFlightCalls:
+    """All running calls of one Toolbox; one loop timer is armed for the earliest deadline.
+
+    Where `loop` is set, calls may only be made in that event loop; after `close`, in none.
+    """
+
+    def __init__(self) -> None:
+        self.loop: object | None = None
+        self._attempts: dict[str, Attempt] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = float("inf")
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def enter(self, attempt: Attempt, timeout_s: float) -> None:
+        """Add a call of the current task, with its deadline."""
+        loop = asyncio.get_running_loop()
+        if self.loop is not None and loop is not self.loop:
+            self.check_loop()
+        attempt.task = task = asyncio.current_task(loop)
+        attempt.cancelling = 0 if task is None else task.cancelling()
+        attempt.timeout_s = timeout_s
+        attempt.deadline = deadline = loop.time() + timeout_s
+        self._attempts[attempt.request.call_id] = attempt
+        if deadline < self._armed_for:
+            self._arm(loop, deadline)
+
+    def move_deadline(self, attempt: Attempt, timeout_s: float) -> None:
+        """Change the timeout of a running call, counted from its beginning."""
+        attempt.deadline += timeout_s - attempt.timeout_s
+        attempt.timeout_s = timeout_s
+        if attempt.deadline < self._armed_for:
+            self._arm(asyncio.get_running_loop(), attempt.deadline)
+
+    def check_loop(self) -> None:
+        """Raise RuntimeError when calls cannot be made in the current event loop, or not any more."""
+        if self.loop is _CLOSED_LOOP:
+            raise RuntimeError(_CLOSED)
+        if self.loop not in (None, asyncio.get_running_loop()):
+            raise RuntimeError(_OTHER_LOOP)
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self.loop = _CLOSED_LOOP
+
+    def leave(self, attempt: Attempt) -> None:
+        """Remove a call; the timer stays armed and checks the calls left."""
+        self._attempts.pop(attempt.request.call_id, None)
+
+    def cancel(self, target_id: str, *, tenant: str | None = None, before: float = float("inf")) -> int:
+        """Cancel a call, or every call of a run that began before a time, and return their number."""
+        self.check_loop()  # a task belongs to its loop
+        found = [a for a in self._attempts.values() if target_id in (a.call.call_id, a.call.run_id)]
+        mine = [a for a in found if tenant in (None, a.call.tenant) and a.began_at <= before]
+        for attempt in mine:
+            attempt.stop("cancelled")
+        return len(mine)
+
+    def ids(self) -> list[str]:
+        """Return the call and run ids by which running calls can be cancelled."""
+        return [an_id for a in self._attempts.values() for an_id in (a.call.call_id, a.call.run_id)]
+
+    async def stop_all(self, *, patience_s: float = 5.0) -> None:
+        """Cancel every call but that of the current task, and wait until they have ended."""
+        loop, me = asyncio.get_running_loop(), asyncio.current_task()
+        until = loop.time() + patience_s
+        others = [attempt for attempt in self._attempts.values() if attempt.task is not me]
+        for attempt in others:
+            attempt.stop("cancelled")
+        while loop.time() < until and any(a.request.call_id in self._attempts for a in others):  # noqa: ASYNC110 - see below
+            await asyncio.sleep(0.005)  # the tasks belong to the callers and go on, so they cannot be awaited
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = when
+        self._timer = loop.call_at(when, self._check, loop)
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        self._timer, self._armed_for = None, float("inf")
+        for attempt in list(self._attempts.values()):
+            if attempt.deadline <= now:
+                attempt.stop("timeout")
+                attempt.deadline = now + _CANCEL_AGAIN_S
+        if self._attempts:
+            self._arm(loop, min(attempt.deadline for attempt in self._attempts.values()))

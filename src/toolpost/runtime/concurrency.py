@@ -1,13 +1,18 @@
-"""Many calls at once, never more than allowed."""
+"""Concurrency primitives: a bounded map, a limiter with a fair queue, and background tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolpost.contracts.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
+STORE_RETRY_S = 1.0
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -26,3 +31,75 @@ async def map_concurrent(items: Iterable[T], fn: Callable[[T], Awaitable[R]], *,
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(item)) for item in items]
     return [task.result() for task in tasks]
+
+
+class Limiter:
+    """Semaphore whose fast path is one comparison; waiters are served first in, first out."""
+
+    __slots__ = ("_free", "_waiting", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._free = limit
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def try_acquire(self) -> bool:
+        """Take a slot if one is free and nobody waits."""
+        if self._free > 0 and not self._waiting:
+            self._free -= 1
+            return True
+        return False
+
+    async def acquire(self) -> None:
+        """Take a slot, waiting for one if need be."""
+        if self.try_acquire():
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()  # the slot was given just before the cancellation arrived
+            raise
+
+    def release(self) -> None:
+        """Return a slot, to the first waiter if there is one."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class BackgroundTasks:
+    """Keep references to tasks until they are done; asyncio itself references them weakly."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a task; await it with `asyncio.shield` where the caller may be cancelled."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def retry_write(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Repeat a write in the background until the store takes it."""
+
+        async def retry() -> None:
+            while True:
+                await asyncio.sleep(STORE_RETRY_S)
+                with suppress(StoreError):
+                    return await write()
+
+        self.start(retry())
+
+    async def finish(self, *, patience_s: float) -> None:
+        """Wait for running tasks, and cancel those that take longer than `patience_s`."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=patience_s)
+            for task in late:
+                task.cancel()

@@ -1,4 +1,4 @@
-"""The executor: the same straight line, for hosts that tell of a call's end themselves."""
+"""Run tools for a host that emits the end of a call itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Paused, ToolResult
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.runtime.limits import Limiter
-from toolpost.runtime.model_text import model_text
+from toolpost.runtime.concurrency import Limiter
+from toolpost.runtime.model_messages import model_text
 from toolpost.runtime.results import summary_of
 
 if TYPE_CHECKING:
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
 
 class ToolExecutor:
-    """Runs tools for an agent that updates its own state before it tells of completion.
+    """Run tools for an agent that updates its own state before the end of a call is emitted.
 
-    `execute` emits TOOL_CALL_REQUESTED at once and never the completion: the host
-    calls `emit_completion` when its state is up to date, so that nobody who hears of
-    the end sees the state before it. Failures are results; only a pause and
-    cancellation are raised. At most `max_concurrent` tools run at a time.
+    `execute` emits TOOL_CALL_REQUESTED at once and never the completion: the host calls `emit_completion` when its
+    state is up to date, so that no subscriber sees the end of a call with the state before it. Failures are results;
+    only a pause and cancellation are raised. At most `max_concurrent` tools run at a time.
     """
 
     def __init__(self, router: ToolRouter, bus: EventSink, *, max_concurrent: int = 3) -> None:
@@ -64,7 +63,7 @@ class ToolExecutor:
         return _result(outcome, started)
 
     def emit_completion(self, tool_name: str, result: ToolResult, context: ToolContext) -> None:
-        """Tell how a call ended: TOOL_CALL_COMPLETED with the result, or TOOL_CALL_FAILED with the error."""
+        """Emit the end of a call: TOOL_CALL_COMPLETED with the result, or TOOL_CALL_FAILED with the error."""
         code = EventCode.TOOL_CALL_COMPLETED if result.success else EventCode.TOOL_CALL_FAILED
         facts: dict[str, Any] = {"duration_ms": result.duration_ms}
         if result.success:
@@ -82,13 +81,13 @@ class ToolExecutor:
             who.tenant,
             who.user,
             context.correlation_id or call_id,
-            self._router.teller.redactor.plain,
+            self._router.redactor.plain,
         )
         self._bus.emit(RunEvent(code, time.time(), call, facts))
-        told = {key: fact for key, fact in facts.items() if key != "result"}
-        if result.success:  # the log keeps what can be told in few words, never the whole
-            told["summary"] = summary_of(result.result)
-        self._router.store.events.emit(RunEvent(code, time.time(), call, told))
+        logged = {key: fact for key, fact in facts.items() if key != "result"}
+        if result.success:  # the log keeps a summary, never the whole result
+            logged["summary"] = summary_of(result.result)
+        self._router.store.events.emit(RunEvent(code, time.time(), call, logged))
 
 
 def _result(outcome: Outcome, started: float) -> ToolResult:

@@ -1,37 +1,54 @@
-"""What becomes of a tool's output: checked, measured, and kept as an artifact when it is large or binary."""
+"""Process tool outputs: scrub credentials, check the schema, store large results as artifacts, cache results."""
 
 from __future__ import annotations
 
+import copy
+import re
 import time
+from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES
 from toolpost.contracts.storage import ArtifactRef
+from toolpost.policy.redaction import Redactor
 from toolpost.runtime.ids import writable
+from toolpost.schema.values import text_within
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from toolpost.contracts.calls import ToolOutput
+    from toolpost.contracts.calls import Credential, ToolOutput
     from toolpost.contracts.events import CallRef
+    from toolpost.contracts.outcomes import Completed
     from toolpost.contracts.storage import ArtifactStore
-    from toolpost.runtime.lane import Lane
+    from toolpost.runtime.tool_runtime import ToolRuntime
 
 _encode = compact_encoder(allow_nan=False)
 _PREVIEW_CHARS = 1000
-_LOOKED_AT = 4000  # of it, so that a secret at its end is not told in half
+_PREVIEW_SEARCHED = 4000  # redacted before the cut, so that no part of a secret is left at the end
+_READABLE = "artifact_read and artifact_search get at the rest"
+_UNREADABLE = "no tool here reads the rest; the collection artifact_tools of the built-in tools would"
 _MOST_ISSUES = 5
-_TOLD_CHARS = 2000  # a longer result is told by its shape, not its content
-_LARGEST = 1e300  # beyond it, and for NaN, the encoder has the last word
+_SUMMARY_CHARS = 2000  # the events of a longer result have its shape instead of its content
+_LARGEST = 1e300  # the encoder decides about larger numbers and NaN
 _SCALARS = frozenset({int, float, bool, type(None)})
+# A shorter text, or one of letters alone, may be part of a result by coincidence.
+_UNMISTAKABLE = re.compile(r".{16,}|(?=.*[A-Za-z])(?=.*\d).{8,}", re.DOTALL)
+_MOST_REDACTORS = 1024
+_LONG = 50_000
+_NO_SECRETS = Redactor()
+_LINE_BREAKS = re.compile(r"\\[bfnrt]")
+Key = tuple[str, ...]
 
 
 class Result(NamedTuple):
-    """An output ready to hand on: its content or a preview, the artifact behind it, and what events tell of it."""
+    """A processed output: content or preview, the id of its artifact, and the summary for events."""
 
     content: Any
     summary: Any
@@ -40,8 +57,8 @@ class Result(NamedTuple):
     meta: Mapping[str, Any] = NO_META
 
 
-class Bulk(NamedTuple):
-    """An output that is too large, or not JSON, to be handed on as it is."""
+class LargeResult(NamedTuple):
+    """An output that is too large, or binary, and must be stored as an artifact."""
 
     data: bytes
     media_type: str
@@ -53,50 +70,47 @@ _new_result = maker(Result)
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON; ToolOutputError says what in it is not JSON."""
+    """Encode a value as JSON; ToolOutputError says which part is not JSON."""
     try:
         return _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolOutputError(f"the result is not JSON: {error}") from error
 
 
-_READABLE = "artifact_read and artifact_search get at the rest"
-_UNREADABLE = "no tool here reads the rest; the collection artifact_tools of the built-in tools would"
-
-
-class Results:
-    """Settles outputs; `inline_bytes` is the most that is handed on as it is."""
+class ResultProcessor:
+    """Turn outputs into results; those above `inline_bytes` are stored as artifacts."""
 
     def __init__(self, artifacts: ArtifactStore, *, inline_bytes: int = 32_768) -> None:
         self._artifacts = artifacts
         self._inline_bytes = inline_bytes
 
-    def settle(self, output: ToolOutput, lane: Lane) -> Result | Bulk:
-        """Check an output against the schema; what is large or binary must be kept before it is handed on."""
+    def process(self, output: ToolOutput, runtime: ToolRuntime, encoded: str | None) -> Result | LargeResult:
+        """Check an output against the schema and measure it; `encoded` is the JSON of its content, if known."""
         content, text, media_type, meta = output
-        if lane.origin is not None and "trust" not in meta:  # whoever knows better where it came from has said so
-            meta = {**meta, **lane.origin}
+        if runtime.origin is not None and "trust" not in meta:  # a tool may know better where its content is from
+            meta = {**meta, **runtime.origin}
         if content.__class__ is bytes:
-            return Bulk(content, media_type, None, meta)
+            return LargeResult(content, media_type, None, meta)
         try:
-            fits = lane.output_fits is None or lane.output_fits(content)
-        except ValueError:  # something in it is not JSON at all
+            fits = runtime.output_fits is None or runtime.output_fits(content)
+        except ValueError:  # a value in it is not JSON
             fits = False
         if not fits:
-            meta = _doubts(content, lane, meta)
+            meta = _report_issues(content, runtime, meta)
         if text is not None and len(text) > self._inline_bytes:
-            text = None  # the content says the same, and is kept whole if it is as long
+            text = None  # the content says the same, and is stored whole if it is as long
         if content is None or (content.__class__ in _SCALARS and -_LARGEST < content < _LARGEST):
             return _new_result((content, content, text, None, meta))
-        encoded = json_text(content)
+        if encoded is None:
+            encoded = json_text(content)
         if len(encoded) > self._inline_bytes:
-            return _bulk(content, encoded, meta)
+            return _large(content, encoded, meta)
         return _new_result((content, _summary(content, encoded), text, None, meta))
 
-    async def keep(self, bulk: Bulk, call: CallRef, *, readable: bool) -> Result:
-        """Keep a result as an artifact and hand on a preview; `readable` says whether a tool gets at the rest."""
-        data, media_type, preview, meta = bulk
-        ref = await self._artifacts.put(data, artifact_of(call, media_type=media_type))
+    async def store(self, large: LargeResult, call: CallRef, *, readable: bool) -> Result:
+        """Store a result as an artifact and return a preview; `readable` says whether a tool can read the rest."""
+        data, media_type, preview, meta = large
+        ref = await self._artifacts.put(data, artifact_ref(call, media_type=media_type))
         content: dict[str, Any] = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         if preview is not None:
             content["preview"] = call.redact({"preview": preview})["preview"][:_PREVIEW_CHARS]
@@ -106,31 +120,31 @@ class Results:
         return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta)
 
 
-def _doubts(content: Any, lane: Lane, meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Note a result that breaks its schema, count it and hand it on; where outputs are strict, it is a failure."""
-    issues = lane.output_issues(content)
-    if lane.output_check == "report":
-        lane.entry.misfits += 1
+def _report_issues(content: Any, runtime: ToolRuntime, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Count a result that breaks its schema and add the issues to its metadata; raise where outputs are strict."""
+    issues = runtime.output_issues(content)
+    if runtime.output_check == "report":
+        runtime.entry.misfits += 1
         return {**meta, OUTPUT_ISSUES: issues[:_MOST_ISSUES]}
-    if lane.entry.config is not None:
-        issues = [*issues, f"write outputs: report into source {lane.entry.config.name!r} to take it as it is"]
-    raise ToolOutputError(issues, tool_name=lane.name)
+    if runtime.entry.config is not None:
+        issues = [*issues, f"write outputs: report into source {runtime.entry.config.name!r} to take it as it is"]
+    raise ToolOutputError(issues, tool_name=runtime.name)
 
 
-def _bulk(content: Any, encoded: str, meta: Mapping[str, Any]) -> Bulk:
+def _large(content: Any, encoded: str, meta: Mapping[str, Any]) -> LargeResult:
     if isinstance(content, str):
         data = content.encode("utf-8", "surrogatepass")
-        return Bulk(data, "text/plain; charset=utf-8", content[:_LOOKED_AT], meta)
-    return Bulk(encoded.encode(), "application/json", encoded[:_LOOKED_AT], meta)
+        return LargeResult(data, "text/plain; charset=utf-8", content[:_PREVIEW_SEARCHED], meta)
+    return LargeResult(encoded.encode(), "application/json", encoded[:_PREVIEW_SEARCHED], meta)
 
 
-def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:
-    """A reference that says whose an artifact will be; the store fills in the rest."""
+def artifact_ref(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:
+    """Return a reference with the owner and type of a new artifact; the store fills in the rest."""
     return ArtifactRef(
         id="",
         sha256="",
         size=0,
-        media_type=writable(media_type),  # these may be a server's words
+        media_type=writable(media_type),  # type and name may come from a server
         name=writable(name),
         tenant=call.tenant,
         run_id=call.run_id,
@@ -141,12 +155,12 @@ def artifact_of(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRe
 
 
 def summary_of(content: Any) -> Any:
-    """What events tell of a result: the result itself when it is short, else its shape."""
+    """Return the summary of a result for events: the result itself when it is short, else its shape."""
     return content if type(content) in _SCALARS else _summary(content, json_text(content))
 
 
 def _summary(content: Any, text: str) -> Any:
-    return JsonText(text) if len(text) <= _TOLD_CHARS else _shape(content, len(text))
+    return JsonText(text) if len(text) <= _SUMMARY_CHARS else _shape(content, len(text))
 
 
 def _shape(content: dict[str, Any] | list[Any] | str, size: int) -> str:
@@ -156,3 +170,101 @@ def _shape(content: dict[str, Any] | list[Any] | str, size: int) -> str:
     if isinstance(content, list):
         return f"list of {len(content)} items, {size} characters of JSON"
     return f"text of {size} characters"
+
+
+class CredentialScrubber:
+    """Mask a call's credential in its output, where a server repeats what it was sent."""
+
+    def __init__(self) -> None:
+        self._redactors: dict[tuple[tuple[str, ...], frozenset[str]], Redactor] = {}
+
+    async def scrub(
+        self, output: ToolOutput, credential: Credential, secrets: frozenset[str]
+    ) -> tuple[ToolOutput, str | None]:
+        """Mask the credential of a call and the source's other secrets in its output; a long output in a thread.
+
+        Also return the JSON of the content, where the search has made it and found nothing.
+        """
+        redactor = self._redactor(tuple(credential.headers.values()), secrets)
+        if redactor is _NO_SECRETS:
+            return output, None
+        content = output.content
+        short = len(content) <= _LONG if isinstance(content, bytes) else text_within(_LONG, [content, output.text])
+        if short:
+            return _scrub(output, redactor)
+        scrubbed: tuple[ToolOutput, str | None] = await run_in_thread(partial(_scrub, output, redactor))
+        return scrubbed
+
+    def _redactor(self, values: tuple[str, ...], secrets: frozenset[str]) -> Redactor:
+        known = self._redactors.get((values, secrets))
+        if known is None:
+            if len(self._redactors) >= _MOST_REDACTORS:
+                self._redactors.clear()
+            found = [one for one in (*map(_secret_in, values), *secrets) if _UNMISTAKABLE.fullmatch(one)]
+            known = self._redactors[values, secrets] = Redactor(found) if found else _NO_SECRETS
+        return known
+
+
+def _scrub(output: ToolOutput, redactor: Redactor) -> tuple[ToolOutput, str | None]:
+    content, text = output.content, output.text
+    if isinstance(content, bytes):
+        return output._replace(content=_scrub_bytes(content, redactor)), None
+    try:
+        encoded = json_text(content)
+    except ToolOutputError:
+        return output, None  # the same error ends the call when the result is processed
+    if not _may_hold_secret(encoded, redactor) and (text is None or redactor.text(text) == text):
+        return output, encoded
+    return output._replace(content=redactor.texts(content), text=None if text is None else redactor.text(text)), None
+
+
+def _may_hold_secret(encoded: str, redactor: Redactor) -> bool:
+    """Search the JSON of a whole value at once, which takes a fraction of the time of a search in each text."""
+    if "\\u" in encoded:  # an escaped character may hide a secret from the search
+        return True
+    if "\\" in encoded:
+        encoded = _LINE_BREAKS.sub("", encoded)
+    return redactor.text(encoded) != encoded
+
+
+def _scrub_bytes(content: bytes, redactor: Redactor) -> bytes:
+    """Mask secrets in bytes that are UTF-8 text; other bytes are returned unchanged."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return content
+    scrubbed = redactor.text(text)
+    return content if scrubbed == text else scrubbed.encode()
+
+
+def _secret_in(value: str) -> str:
+    """Return the secret part of a header's value: behind `Bearer`, and behind the name of a cookie."""
+    word = value.rpartition(" ")[2]
+    return word.partition("=")[2] or word
+
+
+class ResultCache:
+    """Least-recently-used cache of results of read-only tools; contents are copied in and out."""
+
+    def __init__(self, *, capacity: int = 1000, clock: Callable[[], float] = time.monotonic) -> None:
+        self._capacity = capacity
+        self._clock = clock
+        self._entries: OrderedDict[Key, tuple[float, Completed]] = OrderedDict()
+
+    def get(self, key: Key) -> Completed | None:
+        """Return a result that has not expired."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if entry[0] < self._clock():
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return entry[1]._replace(content=copy.deepcopy(entry[1].content))
+
+    def put(self, key: Key, result: Completed, *, ttl_s: float) -> None:
+        """Store a result for `ttl_s` seconds."""
+        self._entries[key] = (self._clock() + ttl_s, result._replace(content=copy.deepcopy(result.content)))
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._capacity:
+            self._entries.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The router: the one straight line that every call goes down."""
+"""The router: take every call through validation, policy, credential, invocation and result, in one straight line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import copy
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall
 from toolpost.contracts.errors import (
@@ -19,28 +19,21 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-from toolpost.contracts.events import EventCode, JsonText
+from toolpost.contracts.events import CallRef, EventCode, JsonText
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
 from toolpost.policy.approvals import CalledTool
 from toolpost.policy.redaction import MASK, secret_values
-from toolpost.runtime.announcement import announcement
-from toolpost.runtime.arrivals import NoArrivals
-from toolpost.runtime.attempt import Attempt, ContextDefaults
-from toolpost.runtime.background import Background
-from toolpost.runtime.cache import ResultCache
-from toolpost.runtime.failures import failure_of
+from toolpost.runtime.attempt import Attempt, ContextDefaults, InFlightCalls
+from toolpost.runtime.concurrency import STORE_RETRY_S, BackgroundTasks
+from toolpost.runtime.event_emitter import EventEmitter, NotJson, snapshot_arguments
+from toolpost.runtime.idempotency import IdempotencyKeys, OutcomeRecorder
 from toolpost.runtime.ids import IdMaker, writable
-from toolpost.runtime.inflight import InFlight
-from toolpost.runtime.invoker import Invoker
-from toolpost.runtime.json_arguments import read_arguments
-from toolpost.runtime.keys import KeyGate
-from toolpost.runtime.lanes import Lanes
-from toolpost.runtime.pausing import Pausing, about_call, with_answerers
-from toolpost.runtime.recorder import PATIENCE_S, Recorder
-from toolpost.runtime.results import Bulk, Results
-from toolpost.runtime.teller import NotJson, Teller, as_told
+from toolpost.runtime.invoker import Invoker, failure_of
+from toolpost.runtime.pending import PauseWriter, describe_call, with_answerers
+from toolpost.runtime.results import LargeResult, ResultCache, ResultProcessor
+from toolpost.runtime.tool_runtime import ToolRuntimes, read_arguments
 from toolpost.schema.jsontypes import is_object
 
 if TYPE_CHECKING:
@@ -56,21 +49,52 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy
-    from toolpost.runtime.arrivals import Arrivals
-    from toolpost.runtime.lane import Lane
     from toolpost.runtime.results import Result
+    from toolpost.runtime.tool_runtime import ToolRuntime
 
-_OF_THE_DEADLINE = 0.98  # a call ends with its own error, not with the deadline's, where its source does not come
-_REQUESTED = EventCode.TOOL_CALL_REQUESTED  # looking a member up runs Python code
+_DEADLINE_SHARE = 0.98  # a call ends with its own error, not with the deadline's, where its source does not come
+_REQUESTED = EventCode.TOOL_CALL_REQUESTED  # looking up an enum member runs Python code
 _new_request = maker(RequestedCall)
 _new_authorized = maker(AuthorizedCall)
 _new_completed = maker(Completed)
 
 
-class ToolRouter:
-    """Takes calls from request to outcome: validated, permitted, authorized, limited, journaled, told.
+class ConnectingSources(Protocol):
+    """The sources of a Toolbox, asked for tools that are not in the catalog yet."""
 
-    Graph nodes, agents, workflows and surfaces all talk to this and to nothing behind it.
+    def may_have(self, tool_name: str) -> bool:
+        """Return whether a tool that is not in the catalog belongs to a source that is connecting or down."""
+        ...
+
+    def is_connecting(self, tool_name: str) -> bool:
+        """Return whether a tool that is not in the catalog belongs to a source that is connecting."""
+        ...
+
+    def is_stale(self, tool_name: str) -> bool:
+        """Return whether a tool is in the catalog from an earlier listing, while its server is connecting."""
+        ...
+
+    async def wait_for_tool(self, tool_name: str, *, within_s: float) -> None:
+        """Wait for the source of a tool; ToolSourceDownError when the source is down or takes longer."""
+        ...
+
+
+class _NoSources:
+    """Default of a router whose catalog has no connecting sources."""
+
+    def may_have(self, tool_name: str) -> bool:
+        return False
+
+    is_connecting = is_stale = may_have
+
+    async def wait_for_tool(self, tool_name: str, *, within_s: float) -> None:
+        pass
+
+
+class ToolRouter:
+    """Run calls from request to outcome: validated, permitted, authorized, limited, journaled, with events.
+
+    `sources` answers for tools that are not in the catalog yet.
     """
 
     def __init__(
@@ -90,30 +114,34 @@ class ToolRouter:
         retry_ratio: float = 0.1,
     ) -> None:
         self.store = store
-        self.arrivals: Arrivals = NoArrivals()
-        self.inflight = InFlight()
-        self.background = Background()
-        self.teller = Teller([store.events, *sinks], redactor, announcement(on_pending, self.background))
+        self.sources: ConnectingSources = _NoSources()
+        self.inflight = InFlightCalls()
+        self.background = BackgroundTasks()
+        self.emitter = EventEmitter([store.events, *sinks], redactor, self.background, on_pending)
         self.context_defaults = context_defaults or ContextDefaults()
+        self._registry = registry
+        self.redactor = redactor
         self._authorizer = authorizer
         self._auto_emit = True
         self._timeout_s = timeout_s
         self._pending_ttl_s = pending_ttl_s
-        self._lanes = Lanes(registry, policy, self.teller, timeout_s=timeout_s, retry_ratio=retry_ratio)
-        self._invoker = Invoker(store.journal, self.teller, authorizer)
-        self._results = Results(store.artifacts, inline_bytes=inline_bytes)
+        self._runtimes = ToolRuntimes(
+            registry, policy, emitter=self.emitter, redactor=redactor, timeout_s=timeout_s, retry_ratio=retry_ratio
+        )
+        self._invoker = Invoker(store.journal, self.emitter, authorizer)
+        self._results = ResultProcessor(store.artifacts, inline_bytes=inline_bytes)
         self._cache = ResultCache()
-        self._keys = KeyGate(store)
-        self._recorder = Recorder(store.journal, self._keys, self.background)
+        self._keys = IdempotencyKeys(store)
+        self._recorder = OutcomeRecorder(store, self._keys, self.background)
         self._ids = IdMaker()
-        self._pausing = Pausing(store, self.teller, self._ids, self.background, ttl_s=pending_ttl_s)
+        self._pauses = PauseWriter(store, self.emitter, self._ids, self.background, ttl_s=pending_ttl_s)
 
-    def beside(self, *sinks: EventSink) -> ToolRouter:
-        """A router for a host with sinks of its own that tells of completion itself; all else is shared."""
+    def with_sinks(self, *sinks: EventSink) -> ToolRouter:
+        """Return a router for a host with sinks of its own that emits the end of calls itself; all else is shared."""
         other = copy.copy(self)
-        other.teller = self.teller.beside([self.store.events, *sinks])
-        other._invoker = Invoker(self.store.journal, other.teller, self._authorizer)  # noqa: SLF001 - a copy of itself, here and below
-        other._pausing = Pausing(self.store, other.teller, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
+        other.emitter = self.emitter.with_sinks([self.store.events, *sinks])
+        other._invoker = Invoker(self.store.journal, other.emitter, self._authorizer)  # noqa: SLF001 - a copy of itself, here and below
+        other._pauses = PauseWriter(self.store, other.emitter, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
         other._auto_emit = False  # noqa: SLF001
         return other
 
@@ -132,7 +160,7 @@ class ToolRouter:
         held: tuple[object, ...] = (),
         call_id: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
-        """Call a tool by name; the arguments may be JSON text, as models write them."""
+        """Call a tool by name; the arguments may be JSON text, as models write it."""
         if isinstance(arguments, str):
             arguments = read_arguments(arguments)
         if timeout_s is not None and not timeout_s > 0:  # NaN too
@@ -140,23 +168,23 @@ class ToolRouter:
         tick = self._ids.tick()
         run_id = f"run_{tick}" if run_id is None else writable(run_id)
         key = None if idempotency_key is None else writable(idempotency_key)
-        told = as_told({} if arguments is None else arguments)
+        snapshot = snapshot_arguments({} if arguments is None else arguments)
         call_id = f"call_{tick}" if call_id is None else call_id
-        what = (call_id, run_id, tool_name, _private(arguments, told), principal, timeout_s, key)
+        what = (call_id, run_id, tool_name, _private(arguments, snapshot), principal, timeout_s, key)
         how = (correlation_id, task_id, context, NO_ANSWERS, None, False, held)
-        return self._run(_new_request(what + how), told)
+        return self._run(_new_request(what + how), snapshot)
 
     async def resume(self, request: RequestedCall) -> Outcome:
-        """Take a call on from the top, with one more answer known.
+        """Run a paused call again from the top, with one more answer.
 
-        StoreError when the store failed before the call began: nothing ran and no end was told, so that the answer
-        can be given again.
+        StoreError when the store failed before the call began: nothing ran and no end was emitted, so that the
+        question can be answered again.
         """
-        return await self._run(request, as_told(request.arguments))
+        return await self._run(request, snapshot_arguments(request.arguments))
 
-    async def _run(self, request: RequestedCall, told: Any) -> Outcome:
-        """Take a requested or resumed call to its outcome; each ends in exactly one event."""
-        attempt = self._begin(request, told)
+    async def _run(self, request: RequestedCall, snapshot: Any) -> Outcome:
+        """Run a requested or resumed call to its outcome; each ends in exactly one event."""
+        attempt = self._begin(request, snapshot)
         try:
             if self.store.events.congested:
                 await self.store.events.drain()
@@ -179,8 +207,8 @@ class ToolRouter:
         return outcome
 
     async def _stop(self, attempt: Attempt, outcome: Outcome) -> Outcome:
-        """End a call whose task was asked to stop: by us alone, then the caller gets the outcome; or by others, too."""
-        foreign = attempt.take_back() and isinstance(outcome, Failed)
+        """End a call whose task was cancelled: return the outcome, or raise CancelledError if others cancelled it."""
+        foreign = attempt.uncancel() and isinstance(outcome, Failed)
         self._end(attempt, outcome)
         if attempt.journaled or attempt.request.idempotency_key is not None:
             await self._recorder.record(attempt, outcome)
@@ -189,190 +217,198 @@ class ToolRouter:
         return outcome
 
     async def _advance(self, attempt: Attempt) -> Outcome:
-        """The straight line: each stage makes the next, and any may answer with a question."""
-        lane = attempt.lane or await self._late_lane(attempt)
-        validated = lane.validate(attempt.request)
-        if attempt.told.__class__ is NotJson:
-            raise ToolValidationError("$: the arguments are nested too deeply or not JSON", tool_name=lane.name)
+        """Run all stages in order; each builds the input of the next, and any may return a question."""
+        runtime = attempt.runtime or await self._wait_for_runtime(attempt)
+        validated = runtime.validate(attempt.request)
+        if attempt.snapshot.__class__ is NotJson:
+            raise ToolValidationError("$: the arguments are nested too deeply or not JSON", tool_name=runtime.name)
 
-        answered = await self._keys.enter(validated, lane) if attempt.request.idempotency_key is not None else None
-        if answered is not None:
-            return answered
+        earlier = await self._keys.reserve(validated, runtime) if attempt.request.idempotency_key is not None else None
+        if earlier is not None:
+            return earlier
 
         permitted = (
-            lane.verdict.review(validated) if lane.previewer is None else await self._review(attempt, lane, validated)
+            runtime.verdict.review(validated)
+            if runtime.previewer is None
+            else await self._review(attempt, runtime, validated)
         )
         if isinstance(permitted, Question):
-            return await self._pausing.pause(attempt, lane, permitted)
+            return await self._pauses.pause(attempt, runtime, permitted, validated)
 
         credential = await self._authorizer.authorize(permitted)
         if isinstance(credential, Question):
-            return await self._pausing.pause(attempt, lane, credential)
+            return await self._pauses.pause(attempt, runtime, credential, validated)
 
-        if lane.cache_ttl_s is not None and (kept := self._cached(attempt, permitted)):
-            return kept
+        if runtime.cache_ttl_s is not None and (cached := self._cached(attempt, permitted)):
+            return cached
 
         authorized = _new_authorized((permitted, credential, attempt.context))
-        output = await self._invoker.ask(attempt, lane, authorized)
+        output = await self._invoker.invoke(attempt, runtime, authorized)
         if isinstance(output, Question):
-            return await self._pausing.pause(attempt, lane, output)
+            return await self._pauses.pause(attempt, runtime, output, validated)
 
-        result = self._results.settle(output, lane)
-        if isinstance(result, Bulk):
-            readable = self._lanes.find("artifact_read") is not None
-            result = await self._results.keep(result, attempt.call, readable=readable)
-        return self._complete(attempt, lane, permitted, result)
+        result = self._results.process(output, runtime, attempt.result_json)
+        if isinstance(result, LargeResult):
+            readable = self._runtimes.find("artifact_read") is not None
+            result = await self._results.store(result, attempt.call, readable=readable)
+        return self._complete(attempt, runtime, permitted, result)
 
-    async def _late_lane(self, attempt: Attempt) -> Lane:
+    async def _wait_for_runtime(self, attempt: Attempt) -> ToolRuntime:
         """Wait for a tool whose source is connecting, or whose schemas take a while to compile.
 
-        Until then nobody knows what is secret in the call.
+        The request event waits too, because the tool's schema says which arguments are secret.
         """
         request = attempt.request
         name = request.tool_name
-        if not attempt.announced and (self.arrivals.is_stale(name) or not self._lanes.knows(name)):
-            await self.arrivals.arrive(name, within_s=max(0.0, attempt.remaining_s) * _OF_THE_DEADLINE)
-        lane = await self._lanes.prepared(name)
+        if not attempt.announced and (self.sources.is_stale(name) or not self._registry.has(name)):
+            await self.sources.wait_for_tool(name, within_s=max(0.0, attempt.remaining_s) * _DEADLINE_SHARE)
+        runtime = await self._runtimes.prepare(name)
         if not attempt.announced:
-            attempt.lane, attempt.call = lane, self.teller.ref(request, lane)
-            self._announce(attempt, attempt.told)
+            attempt.runtime, attempt.call = runtime, runtime.call_ref(request)
+            self._emit_requested(attempt, attempt.snapshot)
             if request.timeout_s is None:
-                self.inflight.move_deadline(attempt, lane.timeout_s)
-        return lane
+                self.inflight.move_deadline(attempt, runtime.timeout_s)
+        return runtime
 
     async def await_tool(self, tool_name: str) -> None:
-        """Wait for a tool whose source is still connecting; ToolSourceDownError when that is down."""
-        if not self._lanes.knows(tool_name) or self.arrivals.is_connecting(tool_name):
-            await self.arrivals.arrive(tool_name, within_s=self._timeout_s)
-        if self._lanes.knows(tool_name):
+        """Wait for a tool whose source is still connecting; ToolSourceDownError when the source is down."""
+        if not self._registry.has(tool_name) or self.sources.is_connecting(tool_name):
+            await self.sources.wait_for_tool(tool_name, within_s=self._timeout_s)
+        if self._registry.has(tool_name):
             with suppress(ToolSchemaError):
-                await self._lanes.prepared(tool_name)
+                await self._runtimes.prepare(tool_name)
 
-    async def _review(self, attempt: Attempt, lane: Lane, call: ValidatedCall) -> PermittedCall | Question:
-        """Have a tool say what this call would do, and judge it by that."""
-        assert lane.previewer is not None  # noqa: S101 - whoever calls this has looked
-        attempt.preview = preview = await lane.previewer(call.arguments, attempt.context())
-        if preview is None or preview.destructive is None or lane.verdicts is None:
-            return lane.verdict.review(call, preview)
-        attempt.verdict = verdict = lane.verdicts[preview.destructive]
+    async def _review(self, attempt: Attempt, runtime: ToolRuntime, call: ValidatedCall) -> PermittedCall | Question:
+        """Get the tool's preview of this call, and review the call by it."""
+        assert runtime.previewer is not None  # noqa: S101 - checked by the caller
+        attempt.preview = preview = await runtime.previewer(call.arguments, attempt.context())
+        if preview is None or preview.destructive is None or runtime.verdicts is None:
+            return runtime.verdict.review(call, preview)
+        attempt.verdict = verdict = runtime.verdicts[preview.destructive]
         return verdict.review(call, preview)
 
-    def _complete(self, attempt: Attempt, lane: Lane, permitted: PermittedCall, result: Result) -> Completed:
-        """Hand the result on."""
+    def _complete(self, attempt: Attempt, runtime: ToolRuntime, permitted: PermittedCall, result: Result) -> Completed:
+        """Build the outcome, and cache it where the tool allows."""
         request = attempt.request
         content, attempt.summary, text, artifact_id, meta = result
-        artifacts = attempt.saved if artifact_id is None else (artifact_id, *attempt.saved)
+        artifacts = attempt.artifact_ids if artifact_id is None else (artifact_id, *attempt.artifact_ids)
         done = _new_completed(
-            (request.call_id, request.run_id, lane.name, content, attempt.elapsed_ms, artifacts, text, False, meta)
+            (request.call_id, request.run_id, runtime.name, content, attempt.elapsed_ms, artifacts, text, False, meta)
         )
-        if lane.cache_ttl_s is not None and not artifacts:  # an artifact is one tenant's
-            self._cache.put(_cache_key(permitted), done, ttl_s=lane.cache_ttl_s)
+        if runtime.cache_ttl_s is not None and not artifacts:  # an artifact is one tenant's
+            self._cache.put(_cache_key(permitted), done, ttl_s=runtime.cache_ttl_s)
         return done
 
     def _cached(self, attempt: Attempt, permitted: PermittedCall) -> Completed | None:
-        kept = self._cache.get(_cache_key(permitted))
-        if kept is None:
+        cached = self._cache.get(_cache_key(permitted))
+        if cached is None:
             return None
         attempt.started = True
         attempt.summary = "from the cache"
-        self.teller.tell(attempt.call, EventCode.TOOL_CALL_STARTED, {"input": attempt.input_of(permitted.validated)})
+        self.emitter.emit(attempt.call, EventCode.TOOL_CALL_STARTED, {"input": attempt.input_of(permitted.validated)})
         request = attempt.request
-        return kept._replace(
+        return cached._replace(
             call_id=request.call_id, run_id=request.run_id, cached=True, duration_ms=attempt.elapsed_ms
         )
 
-    def _begin(self, request: RequestedCall, told: Any) -> Attempt:
-        """Put the call under its deadline and within reach of cancellation, and tell of it."""
-        lane = self._lanes.find(request.tool_name)
-        if lane is not None and self.arrivals.is_stale(request.tool_name):
-            lane = None  # it waits for the new listing, which may change what is validated and asked
-        attempt = Attempt(self, request, lane, self.teller.ref(request, lane), told)
-        self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if lane is None else lane.timeout_s))
-        if lane is not None or not self._may_come(request.tool_name):
-            self._announce(attempt, attempt.told)
+    def _begin(self, request: RequestedCall, snapshot: Any) -> Attempt:
+        """Register the call with its deadline for cancellation, and emit its request."""
+        runtime = self._runtimes.find(request.tool_name)
+        if runtime is not None and self.sources.is_stale(request.tool_name):
+            runtime = None  # wait for the new listing, which may change the schema and the verdict
+        call = self._unknown_ref(request) if runtime is None else runtime.call_ref(request)
+        attempt = Attempt(self, request, runtime, call, snapshot)
+        self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if runtime is None else runtime.timeout_s))
+        if runtime is not None or not (
+            self._registry.has(request.tool_name) or self.sources.may_have(request.tool_name)
+        ):
+            self._emit_requested(attempt, attempt.snapshot)
         return attempt
 
-    def _may_come(self, tool_name: str) -> bool:
-        """Whether a call without a lane may get one."""
-        return self._lanes.knows(tool_name) or self.arrivals.may_have(tool_name)
+    def _unknown_ref(self, request: RequestedCall) -> CallRef:
+        """Return the reference to a call of a tool that is not known, or not yet."""
+        call_id, (tenant, user) = request.call_id, request.principal
+        correlation = request.correlation_id or call_id
+        return CallRef(request.run_id, call_id, request.tool_name, tenant, user, correlation, self.redactor.plain)
 
-    def _announce(self, attempt: Attempt, params: Any) -> None:
-        """Tell that a call is requested, once however often it is resumed."""
+    def _emit_requested(self, attempt: Attempt, params: Any) -> None:
+        """Emit that a call is requested; a resumed call was announced before its pause."""
         attempt.announced = True
         if not attempt.request.answers:
-            self.teller.tell(attempt.call, _REQUESTED, {"params": params})
+            self.emitter.emit(attempt.call, _REQUESTED, {"params": params})
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Count the call and tell how it ended; a pause is no end."""
+        """Count the call and emit its end; a pause is no end."""
         if isinstance(outcome, Paused):
             return
-        if not attempt.announced:  # its source never came, so that nobody knows which arguments are secret
-            asked: object = attempt.asked
-            self._announce(attempt, dict.fromkeys(asked, MASK) if is_object(asked) else {})
-        if attempt.lane is not None:
-            attempt.lane.entry.record(outcome.duration_ms, isinstance(outcome, Completed))
+        if not attempt.announced:  # its source never connected, so that no schema says which arguments are secret
+            arguments: object = attempt.original_arguments
+            self._emit_requested(attempt, dict.fromkeys(arguments, MASK) if is_object(arguments) else {})
+        if attempt.runtime is not None:
+            attempt.runtime.entry.record(outcome.duration_ms, isinstance(outcome, Completed))
         if self._auto_emit:
-            self.teller.ended(attempt.call, outcome, summary=attempt.summary)
+            self.emitter.emit_end(attempt.call, outcome, summary=attempt.summary)
 
     def _stopped(self, attempt: Attempt) -> ToolError:
-        """The error of a call that was stopped; one whose deadline struck while its source connected never began."""
+        """Return the error of a cancelled call; one that timed out while its source was connecting never began."""
         name = attempt.request.tool_name
-        if attempt.stopped == "timeout" and attempt.lane is None and self.arrivals.is_connecting(name):
-            told = f"the source of {name!r} is still connecting after {attempt.timeout_s:.1f} s; call again, or give it"
-            return ToolSourceDownError(f"{told} longer", tool_name=name)
+        if attempt.stopped == "timeout" and attempt.runtime is None and self.sources.is_connecting(name):
+            waited = f"the source of {name!r} is still connecting after {attempt.timeout_s:.1f} s"
+            return ToolSourceDownError(f"{waited}; call again, or give it longer", tool_name=name)
         return _stopped(attempt)
 
     def _failed(self, attempt: Attempt, error: ToolError) -> Failed:
         request = attempt.request
         error.tool_name = error.tool_name or request.tool_name
-        if attempt.lane is not None:
-            error.origin = attempt.lane.entry.origin
-        error.conceal(self.teller.redactor_for(request, attempt.lane).message)
+        if attempt.runtime is not None:
+            error.origin = attempt.runtime.entry.origin
+        redactor = self.redactor if attempt.runtime is None else attempt.runtime.redactor_for(request)
+        error.conceal(redactor.message)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
 
     async def unknown_question(self, tool_name: str, call: Mapping[str, Any]) -> tuple[Question, str]:
-        """The question what became of a call, as the journal has it, and the hash of what running it again would run.
+        """Return the question about the outcome of an interrupted call in the journal, and the tool's hash.
 
-        That is the tool as it is here; where it is not, the one that was called.
+        The hash is of the tool in the catalog; where it is missing, of the tool that was called.
         """
         prompt = f"{tool_name} was interrupted; it may or may not have happened. What is the case?"
         asked = Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown")
         arguments = call["arguments"]
         try:
-            tool = (await self._lanes.prepared(tool_name)).called
+            tool = (await self._runtimes.prepare(tool_name)).called
         except (ToolNotFoundError, ToolSchemaError):
             tool = CalledTool(*call.get("tool", ()))
-        redactor = self.teller.redactor.with_secrets(secret_values(arguments, tool.secret_paths))
-        shown = about_call(asked, tool, arguments, redactor)
-        return with_answerers(shown, self._lanes.approvals(tool_name)), tool.digest
+        redactor = self.redactor.with_secrets(secret_values(arguments, tool.secret_paths))
+        shown = describe_call(asked, tool, arguments, redactor)
+        return with_answerers(shown, self._runtimes.approvals(tool_name)), tool.digest
 
     def new_id(self, prefix: str) -> str:
-        """An id that nobody else has."""
+        """Return a new unique id."""
         return self._ids.make(prefix)
 
     async def close(self) -> None:
-        """Stop what runs and wait for what is left to be written."""
+        """Cancel running calls and wait for pending writes."""
         await self.inflight.stop_all()
-        await self.background.finish(patience_s=PATIENCE_S * 2)
+        await self.background.finish(patience_s=STORE_RETRY_S * 2)
         self.inflight.close()
-        await self.inflight.stop_all()  # what that background began
+        await self.inflight.stop_all()  # calls that background tasks began
 
 
 def _is_unbegun(attempt: Attempt, error: ToolError) -> bool:
-    """Whether a resumed call could not even begin, because its intent could not be written."""
+    """Return whether a resumed call could not begin, because its intent could not be written."""
     return isinstance(error, StoreError) and not attempt.invoked and attempt.request.pending_id is not None
 
 
-def _private(arguments: Any, told: Any) -> Any:
-    """Arguments that nobody else holds, so that what is validated is what runs."""
-    kind = told.__class__
+def _private(arguments: Any, snapshot: Any) -> Any:
+    """Return arguments that the caller cannot change, so that the validated arguments are those that run."""
+    kind = snapshot.__class__
     if kind is dict:
-        return told
-    return json.loads(told) if kind is JsonText else arguments
+        return snapshot
+    return json.loads(snapshot) if kind is JsonText else arguments
 
 
 def _stopped(attempt: Attempt) -> ToolError:
-    """The error that stands for a call that was stopped, by its deadline, on request, or with its caller."""
+    """Return the error of a call that timed out, was cancelled, or whose caller was cancelled."""
     name = attempt.request.tool_name
     doubt = "; it may have taken effect all the same" if attempt.journaled else ""
     if attempt.stopped == "timeout":
@@ -384,7 +420,7 @@ def _stopped(attempt: Attempt) -> ToolError:
 
 
 def _cache_key(permitted: PermittedCall) -> tuple[str, ...]:
-    """Pure tools share results; what was read for one person is not shown to another."""
+    """Return the cache key of a call; only pure tools share results between principals."""
     call = permitted.validated
     spec = call.tool.spec
     who = "" if spec.side_effects == "pure" else str(call.request.principal)

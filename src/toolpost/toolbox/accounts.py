@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.storage import Store
-    from toolpost.runtime.desk import PendingDesk
-    from toolpost.runtime.router import ToolRouter
+    from toolpost.policy.redaction import Redactor
+    from toolpost.runtime.concurrency import BackgroundTasks
+    from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.pending import PendingActions
     from toolpost.wire.network import NetworkPolicy
 
 
@@ -46,11 +48,20 @@ class AccountState(NamedTuple):
 class AccountManager:
     """The accounts of a Toolbox's people at the services that its sources need."""
 
-    def __init__(self, router: ToolRouter, settings: AccountSettings, network: NetworkPolicy) -> None:
+    def __init__(
+        self,
+        settings: AccountSettings,
+        network: NetworkPolicy,
+        *,
+        store: Store,
+        emitter: EventEmitter,
+        redactor: Redactor,
+        background: BackgroundTasks,
+    ) -> None:
         _check_addresses(settings)
         base = (settings.public_url or "").rstrip("/")
         self.counts = AccountCounts()
-        self.accounts = Accounts(router.store.tokens, learn=router.teller.redactor.learn)
+        self.accounts = Accounts(store.tokens, learn=redactor.learn)
         self.consents = Consents(
             self.accounts,
             redirect_uri=settings.redirect_uri or (f"{base}/oauth/callback" if base else ""),
@@ -59,10 +70,12 @@ class AccountManager:
         )
         self._profile = ClientProfile(document_url=settings.document_url, device=True)
         self._network = network
-        self._router = router
-        self._store: Store = router.store
+        self._store = store
+        self._emitter = emitter
+        self._redactor = redactor
+        self._background = background
         self._credentials: dict[str, AccountCredentials] = {}
-        self._waiting = WaitingCalls(router, self.accounts, self.consents, self.counts)
+        self._waiting = WaitingCalls(store.pending, background, self.accounts, self.consents, self.counts)
 
     def credentials_for(self, config: ExternalToolConfig) -> AccountCredentials:
         """Who lends people's own tokens for a source."""
@@ -73,7 +86,7 @@ class AccountManager:
         )
         return credentials
 
-    def attach(self, desk: PendingDesk, source: Callable[[str], ToolSource | None]) -> None:
+    def attach(self, desk: PendingActions, source: Callable[[str], ToolSource | None]) -> None:
         """Learn where calls wait, and how to get at a source, which hears refusals and may list its tools anew."""
         self._desk = desk
         self._source = source
@@ -101,16 +114,16 @@ class AccountManager:
         and what it was redeemed for would be lost.
         """
         finishing = self._finish(parameters, provider=provider, person=person, browser=browser)
-        return await asyncio.shield(self._router.background.start(finishing))
+        return await asyncio.shield(self._background.start(finishing))
 
     async def on_connected(self, connected: ConnectedAccount) -> None:
         """Tell of a connected account, list what it opens, and let waiting calls go on."""
         told = {"user": str(connected.person)}
-        self._router.teller.source(connected.provider, EventCode.ACCOUNT_CONNECTED, told)
-        self._router.background.start(self._list_anew(connected))
+        self._emitter.emit_source(connected.provider, EventCode.ACCOUNT_CONNECTED, told)
+        self._background.start(self._list_anew(connected))
         await self._waiting.go_on(connected, self._desk)
 
-    async def resume_waiting(self, desk: PendingDesk) -> None:
+    async def resume_waiting(self, desk: PendingActions) -> None:
         """Let calls go on whose account was connected elsewhere, or by a process that then died."""
         await self._waiting.sweep(desk)
 
@@ -118,7 +131,7 @@ class AccountManager:
         """Forget an account and tell its issuer; whether that was heard, None when there was none."""
         heard = await self.accounts.disconnect(self.consents.service(provider), person)
         if heard is not None:
-            self._router.teller.source(provider, EventCode.ACCOUNT_DISCONNECTED, {"user": str(person), "heard": heard})
+            self._emitter.emit_source(provider, EventCode.ACCOUNT_DISCONNECTED, {"user": str(person), "heard": heard})
         return heard
 
     async def forget(self, person: Principal) -> dict[str, int]:
@@ -138,7 +151,7 @@ class AccountManager:
         try:
             connected = await self.consents.finish(parameters, provider=provider, person=person, browser=browser)
         except ToolError as error:
-            error.conceal(self._router.teller.redactor.message)  # an issuer may repeat what it was sent
+            error.conceal(self._redactor.message)  # an issuer may repeat what it was sent
             self.counts.callback(error.error_code)
             raise
         self.counts.callback()

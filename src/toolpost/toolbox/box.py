@@ -17,7 +17,7 @@ from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.ids import writable
-from toolpost.runtime.tool_calls import read_tool_calls
+from toolpost.runtime.model_messages import read_tool_calls
 from toolpost.toolbox.wiring import Given, wire, with_builtins
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
-    from toolpost.runtime.tool_calls import ToolCallAnswers
+    from toolpost.runtime.model_messages import ToolCallAnswers
     from toolpost.toolbox.source_manager import SourceState
 
-_PARTS = frozenset({"store", "router", "desk", "caretaker", "sources", "accounts", "report", "problems"})
+_PARTS = frozenset({"store", "router", "desk", "recovery", "redactor", "sources", "accounts", "report", "problems"})
 
 
 class Toolbox:
@@ -132,9 +132,9 @@ class Toolbox:
         except BaseException:
             await self._exit.aclose()
             raise
-        parts.router.inflight.home = asyncio.get_running_loop()
+        parts.router.inflight.loop = asyncio.get_running_loop()
         self.store, self.router, self.desk = parts.store, parts.router, parts.desk
-        self.caretaker, self.sources = parts.caretaker, parts.sources
+        self.recovery, self.redactor, self.sources = parts.recovery, parts.redactor, parts.sources
         if parts.accounts is not None:
             self.accounts = parts.accounts
         self.report = Live(lambda: parts.sources.states)
@@ -168,7 +168,7 @@ class Toolbox:
 
     def executor(self, bus: EventSink) -> ToolExecutor:
         """An executor for a host that tells of completion itself, on its own bus."""
-        return ToolExecutor(self.router.beside(bus), bus, max_concurrent=self.settings.tools.max_concurrent)
+        return ToolExecutor(self.router.with_sinks(bus), bus, max_concurrent=self.settings.tools.max_concurrent)
 
     def call(
         self,
@@ -260,7 +260,7 @@ class Toolbox:
         """Cancel a call or a whole run, wherever it runs; False when there is nothing of that name."""
         tenant, target_id = Principal.parse(by).tenant, writable(target_id)
         stopped = self.router.inflight.cancel(target_id, tenant=tenant)
-        closed = await self.caretaker.cancel_waiting(target_id, tenant=tenant)
+        closed = await self.recovery.cancel_waiting(target_id, tenant=tenant)
         elsewhere = await _is_under_way(self.store, target_id, tenant)
         if elsewhere:
             await self.store.cancels.request(target_id, tenant=tenant, by=by)

@@ -103,7 +103,7 @@ class CallbackApp:
         try:
             return await handle(_Visit(scope=scope, fields=_fields(given), held=self._held(scope), provider=provider))
         except ToolError as error:
-            error.conceal(self._box.router.teller.redactor.message)  # an issuer may repeat what it was sent
+            error.conceal(self._box.redactor.message)  # an issuer may repeat what it was sent
             return failure_page(error)
 
     async def _invite(self, visit: _Visit) -> HtmlPage:

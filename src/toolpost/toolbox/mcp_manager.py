@@ -95,7 +95,7 @@ class MCPManager:
         if opened.sources.source(server) is None:
             known = ", ".join(state.name for state in opened.sources.states) or "none"
             raise ToolNodeError(f"no MCP server {server!r} is connected; there are: {known}")
-        return [ManagedTool(self, server, spec, opened.router.teller.redactor) for spec in self._specs(server)]
+        return [ManagedTool(self, server, spec, opened.redactor) for spec in self._specs(server)]
 
     def _specs(self, server: str) -> list[ToolSpec]:
         """What is shown of the tools of one server, without helpers for what it has beside them."""
@@ -116,7 +116,7 @@ class MCPManager:
         """Put every server's tools into each of the registries, described as `[server] ...`; returns how many."""
         opened = self._opened()
         servers = [state.name for state in opened.sources.states if state.ok]
-        redactor = opened.router.teller.redactor
+        redactor = opened.redactor
         tools = [
             ManagedTool(self, server, replace(spec, description=f"[{server}] {spec.description}", source=""), redactor)
             for server in servers

@@ -387,7 +387,7 @@ class Sources:
         member = self._of_tool(tool_name)
         return member is not None and member.state(self._redactor).state != "up"
 
-    async def arrive(self, tool_name: str, *, within_s: float) -> None:
+    async def wait_for_tool(self, tool_name: str, *, within_s: float) -> None:
         """Wait for the source of a tool; ToolSourceDownError when it is down or takes longer."""
         member = self._of_tool(tool_name)
         if member is None:

@@ -44,22 +44,22 @@ class Standalone:
     ) -> None:
         authorizer = Authorizer(credentials)
         self._store = MemoryStore()
+        self.redactor = redactor or Redactor()
         self.router = ToolRouter(
             registry,
             store=self._store,
             policy=Policy("exploratory"),
             authorizer=authorizer,
-            redactor=redactor or Redactor(),
+            redactor=self.redactor,
         )
-        teller = self.router.teller
         self._closing = ExitStack()
-        self._closing.enter_context(redacted_logs(teller.redactor))
+        self._closing.enter_context(redacted_logs(self.redactor))
         self.sources = Sources(
             registry,
             authorizer,
             lent=Lent(servers=servers),
-            redactor=teller.redactor,
-            tell=teller.source,
+            redactor=self.redactor,
+            tell=self.router.emitter.emit_source,
             lock=None if lock is None else Lock(Path(lock).absolute()),
         )
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from toolpost.auth.token_refresh import Account
     from toolpost.auth.user_credentials import AccountCounts
     from toolpost.contracts.questions import PendingAction
-    from toolpost.runtime.desk import PendingDesk
-    from toolpost.runtime.router import ToolRouter
+    from toolpost.contracts.storage import PendingStore
+    from toolpost.runtime.concurrency import BackgroundTasks
+    from toolpost.runtime.pending import PendingActions
 
 _MOST_WAITING = 10_000
 _MOST_A_TURN = 500
@@ -28,22 +29,30 @@ _Waiter: TypeAlias = tuple[Principal, str]
 class WaitingCalls:
     """Finds the questions for consent that are answered by an account, and answers them."""
 
-    def __init__(self, router: ToolRouter, accounts: Accounts, consents: Consents, counts: AccountCounts) -> None:
-        self._router = router
+    def __init__(
+        self,
+        pending: PendingStore,
+        background: BackgroundTasks,
+        accounts: Accounts,
+        consents: Consents,
+        counts: AccountCounts,
+    ) -> None:
+        self._pending = pending
+        self._background = background
         self._accounts = accounts
         self._consents = consents
         self._counts = counts
         self._last: _Waiter | None = None
 
-    async def go_on(self, connected: ConnectedAccount, desk: PendingDesk) -> None:
+    async def go_on(self, connected: ConnectedAccount, desk: PendingActions) -> None:
         """Let the calls that waited for this account go on, in the background."""
         account = await self._accounts.held(self._consents.service(connected.provider), connected.person)
         for action in await self._open(connected.person.tenant):
             mine = action.asked_by == connected.person and _provider_of(action) == connected.provider
             if mine and account is not None and _helps(account, action):
-                self._router.background.start(self._answer(action, desk))
+                self._background.start(self._answer(action, desk))
 
-    async def sweep(self, desk: PendingDesk) -> None:
+    async def sweep(self, desk: PendingActions) -> None:
         """Let calls go on whose account was connected elsewhere, or by a process that then died."""
         if not self._consents.services:
             return
@@ -52,7 +61,7 @@ class WaitingCalls:
             waiting[action.asked_by, _provider_of(action)].append(action)
         for waiter in self._turn(sorted(waiting)):
             for action in await self._helped(waiter, waiting[waiter]):
-                self._router.background.start(self._answer(action, desk))
+                self._background.start(self._answer(action, desk))
 
     def _turn(self, waiters: list[_Waiter]) -> list[_Waiter]:
         """Those whose account is looked at now; of very many, each has its turn."""
@@ -71,10 +80,10 @@ class WaitingCalls:
         return [action for action in actions if account.changed_at > action.created_at and _helps(account, action)]
 
     async def _open(self, tenant: str | None) -> list[PendingAction]:
-        found = await self._router.store.pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
+        found = await self._pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
         return [action for action in found if action.question.kind == "consent"]
 
-    async def _answer(self, action: PendingAction, desk: PendingDesk) -> None:
+    async def _answer(self, action: PendingAction, desk: PendingActions) -> None:
         try:
             await desk.answer(action.id, _DONE, by=str(action.asked_by))
         except ToolError:

@@ -1,4 +1,4 @@
-"""Joins the parts of a Toolbox: store, router, desk, caretaker and the tools of every source."""
+"""Joins the parts of a Toolbox: store, router, desk, recovery and the tools of every source."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from toolpost.contracts.suggestions import did_you_mean
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
-from toolpost.runtime.caretaker import Caretaker
-from toolpost.runtime.desk import PendingDesk
+from toolpost.runtime.pending import PendingActions
+from toolpost.runtime.recovery import Recovery
 from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
@@ -75,8 +75,9 @@ class Parts:
 
     store: Store
     router: ToolRouter
-    desk: PendingDesk
-    caretaker: Caretaker
+    desk: PendingActions
+    recovery: Recovery
+    redactor: Redactor
     sources: Sources
     accounts: AccountManager | None
     problems: Callable[[], list[str]]
@@ -90,56 +91,72 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     plugins = load_plugins()
     authorizer = Authorizer(given.credentials)
     protected = ProtectedFiles(settings, config=given.config, tools=given.tools)
-    router = _make_router(given, store, authorizer, protected)
-    closing.enter_context(redacted_logs(router.teller.redactor))
+    redactor = Redactor({*given.secrets, *literal_secrets(settings)})
+    router = _make_router(given, store, authorizer, redactor, protected)
+    closing.enter_context(redacted_logs(redactor))
     network = _network(settings)
-    accounts = _make_accounts(settings, router, network, closing)
-    sources = _make_sources(given, plugins, authorizer, accounts, router, network)
+    accounts = _make_accounts(settings, store, router, redactor, network, closing)
+    sources = _make_sources(given, plugins, authorizer, accounts, router, redactor, network)
     closing.push_async_callback(sources.close)
     protected.read = lambda: sources.files
-    desk = PendingDesk(router, registry)
+    desk = PendingActions(
+        router, registry, store=store, emitter=router.emitter, redactor=redactor, background=router.background
+    )
     if accounts is not None:
         accounts.attach(desk, sources.source)
     also = None if accounts is None else accounts.resume_waiting
-    caretaker = Caretaker(router, desk, retention=settings.retention.to_retention(), also=also, absent=given.absent)
+    recovery = Recovery(router, desk, retention=settings.retention.to_retention(), also=also, absent=given.absent)
     builtins = _builtins(settings, store, network)
     closing.push_async_callback(builtins.close)
     for tool in [*builtins.tools(chosen_builtins(settings)), *given.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
     left_out = [*plugins.problems, *_add_offered(registry, plugins.tools, settings.overrides)]
-    router.arrivals = sources
+    router.sources = sources
     await sources.load_all(settings.all_sources(), wait_s=settings.startup_wait_s)
     for name, members in {**COLLECTIONS, **settings.collections}.items():
         registry.define_collection(name, members)
-    registry.subscribe(lambda change: None if sources.joining else router.teller.catalog(change))
+    registry.subscribe(lambda change: None if sources.joining else router.emitter.emit_catalog_change(change))
     closing.push_async_callback(router.close)
-    closing.push_async_callback(caretaker.stop)
-    await caretaker.start()
+    closing.push_async_callback(recovery.stop)
+    await recovery.start()
     return Parts(
         store=store,
         router=router,
         desk=desk,
-        caretaker=caretaker,
+        recovery=recovery,
+        redactor=redactor,
         sources=sources,
         accounts=accounts,
-        problems=lambda: [*left_out, *_stray_texts(given, sources, router)],
+        problems=lambda: [*left_out, *_stray_texts(given, sources, redactor)],
     )
 
 
-def _stray_texts(given: Given, sources: Sources, router: ToolRouter) -> list[str]:
-    found = lint_settings(given.settings, given.registry, sources.listings, router.teller.redactor)
+def _stray_texts(given: Given, sources: Sources, redactor: Redactor) -> list[str]:
+    found = lint_settings(given.settings, given.registry, sources.listings, redactor)
     return [finding.text for finding in found]
 
 
 def _make_accounts(
-    settings: Settings, router: ToolRouter, network: NetworkPolicy, closing: AsyncExitStack
+    settings: Settings,
+    store: Store,
+    router: ToolRouter,
+    redactor: Redactor,
+    network: NetworkPolicy,
+    closing: AsyncExitStack,
 ) -> AccountManager | None:
     """The desk for people's own accounts, where a source needs them."""
     if all(source.auth_type is not AuthType.OAUTH2_USER for source in settings.all_sources()):
         return None
     from toolpost.toolbox.accounts import AccountManager  # noqa: PLC0415 - OAuth is long to import, for few
 
-    accounts = AccountManager(router, settings.accounts, network)
+    accounts = AccountManager(
+        settings.accounts,
+        network,
+        store=store,
+        emitter=router.emitter,
+        redactor=redactor,
+        background=router.background,
+    )
     closing.push_async_callback(accounts.close)
     return accounts
 
@@ -157,6 +174,7 @@ def _make_sources(
     authorizer: Authorizer,
     accounts: AccountManager | None,
     router: ToolRouter,
+    redactor: Redactor,
     network: NetworkPolicy,
 ) -> Sources:
     settings = given.settings
@@ -176,9 +194,9 @@ def _make_sources(
         factories=plugins.source_factories,
         overrides=given.settings.overrides,
         lent=lent,
-        tell=router.teller.source,
+        tell=router.emitter.emit_source,
         resolve=not given.resolved,
-        redactor=router.teller.redactor,
+        redactor=redactor,
         lend=None if accounts is None else accounts.credentials_for,
         lock=_open_lock(settings),
         secrets=given.secrets.union(literal_secrets(settings)),
@@ -194,7 +212,9 @@ def _open_lock(settings: Settings) -> Lock | None:
     return lock
 
 
-def _make_router(given: Given, store: Store, authorizer: Authorizer, protected: ProtectedFiles) -> ToolRouter:
+def _make_router(
+    given: Given, store: Store, authorizer: Authorizer, redactor: Redactor, protected: ProtectedFiles
+) -> ToolRouter:
     """A router by the settings."""
     settings = given.settings
     return ToolRouter(
@@ -202,7 +222,7 @@ def _make_router(given: Given, store: Store, authorizer: Authorizer, protected: 
         store=store,
         policy=_policy(settings),
         authorizer=authorizer,
-        redactor=Redactor({*given.secrets, *literal_secrets(settings)}),
+        redactor=redactor,
         sinks=given.sinks,
         on_pending=given.on_pending,
         context_defaults=_context_defaults(settings, protected),

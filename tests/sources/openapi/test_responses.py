@@ -22,7 +22,7 @@ from toolpost.contracts.errors import (
     ToolRateLimitError,
     ToolServerError,
 )
-from toolpost.runtime.retry import may_repeat
+from toolpost.runtime.resilience import may_repeat
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement
 from toolpost.sources.openapi.responses import parse_response
 from toolpost.web.content import MOST_ITEMS

@@ -14,7 +14,7 @@ from toolpost import (
     ToolValidationError,
 )
 from toolpost.contracts.outcomes import outcome_to_dict
-from toolpost.runtime.revive import revive
+from toolpost.runtime.persistence import load_outcome
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from toolpost.runtime.revive import revive
     ],
 )
 def test_what_was_kept_is_what_comes_back(outcome: Outcome) -> None:
-    back = revive(outcome_to_dict(outcome))
+    back = load_outcome(outcome_to_dict(outcome))
     assert type(back) is type(outcome)
     assert outcome_to_dict(back) == outcome_to_dict(outcome)
     if isinstance(outcome, Failed):

@@ -1,0 +1,489 @@
+"""Pending actions: pause a call for a person, list and answer questions, and run the answered call exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolpost.catalog.lock import DEFINITION
+from toolpost.contracts.calls import RequestedCall
+from toolpost.contracts.errors import (
+    PendingNotFoundError,
+    StoreError,
+    ToolApprovalDenied,
+    ToolCancelledError,
+    ToolConflictError,
+    ToolError,
+    ToolPermissionError,
+    ToolValidationError,
+)
+from toolpost.contracts.events import CallRef, EventCode, RunSummary
+from toolpost.contracts.outcomes import Completed, Failed, Paused
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import DECISIONS, Answer, PendingAction
+from toolpost.contracts.sources import HoldingSource
+from toolpost.contracts.storage import JournalEntry
+from toolpost.policy.approvals import answer_refusal, arguments_summary, call_hash, target_summary, tool_hash
+from toolpost.policy.redaction import LONGEST_MESSAGE
+from toolpost.runtime.persistence import dump_context, dump_outcome, load_context, load_outcome
+from toolpost.runtime.results import summary_of
+from toolpost.schema.validator import compile_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.calls import ValidatedCall
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import Decision, PendingStatus, Question
+    from toolpost.contracts.storage import Store
+    from toolpost.policy.approvals import Approvals, CalledTool
+    from toolpost.policy.redaction import Redactor
+    from toolpost.runtime.attempt import Attempt, InFlightCalls
+    from toolpost.runtime.concurrency import BackgroundTasks
+    from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.ids import IdMaker
+    from toolpost.runtime.tool_runtime import ToolRuntime
+
+_log = logging.getLogger("toolpost.runtime")
+_PRIVATE = frozenset({"auth_url", "state"})  # of a consent's payload
+_WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
+_LONGEST_PREVIEW = 8000
+_DECIDED = frozenset({"approval", "unknown"})  # the other kinds ask for what only the caller can give
+_ANSWER_CODES = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
+
+
+class CallResumer(Protocol):
+    """The parts of the router that an answer needs."""
+
+    inflight: InFlightCalls
+
+    async def await_tool(self, tool_name: str) -> None:
+        """Wait for a tool whose source is still connecting."""
+        ...
+
+    async def resume(self, request: RequestedCall) -> Outcome:
+        """Run a paused call again with one more answer."""
+        ...
+
+
+class PendingActions:
+    """List and answer pending actions. `by` is a person's identity, which no agent holds."""
+
+    def __init__(
+        self,
+        router: CallResumer,
+        registry: ToolRegistry,
+        *,
+        store: Store,
+        emitter: EventEmitter,
+        redactor: Redactor,
+        background: BackgroundTasks,
+    ) -> None:
+        self._router = router
+        self._registry = registry
+        self._store = store
+        self._redactor = redactor
+        self._background = background
+        self.reporter = OutcomeReporter(emitter, redactor, registry)
+
+    async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
+        """Return the pending actions of this person's tenant, newest first."""
+        found = await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
+        return [_visible_to(by, action) for action in found]
+
+    async def get(self, pending_id: str, *, by: str) -> PendingAction:
+        """Return one pending action; PendingNotFoundError when there is none for this person."""
+        action = await self._store.pending.get(pending_id, tenant=Principal.parse(by).tenant)
+        if action is None:
+            raise PendingNotFoundError(pending_id)
+        return _visible_to(by, action)
+
+    async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
+        """Approve a call, with changed arguments if given, and return its outcome."""
+        return await self.answer(pending_id, by=by, decision="approve", arguments=arguments)
+
+    async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
+        """Deny a call for good."""
+        return await self.answer(pending_id, by=by, decision="deny", reason=reason)
+
+    async def answer(
+        self,
+        pending_id: str,
+        value: Any = None,
+        *,
+        by: str,
+        decision: Decision = "answer",
+        reason: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        context: ToolContext | None = None,
+    ) -> Outcome:
+        """Answer a question, run the waiting call, in `context` if given, and return its outcome."""
+        self._router.inflight.check_loop()  # before the action is claimed
+        action = await self.get(pending_id, by=by)
+        if decision not in _WITHOUT_TOOL:
+            await self._router.await_tool(action.tool_name)
+        self._check(action, by, decision)
+        self._check_value(action, value, decision)
+        if decision == "approve":
+            value = self._grant(action, arguments)
+        elif decision == "rerun":
+            self._refuse_changed(action)
+        answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)
+        return await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context)))
+
+    async def _claim(self, pending_id: str, answer: Answer, by: str, context: ToolContext | None) -> Outcome:
+        """Claim the action and carry out the answer, whether or not the person who answered waits for the outcome."""
+        claimed = await self._store.pending.claim(pending_id, answer, by=by, at=time.time())
+        if claimed is None:
+            raise await self._too_late(pending_id)
+        return await self.carry_out(claimed, context)
+
+    async def carry_out(
+        self, action: PendingAction, context: ToolContext | None = None, *, recovered: bool = False
+    ) -> Outcome:
+        """Carry out the answer of a claimed action and store the outcome; the stored context is the default.
+
+        `recovered` says that the process that claimed the action died. Where the call could not begin, because the
+        store could not be written, the question is opened again.
+        """
+        answer = action.answer
+        assert answer is not None  # noqa: S101 - a claimed action has its answer
+        self.reporter.emit_answer(action, answer, recovered=recovered)
+        try:
+            outcome = await self._follow(action, answer, context or load_context(action.context))
+        except StoreError as error:
+            return await self._reopen(action, error)
+        status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
+        await self._write(partial(self.settle, action, dump_outcome(outcome), status))
+        return outcome
+
+    async def _reopen(self, action: PendingAction, error: StoreError) -> Failed:
+        """Open an action again whose answer ran nothing; the event comes first, so that the log shows the reason."""
+        self.reporter.emit_pause(action, action)
+        await self._write(partial(self._store.pending.settle, action.id, "open", reopen=True))
+        message = f"{error.message}; nothing was run, and the question is open again: answer it once more"
+        failed = StoreError(message, tool_name=action.tool_name, cause=error)
+        return Failed(action.call_id, action.run_id, action.tool_name, failed)
+
+    async def settle(self, action: PendingAction, data: Mapping[str, Any], status: PendingStatus) -> None:
+        """Store the outcome of an action, also under its idempotency key."""
+        await self._store.pending.settle(action.id, status, outcome=data)
+        if action.idempotency_key is not None:
+            await self._store.keys.settle(action.asked_by, action.idempotency_key, data)
+
+    async def _write(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write now, or in the background as soon as the store can be written again."""
+        try:
+            await write()
+        except StoreError as error:
+            _log.warning("what came of an answer waits to be recorded: %s", error)
+            self._background.retry_write(write)
+
+    async def _follow(self, action: PendingAction, answer: Answer, context: ToolContext | None) -> Outcome:
+        whole_call = action.question.key == "unknown"  # a step of `ctx.once` can be unknown too
+        match answer.decision:
+            case "deny" if not (action.question.deliver_denial and self._registry.has(action.tool_name)):
+                return self.reporter.deny(action, answer)
+            case "happened" if whole_call:
+                return self.reporter.confirm(action, answer.value)
+            case "not_happened" if whole_call:
+                return self.reporter.refute(action)
+            case _:
+                return await self._resume(action, answer, context)
+
+    async def _resume(self, action: PendingAction, answer: Answer, context: ToolContext | None) -> Outcome:
+        """Run the call again from the top with one more answer."""
+        return await self._router.resume(
+            RequestedCall(
+                action.call_id,
+                action.run_id,
+                action.tool_name,
+                dict(action.arguments if answer.arguments is None else answer.arguments),
+                action.asked_by,
+                action.timeout_s,
+                action.idempotency_key,
+                action.correlation_id,
+                action.task_id,
+                context,
+                {**action.answers, action.question.key: answer},
+                action.id,
+                action.started,
+            )
+        )
+
+    def can_run(self, action: PendingAction) -> bool:
+        """Return whether this process has the tool of an answered action, or the answer needs none."""
+        decision = action.answer.decision if action.answer else None
+        return decision in _WITHOUT_TOOL or self._registry.has(action.tool_name)
+
+    def _check(self, action: PendingAction, by: str, decision: Decision) -> None:
+        if why := answer_refusal(action, by, decision):
+            msg = f"{by!r} may not answer {action.id!r}: {why}"
+            raise ToolPermissionError(msg, tool_name=action.tool_name, code="not_an_answerer")
+        allowed = DECISIONS[action.question.kind]
+        if decision not in allowed:
+            msg = f"a question of kind {action.question.kind} takes {', '.join(sorted(allowed))}, not {decision!r}"
+            raise ToolValidationError(msg, tool_name=action.tool_name)
+        if decision not in _WITHOUT_TOOL and not self._registry.has(action.tool_name):
+            msg = f"{action.tool_name!r} is not in this process's catalog; answer where it is, or name its source here"
+            raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_missing")
+
+    def _check_value(self, action: PendingAction, value: Any, decision: Decision) -> None:
+        """Refuse a value that breaks the schema before the action is claimed, so that it can be answered again."""
+        schema = action.question.answer_schema
+        if decision == "answer" and schema is not None:
+            compile_validator(dict(schema)).check(value, action.tool_name)
+
+    def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
+        """Return the hash of the approved call; changed arguments are validated before the action is claimed."""
+        if action.question.key == DEFINITION:
+            self._accept_definition(action)
+        else:
+            self._refuse_changed(action)
+            if arguments is None:
+                return action.arguments_hash
+        entry = self._registry.find(action.tool_name)
+        return call_hash(entry.spec, entry.fit(dict(action.arguments if arguments is None else arguments)))
+
+    def _accept_definition(self, action: PendingAction) -> None:
+        """Pin a tool's definition as the question showed it, unless it was accepted meanwhile."""
+        hold = self._registry.find(action.tool_name).hold
+        if hold is None or hold.is_settled():
+            return
+        if hold.after.hash != action.question.payload.get("hash"):
+            msg = f"{action.tool_name!r} has changed again since this was asked; deny it and call the tool again"
+            raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
+        hold.accept()
+
+    def _refuse_changed(self, action: PendingAction) -> None:
+        """Raise ToolConflictError when the tool, or the target of its calls, has changed since the question."""
+        entry = self._registry.find(action.tool_name)
+        try:
+            arguments = entry.fit(dict(action.arguments))
+            # The question about an interrupted call is made of its intent, which has the arguments as requested.
+            now = tool_hash(entry.spec) if action.question.kind == "unknown" else call_hash(entry.spec, arguments)
+        except ToolValidationError:
+            now = ""
+        if now != action.arguments_hash:
+            anew = "deny it" if action.question.kind == "approval" else "say whether it happened"
+            moved = _target_change(action.question.target, target_summary(entry.spec, self._redactor.redact))
+            msg = f"{action.tool_name!r} has changed since this was asked{moved}; {anew} and call the tool again"
+            raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
+
+    async def _too_late(self, pending_id: str) -> ToolConflictError:
+        action = await self._store.pending.get(pending_id)
+        if action is None:
+            return ToolConflictError(f"{pending_id!r} is gone", code="already_answered")
+        if action.status == "expired" or (action.status == "open" and action.expires_at <= time.time()):
+            return ToolConflictError(f"{pending_id!r} has expired; call the tool again", code="question_expired")
+        if action.status == "cancelled":
+            return ToolConflictError(f"{pending_id!r} was cancelled", code="question_cancelled")
+        return ToolConflictError(
+            f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
+        )
+
+
+def _target_change(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Describe how the target of a call has changed since the question; empty where it has not."""
+    if not before or before == now:
+        return ""
+    return f": it was {before.get('summary')}, and is now {now.get('summary')}"
+
+
+def _visible_to(by: str, action: PendingAction) -> PendingAction:
+    """Return an action as a person may see it: the sign-in URL and state of a consent are for the asker alone."""
+    question = action.question
+    if question.kind != "consent" or Principal.parse(by) == action.asked_by:
+        return action
+    payload = {name: value for name, value in question.payload.items() if name not in _PRIVATE}
+    return replace(action, question=replace(question, payload=payload))
+
+
+def describe_call(question: Question, tool: CalledTool, arguments: Mapping[str, Any], redactor: Redactor) -> Question:
+    """Return the question with the redacted arguments and target of its call."""
+    return replace(
+        question,
+        prompt=redactor.excerpt(question.prompt, LONGEST_MESSAGE),
+        payload=_shown_payload(question, redactor),
+        arguments=arguments_summary(arguments, redactor, tool.secret_paths),
+        target={name: redactor.redact(text) for name, text in tool.target.items()},
+    )
+
+
+def _shown_payload(question: Question, redactor: Redactor) -> Mapping[str, Any]:
+    """Return the payload with secrets masked; that of a consent is a sign-in URL, which is needed whole."""
+    payload = question.payload
+    if question.kind == "consent":
+        return payload
+    preview = payload.get("preview")
+    if isinstance(preview, str):
+        payload = {**payload, "preview": redactor.excerpt(preview, _LONGEST_PREVIEW)}
+    shown: Mapping[str, Any] = redactor.texts(payload)
+    return shown
+
+
+def with_answerers(question: Question, approvals: Approvals) -> Question:
+    """Return the question with the people who may answer it by policy."""
+    if question.kind not in _DECIDED:
+        return question
+    return replace(question, answerers=approvals.answerers, four_eyes=bool(approvals.four_eyes))
+
+
+class PauseWriter:
+    """Write pending actions; questions without an expiry of their own live for `ttl_s`."""
+
+    def __init__(
+        self, store: Store, emitter: EventEmitter, ids: IdMaker, background: BackgroundTasks, *, ttl_s: float
+    ) -> None:
+        self._store = store
+        self._background = background
+        self._emitter = emitter
+        self._ids = ids
+        self._ttl_s = ttl_s
+
+    async def pause(
+        self, attempt: Attempt, runtime: ToolRuntime, question: Question, validated: ValidatedCall
+    ) -> Paused:
+        """Store the call with its question and emit that it waits; the intent of a tool that asked is removed."""
+        request = attempt.request
+        redactor = runtime.redactor_for(request)
+        question = describe_call(question, runtime.called, attempt.original_arguments, redactor)
+        question = with_answerers(question, (attempt.verdict or runtime.verdict).approvals)
+        action = self._action(attempt, runtime, question, validated)
+        writing = self._background.start(self._write(action, journaled=attempt.journaled))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            attempt.journaled = False
+            self._background.start(self._retract(writing, action))
+            raise
+        attempt.journaled = False
+        self._emitter.emit_pause(attempt.call, action)
+        shown = replace(question, state=None)
+        return Paused(request.call_id, request.run_id, runtime.spec.name, action.id, shown, attempt.elapsed_ms)
+
+    async def _write(self, action: PendingAction, *, journaled: bool) -> None:
+        await self._store.pending.add(action)
+        if journaled:
+            await self._store.journal.forget(action.call_id, "")
+
+    async def _retract(self, writing: asyncio.Task[None], action: PendingAction) -> None:
+        """Close the question of a call that was cancelled while the question was being written."""
+        await writing
+        for closed in await self._store.pending.cancel(action.call_id, tenant=action.asked_by.tenant):
+            await self._store.pending.settle(closed.id, closed.status)
+
+    def _action(
+        self, attempt: Attempt, runtime: ToolRuntime, question: Question, validated: ValidatedCall
+    ) -> PendingAction:
+        request, now = attempt.request, time.time()
+        if question.kind == "unknown":  # an interrupted call is bound to its tool; the intent has its arguments
+            bound = tool_hash(runtime.spec)
+        else:  # a tool that was invoked may have changed the arguments it was given
+            call = runtime.validate(request) if attempt.invoked else validated
+            bound = call_hash(runtime.spec, call.arguments)
+        return PendingAction(
+            id=self._ids.make("ask"),
+            question=question,
+            call_id=request.call_id,
+            run_id=request.run_id,
+            tool_name=runtime.spec.name,
+            arguments=attempt.original_arguments,
+            arguments_hash=bound,
+            asked_by=request.principal,
+            created_at=now,
+            expires_at=now + (question.expires_in_s or self._ttl_s),
+            answerers=(str(request.principal),) if question.kind == "consent" else question.answerers,
+            answers=request.answers,
+            started=attempt.started,
+            idempotency_key=request.idempotency_key,
+            correlation_id=request.correlation_id,
+            task_id=request.task_id,
+            timeout_s=request.timeout_s,
+            context=dump_context(request.context),
+        )
+
+
+class OutcomeReporter:
+    """Build and emit the outcomes of calls that end without running: denied, expired, cancelled or as reported."""
+
+    def __init__(self, emitter: EventEmitter, redactor: Redactor, registry: ToolRegistry) -> None:
+        self._emitter = emitter
+        self._redactor = redactor
+        self._registry = registry
+
+    def emit_answer(self, action: PendingAction, answer: Answer, *, recovered: bool = False) -> None:
+        """Emit that a person answered; `recovered` marks the repeated event after a crash."""
+        facts: dict[str, Any] = {"pending_id": action.id, "by": action.answered_by, "decision": answer.decision}
+        if recovered:
+            facts["recovered"] = True
+        code = _ANSWER_CODES.get(answer.decision, EventCode.CALL_RESUMED)
+        self._emitter.emit(self._ref(action), code, {**facts, "reason": answer.reason})
+
+    def emit_pause(self, of: JournalEntry | PendingAction, action: PendingAction) -> None:
+        """Emit that a person is asked about a call, or asked again after a crash."""
+        self._emitter.emit_pause(self._ref(of), action)
+
+    def emit_recorded(self, of: RunSummary, data: Mapping[str, Any]) -> None:
+        """Emit the end of a call whose process died after it recorded the result."""
+        outcome = load_outcome(data)
+        if not isinstance(outcome, Paused):
+            content = outcome.content if isinstance(outcome, Completed) else None
+            self._emitter.emit_end(self._ref(of), outcome, summary=summary_of(content))
+
+    def deny(self, action: PendingAction, answer: Answer) -> Failed:
+        """End a call that a person denied."""
+        because = f": {answer.reason}" if answer.reason else ""
+        return self._fail(action, ToolApprovalDenied(f"{action.answered_by} refused {action.tool_name}{because}"))
+
+    def expire(self, action: PendingAction) -> Failed:
+        """End a call whose question nobody answered in time, which counts as a denial."""
+        self._emitter.emit(self._ref(action), EventCode.QUESTION_EXPIRED, {"pending_id": action.id})
+        return self._fail(action, ToolApprovalDenied(f"nobody answered {action.id} in time", code="question_expired"))
+
+    def cancel(self, action: PendingAction) -> Failed:
+        """End a call that was cancelled while it waited."""
+        return self._fail(action, ToolCancelledError("the call was cancelled while it waited for a person"))
+
+    def confirm(self, action: PendingAction, content: Any) -> Completed:
+        """Complete an interrupted call that happened, as a person reports."""
+        outcome = Completed(action.call_id, action.run_id, action.tool_name, content)
+        self._emitter.emit_end(self._ref(action), outcome, summary="as a person reported")
+        return outcome
+
+    def refute(self, action: PendingAction) -> Failed:
+        """Fail an interrupted call that did not happen, as a person reports."""
+        return self._fail(action, ToolError("the call was interrupted and did not happen", code="not_executed"))
+
+    def interrupt(self, of: JournalEntry | RunSummary) -> Failed:
+        """Fail a call that is safe to repeat and whose process died."""
+        message = "the process running this call ended before it did; it is safe to call again"
+        return self._fail(of, ToolError(message, code="interrupted"))
+
+    def _fail(self, of: PendingAction | JournalEntry | RunSummary, error: ToolError) -> Failed:
+        if isinstance(of, PendingAction) and self._registry.has(of.tool_name):
+            source = self._registry.find(of.tool_name).source
+            if isinstance(source, HoldingSource):
+                source.release(of.call_id)  # it holds the call open, and nobody will answer
+        error.tool_name = of.tool_name
+        error.conceal(self._redactor.message)
+        outcome = Failed(of.call_id, of.run_id, of.tool_name, error)
+        self._emitter.emit_end(self._ref(of), outcome)
+        return outcome
+
+    def _ref(self, of: PendingAction | JournalEntry | RunSummary) -> CallRef:
+        """Return the reference to a call that its events carry."""
+        redact = self._redactor.plain
+        if isinstance(of, PendingAction):
+            who, correlation = of.asked_by, of.correlation_id
+        elif isinstance(of, JournalEntry):
+            who, correlation = of.principal, of.call.get("correlation_id", "")
+        else:
+            who, correlation = Principal(of.tenant, of.user), ""
+        return CallRef(of.run_id, of.call_id, of.tool_name, who.tenant, who.user, correlation or of.call_id, redact)

@@ -1,0 +1,127 @@
+"""Convert outcomes and contexts to plain data for the store, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts import errors
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
+from toolpost.contracts.questions import Question
+from toolpost.schema.secrets import harmless
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import PendingAction
+    from toolpost.contracts.storage import PendingStore, Store
+
+_MOST_PAUSES = 100
+
+
+def dump_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as plain data, with the text for a model and the origin of an error."""
+    text = outcome.text if isinstance(outcome, Completed) else None
+    origin = outcome.error.origin if isinstance(outcome, Failed) else ""
+    return outcome_to_dict(outcome) | ({} if text is None else {"text": text}) | ({"origin": origin} if origin else {})
+
+
+def load_outcome(data: Mapping[str, Any]) -> Outcome:
+    """Build the outcome from the data of `dump_outcome`; of a question only what is shown."""
+    call_id, run_id, tool = data["call_id"], data["run_id"], data["tool_name"]
+    duration = data.get("duration_ms", 0.0)
+    if data["status"] == "completed":
+        artifacts, meta = tuple(data["artifacts"]), data.get("meta", {})
+        return Completed(call_id, run_id, tool, data["content"], duration, artifacts, data.get("text"), meta=meta)
+    if data["status"] == "failed":
+        error = _load_error(data["error"])
+        error.origin = data.get("origin", "")
+        return Failed(call_id, run_id, tool, error, duration)
+    pending = data["pending"]
+    return Paused(call_id, run_id, tool, pending["id"], Question.shown(pending), duration)
+
+
+async def recorded_outcome(store: Store, call_id: str, *, tenant: str) -> Outcome | None:
+    """Return the recorded result of a call with effects, or the question that it waits for; None without a record."""
+    entry = await store.journal.find(call_id, "")
+    if entry is not None and entry.done:
+        return await current_outcome(store.pending, entry.result)
+    for action in await store.pending.list(tenant=tenant, status=None, call_id=call_id, limit=1):
+        return (
+            paused_outcome(action) if action.outcome is None else await current_outcome(store.pending, action.outcome)
+        )
+    return None
+
+
+async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Outcome:
+    """Return a stored outcome; for a pause that was answered since, the outcome of the answer."""
+    for _ in range(_MOST_PAUSES):
+        if data["status"] != "paused":
+            break
+        action = await pending.get(data["pending"]["id"])
+        if action is None:
+            break
+        if action.outcome is None:
+            return paused_outcome(action)
+        data = action.outcome
+    return load_outcome(data)
+
+
+def paused_outcome(action: PendingAction) -> Paused:
+    """Return the outcome of a call that waits for this pending action."""
+    asked = replace(action.question, state=None)
+    return Paused(action.call_id, action.run_id, action.tool_name, action.id, asked)
+
+
+def _load_error(data: Mapping[str, Any]) -> ToolError:
+    """Build an error of the stored class with the stored message."""
+    kind = getattr(errors, data["type"], ToolError)
+    error: ToolError = kind.__new__(kind)
+    ToolError.__init__(
+        error,
+        data["message"],
+        tool_name=data["tool_name"],
+        category=ErrorCategory(data["category"]),
+        status_code=data["status_code"],
+        code=data["error_code"],
+    )
+    if isinstance(error, errors.ToolValidationError):
+        error.issues = list(data.get("issues", []))
+    return error
+
+
+def dump_context(context: ToolContext | None) -> dict[str, Any] | None:
+    """Return the part of a context that outlives a pause: paths, ids, and JSON values without secrets."""
+    if context is None:
+        return None
+    paths = context.allowed_paths
+    own = {} if context.inherits_paths else {"allowed_paths": None if paths is None else list(paths)}
+    return {
+        **own,
+        "user_id": context.user_id,
+        "trace_id": context.trace_id,
+        "memory_dir": context.memory_dir,
+        "session_dir": context.session_dir,
+        "llm_context": plain_members(context.llm_context),
+        "tool_context": plain_members(context.tool_context),
+    }
+
+
+def load_context(data: Mapping[str, Any] | None) -> ToolContext | None:
+    """Build the context from the data of `dump_context`."""
+    return None if data is None else ToolContext(**data)
+
+
+def plain_members(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that are JSON, without values under secret-like names at any depth."""
+    members: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            members |= json.loads(json.dumps(harmless({name: value}), allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            continue
+    return members

@@ -1,0 +1,222 @@
+"""Retries with backoff and a budget, and circuit breakers, per source, or per host and tenant."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from toolpost.contracts.errors import ErrorCategory, ToolCircuitOpenError, ToolConnectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolpost.contracts.calls import AuthorizedCall
+    from toolpost.contracts.config import RetryPolicy
+    from toolpost.contracts.errors import ToolError
+    from toolpost.contracts.spec import ReplayClass
+
+BreakerState = Literal["closed", "open", "half_open"]
+_COUNTED = frozenset({ErrorCategory.RETRYABLE_SERVER, ErrorCategory.NETWORK})
+MOST_HOSTS = 4096
+_LONGEST_HOST = 255  # RFC 1035 section 2.3.4: no name on the network is longer
+_PORTS = {"http": 80, "https": 443}
+
+
+class CircuitBreaker:
+    """Circuit breaker that opens after `threshold` consecutive failures of a source.
+
+    401, 403 and 429 do not count, because they concern one caller. A connection that broke under many calls is one
+    failure. After `cooldown_s` one call is let through as a probe; its end closes or reopens the breaker. While
+    `failures` is 0 neither `admit` nor `succeeded` need be called.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_incident",
+        "_on_state",
+        "_opened_at",
+        "_probing",
+        "cooldown_s",
+        "failures",
+        "name",
+        "threshold",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        threshold: int = 5,
+        cooldown_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        on_state: Callable[[BreakerState], None] = lambda _state: None,
+    ) -> None:
+        self.name = name
+        self.threshold = threshold
+        self.cooldown_s = cooldown_s
+        self._clock = clock
+        self._on_state = on_state
+        self.failures = 0
+        self._incident: object | None = None
+        self._opened_at: float | None = None
+        self._probing = False
+
+    @property
+    def state(self) -> BreakerState:
+        """Whether the breaker is closed, open, or ready for a probe."""
+        if self._opened_at is None:
+            return "closed"
+        return "half_open" if self._clock() - self._opened_at >= self.cooldown_s else "open"
+
+    def admit(self, tool_name: str) -> None:
+        """Let a call through, or raise ToolCircuitOpenError."""
+        if self._opened_at is None:
+            return
+        left = self._opened_at + self.cooldown_s - self._clock()
+        if left <= 0 and not self._probing:
+            self._probing = True
+            return
+        wait = f"try again in {left:.0f} s" if left > 0 else "a probe is under way"
+        msg = f"{self.name!r} failed {self.failures} times in a row, so its calls are held back; {wait}"
+        raise ToolCircuitOpenError(msg, tool_name=tool_name, retry_after_s=max(left, 0.0))
+
+    def succeeded(self) -> None:
+        """Record a success, which closes the breaker."""
+        was_open = self._opened_at is not None
+        self.failures, self._opened_at, self._probing = 0, None, False
+        if was_open:
+            self._on_state("closed")
+
+    def failed(self, error: ToolError) -> None:
+        """Record a failure; only server and network errors count."""
+        if error.category not in _COUNTED:
+            if self._probing:  # the source answered
+                self.succeeded()
+            return
+        incident = error.incident if isinstance(error, ToolConnectionError) else None
+        if incident is not None and incident is self._incident:
+            return
+        self._incident = incident
+        self.failures += 1
+        if self._probing or self.failures >= self.threshold:
+            newly = self._opened_at is None
+            self._opened_at, self._probing = self._clock(), False
+            if newly:
+                self._on_state("open")
+
+    def abandoned(self) -> None:
+        """Record a call that ended without a result of the source, as when it was cancelled."""
+        self._probing = False
+
+
+def may_repeat(error: ToolError, replay: ReplayClass, policy: RetryPolicy) -> bool:
+    """Return whether a retry could help and does no harm.
+
+    An `unsafe` call is repeated only when it certainly never reached the other side.
+    """
+    if not error.is_retryable:
+        return False
+    if error.status_code is not None and error.status_code not in policy.retry_on_status:
+        return False
+    if replay == "unsafe":
+        return isinstance(error, ToolConnectionError) and not error.sent
+    return True
+
+
+def backoff(tries: int, error: ToolError, policy: RetryPolicy, *, chance: Callable[[], float] = random.random) -> float:
+    """Return the seconds to wait after the given number of tries.
+
+    Exponential with equal jitter: half of the wait is fixed, because full jitter can come out near zero just when
+    the server is overloaded. A Retry-After is the minimum.
+    """
+    ceiling = min(policy.wait_exponential_max_s, policy.wait_exponential_min_s * 2.0 ** (tries - 1))
+    wait = ceiling / 2 + chance() * ceiling / 2
+    asked = error.retry_after_seconds
+    return max(wait, asked) if asked is not None else wait
+
+
+class RetryBudget:
+    """Limit retries to a share of calls, so that retries do not make an outage worse.
+
+    A retry spends one of `capacity`; a call that ends well gives `ratio` of one back.
+    """
+
+    __slots__ = ("_capacity", "_ratio", "spent")
+
+    def __init__(self, *, ratio: float = 0.1, capacity: float = 10.0) -> None:
+        self._ratio = ratio
+        self._capacity = capacity
+        self.spent = 0.0
+
+    def deposit(self) -> None:
+        """Give a share of a retry back after a success."""
+        self.spent = max(0.0, self.spent - self._ratio)
+
+    def withdraw(self) -> bool:
+        """Take one retry; return False when the budget is spent."""
+        if self.spent + 1 > self._capacity:
+            return False
+        self.spent += 1
+        return True
+
+
+class Upstream:
+    """Circuit breaker and retry budget of one server."""
+
+    __slots__ = ("breaker", "budget")
+
+    def __init__(self, breaker: CircuitBreaker, budget: RetryBudget) -> None:
+        self.breaker = breaker
+        self.budget = budget
+
+    def admit(self, tool_name: str) -> None:
+        """Pass the breaker, or raise ToolCircuitOpenError."""
+        if self.breaker.failures:
+            self.breaker.admit(tool_name)
+
+    def succeeded(self) -> None:
+        """Record a try that ended well."""
+        if self.breaker.failures:
+            self.breaker.succeeded()
+        if self.budget.spent:
+            self.budget.deposit()
+
+
+class HostUpstreams:
+    """One upstream per host and tenant, for a tool whose argument is a URL.
+
+    At most `MOST_HOSTS` are kept, the least recently used is dropped first; its breaker then starts closed again.
+    """
+
+    def __init__(self, argument: str, make: Callable[[str, str], Upstream]) -> None:
+        self._argument = argument
+        self._make = make
+        self._upstreams: OrderedDict[tuple[str, str], Upstream] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._upstreams)
+
+    def of(self, call: AuthorizedCall) -> Upstream:
+        """Return the upstream of the host that a call goes to, for the tenant that it is made for."""
+        key = (host_of(call.arguments.get(self._argument)), call.request.principal.tenant)
+        upstream = self._upstreams.get(key)
+        if upstream is not None:
+            self._upstreams.move_to_end(key)
+            return upstream
+        upstream = self._upstreams[key] = self._make(*key)
+        if len(self._upstreams) > MOST_HOSTS:
+            self._upstreams.popitem(last=False)
+        return upstream
+
+
+def host_of(url: object) -> str:
+    """Return host and port of a URL; empty where there are none, since such a call is refused anyway."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        host, port = (None, None) if parts is None else (parts.hostname, parts.port or _PORTS.get(parts.scheme.lower()))
+    except ValueError:
+        return ""
+    return f"{host.rstrip('.')}:{port}" if host and len(host) <= _LONGEST_HOST else ""

@@ -1,0 +1,352 @@
+"""Everything the router needs to call one tool, computed at its first call and again when the tool changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from toolpost.catalog.threads import run_in_thread
+from toolpost.contracts.calls import ValidatedCall
+from toolpost.contracts.config import RetryPolicy
+from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
+from toolpost.contracts.events import CallRef
+from toolpost.contracts.makers import maker
+from toolpost.contracts.spec import SafetyProfile, ToolSpec
+from toolpost.policy.approvals import CalledTool
+from toolpost.policy.redaction import RedactingTool, secret_values
+from toolpost.runtime.concurrency import Limiter
+from toolpost.runtime.resilience import CircuitBreaker, HostUpstreams, RetryBudget, Upstream
+from toolpost.web.untrusted import UNTRUSTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.catalog.entry import Entry
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.calls import RequestedCall
+    from toolpost.policy.approvals import Approvals
+    from toolpost.policy.redaction import Redactor
+    from toolpost.policy.rules import Policy, Verdict
+    from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.schema.secrets import SecretPaths
+
+_new_ref = maker(CallRef)
+_new_validated = maker(ValidatedCall)
+_TOO_DEEP = "it is nested too deeply"
+
+
+class ToolRuntime:
+    """Validator, verdict, limiters, breaker, deadline and redaction of one tool."""
+
+    __slots__ = (
+        "_called",
+        "_fits",
+        "_redactor",
+        "cache_ttl_s",
+        "entry",
+        "hosts",
+        "invoke",
+        "journaled",
+        "limiters",
+        "name",
+        "origin",
+        "output_check",
+        "output_fits",
+        "previewer",
+        "redact",
+        "retry_policy",
+        "secret_paths",
+        "spec",
+        "timeout_s",
+        "tool",
+        "upstream",
+        "verdict",
+        "verdicts",
+    )
+
+    def __init__(
+        self,
+        entry: Entry,
+        *,
+        verdict: Verdict,
+        verdicts: Mapping[bool, Verdict] | None,
+        upstream: Upstream,
+        hosts: HostUpstreams | None,
+        limiters: tuple[Limiter, ...],
+        retry_policy: RetryPolicy,
+        timeout_s: float,
+        redactor: Redactor,
+    ) -> None:
+        self.entry = entry
+        self.spec = entry.spec
+        self.name = entry.spec.name
+        self.tool = entry.tool
+        self.invoke = entry.invoke
+        self.verdict = verdict
+        self.verdicts = verdicts  # by whether a call is destructive, where a preview says so
+        self.previewer = None if verdicts is None else entry.previewer
+        self.upstream = upstream
+        self.hosts = hosts
+        self.limiters = limiters
+        self.retry_policy = retry_policy
+        self.timeout_s = timeout_s
+        self._redactor = redactor
+        arguments, results = entry.secret_paths
+        self.secret_paths: SecretPaths = arguments
+        self.redact = redactor.for_tool(arguments=arguments, results=results)
+        self._called: CalledTool | None = None
+        self.journaled = entry.spec.has_effects
+        self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
+        plain = self.spec.validate_inputs != "off" and entry.overlay is None
+        self._fits = entry.input_validator.is_valid if plain else None
+        self.origin = _origin(entry)
+        self.output_check = entry.output_check
+        output = None if self.output_check == "off" else entry.output_validator
+        self.output_fits = None if output is None else output.is_valid
+
+    @property
+    def called(self) -> CalledTool:
+        """The facts of the tool that are kept with its calls; computed on first use."""
+        if self._called is None:
+            self._called = CalledTool.of(self.spec, self.secret_paths)
+        return self._called
+
+    def call_ref(self, request: RequestedCall) -> CallRef:
+        """Return the reference to a call that its events carry."""
+        call_id, (tenant, user) = request.call_id, request.principal
+        redact = self.redact
+        if self.secret_paths:  # secret arguments must not come back in an error or a result
+            arguments, results = self.entry.secret_paths
+            redact = self.redactor_for(request).for_tool(arguments=arguments, results=results)
+        return _new_ref((request.run_id, call_id, self.name, tenant, user, request.correlation_id or call_id, redact))
+
+    def redactor_for(self, request: RequestedCall) -> Redactor:
+        """Return a redactor that also masks the secrets in a call's own arguments."""
+        if not self.secret_paths:
+            return self._redactor
+        return self._redactor.with_secrets(secret_values(request.arguments, self.secret_paths))
+
+    def validate(self, request: RequestedCall) -> ValidatedCall:
+        """Check the arguments against the schema, and fill in those that an override fixes."""
+        arguments = request.arguments
+        try:
+            fits = self._fits is not None and self._fits(arguments)
+        except ValueError:  # a value in them is not JSON
+            fits = False
+        return _new_validated((request, self.tool, arguments if fits else self._fitted(arguments)))
+
+    def _fitted(self, arguments: Any) -> dict[str, Any]:
+        if isinstance(arguments, UnreadableArguments):
+            raise arguments.refusal(self.name)
+        return self.entry.fit(arguments)
+
+    def output_issues(self, content: Any) -> list[str]:
+        """Return where an output breaks its schema."""
+        validator = self.entry.output_validator
+        return [] if validator is None else validator.issues(content)
+
+    def try_acquire(self, held: tuple[object, ...]) -> bool:
+        """Take a slot of the tool and of its source if both are free; slots of an outer call are shared."""
+        for count, limiter in enumerate(self.limiters):
+            if limiter not in held and not limiter.try_acquire():
+                for taken in self.limiters[:count]:
+                    if taken not in held:
+                        taken.release()
+                return False
+        return True
+
+    async def acquire(self, held: tuple[object, ...]) -> None:
+        """Wait for a slot of the tool and of its source; slots that an outer call holds are shared."""
+        taken: list[Limiter] = []
+        try:
+            for limiter in self.limiters:
+                if limiter not in held:
+                    if not limiter.try_acquire():
+                        await limiter.acquire()
+                    taken.append(limiter)
+        except BaseException:
+            for limiter in taken:
+                limiter.release()
+            raise
+
+    def release(self, held: tuple[object, ...]) -> None:
+        """Return the slots."""
+        for limiter in self.limiters:
+            if limiter not in held:
+                limiter.release()
+
+
+def _origin(entry: Entry) -> dict[str, str] | None:
+    """Return the metadata of results from outside; results of the operator's own functions have none."""
+    return {"origin": entry.origin, "trust": UNTRUSTED} if entry.origin else None
+
+
+class ToolRuntimes:
+    """Cache of tool runtimes. Tools of one source share its breaker, retry budget and limiter.
+
+    A tool that takes a URL has a breaker and a budget per host and tenant: one dead host must not block the others.
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        policy: Policy,
+        *,
+        emitter: EventEmitter,
+        redactor: Redactor,
+        timeout_s: float,
+        retry_ratio: float,
+    ) -> None:
+        self._registry = registry
+        self._policy = policy
+        self._emitter = emitter
+        self._redactor = redactor
+        self._timeout_s = timeout_s
+        self._retry_ratio = retry_ratio
+        self._runtimes: dict[str, ToolRuntime] = {}
+        self._upstreams: dict[str, Upstream] = {}
+        self._hosts: dict[str, HostUpstreams] = {}
+        self._limiters: dict[str, Limiter] = {}
+        self._preparing: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
+        registry.subscribe(lambda _change: self._runtimes.clear())
+
+    def find(self, name: str) -> ToolRuntime | None:
+        """Return the runtime of a tool; None when the tool is unknown, its schema unusable or not yet compiled."""
+        runtime = self._runtimes.get(name)
+        if runtime is not None:
+            return runtime
+        try:
+            return self.get(name) if self._registry.find(name).is_prepared else None
+        except (ToolNotFoundError, ToolSchemaError):
+            return None
+
+    async def prepare(self, name: str) -> ToolRuntime:
+        """Return the runtime of a tool; large schemas are compiled in a thread, once for all waiting calls."""
+        while not (entry := self._registry.find(name)).is_prepared:
+            preparing = self._preparing.get(name)
+            if preparing is None or preparing[0] is not entry:
+                task = asyncio.get_running_loop().create_task(run_in_thread(entry.prepare))
+                preparing = self._preparing[name] = (entry, task)
+                task.add_done_callback(partial(self._forget, name))
+            await asyncio.shield(preparing[1])
+        return self.get(name)
+
+    def _forget(self, name: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # retrieved here, because perhaps no call waits any more
+        if name in self._preparing and self._preparing[name][1] is task:
+            del self._preparing[name]
+
+    def get(self, name: str) -> ToolRuntime:
+        """Return the runtime of a tool; ToolNotFoundError or ToolSchemaError when there is none."""
+        runtime = self._runtimes.get(name)
+        if runtime is None:
+            entry = self._registry.find(name)
+            if entry.hold is not None and entry.hold.is_settled():
+                entry = self._registry.find(name)
+            runtime = self._make(entry)
+            if entry.hold is None:  # a held tool may be approved in another process before its next call
+                self._runtimes[name] = runtime
+        return runtime
+
+    def approvals(self, name: str) -> Approvals:
+        """Return who may answer questions about a tool; an unknown tool is judged by its name."""
+        runtime = self.find(name)
+        if runtime is not None:
+            return runtime.verdict.approvals
+        unknown = SafetyProfile(destructive=None)
+        return self._policy.verdict(ToolSpec(name=name, source=name.partition(".")[0], safety=unknown)).approvals
+
+    def _verdict(self, entry: Entry) -> Verdict:
+        verdict = self._policy.verdict(entry.spec)
+        return verdict if entry.hold is None else verdict.with_question(entry.hold.question())
+
+    def _make(self, entry: Entry) -> ToolRuntime:
+        spec, config = entry.spec, entry.config
+        if isinstance(entry.tool, RedactingTool):
+            self._redactor.join(entry.tool.redactor)
+        group = spec.source or spec.name
+        return ToolRuntime(
+            entry,
+            verdict=self._verdict(entry),
+            verdicts=self._verdicts(entry),
+            upstream=self._upstreams.get(group) or self._upstreams.setdefault(group, self._new_upstream(group)),
+            hosts=self._hosts_of(spec),
+            limiters=self._limits(entry),
+            retry_policy=config.retry_policy if config else RetryPolicy(),
+            timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
+            redactor=self._redactor,
+        )
+
+    def _verdicts(self, entry: Entry) -> Mapping[bool, Verdict] | None:
+        """Return the verdicts for destructive and other calls; None where a preview cannot change the verdict."""
+        if entry.previewer is None or entry.hold is not None:
+            return None
+        spec = entry.spec
+        verdicts = {flag: self._policy.verdict(spec, destructive=flag) for flag in (True, False)}
+        if spec.safety.destructive != entry.original.safety.destructive:  # an override decides for all calls
+            verdicts = dict.fromkeys((True, False), self._policy.verdict(spec))
+        asks = {verdict.action for verdict in (*verdicts.values(), self._policy.verdict(spec))}
+        return verdicts if "ask" in asks or len(asks) > 1 else None
+
+    def _limits(self, entry: Entry) -> tuple[Limiter, ...]:
+        spec, config = entry.spec, entry.config
+        limits: list[Limiter] = []
+        if config is not None:
+            limits.append(self._limiters.setdefault(f"source {config.name}", Limiter(config.max_concurrency)))
+        if spec.max_concurrency is not None:
+            limits.append(self._limiters.setdefault(f"tool {spec.name}", Limiter(spec.max_concurrency)))
+        return tuple(limits)
+
+    def _new_upstream(self, group: str) -> Upstream:
+        breaker = CircuitBreaker(group, on_state=lambda state: self._emitter.emit_breaker(group, state))
+        return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+
+    def _hosts_of(self, spec: ToolSpec) -> HostUpstreams | None:
+        """Return the upstreams of a tool that takes a URL; they outlive the runtime."""
+        argument, name = spec.host_argument, spec.name
+        if argument is None:
+            return None
+
+        def make(host: str, tenant: str) -> Upstream:
+            label = f"{name} to {host}"
+            breaker = CircuitBreaker(
+                label, on_state=lambda state: self._emitter.emit_breaker(label, state, tenant=tenant)
+            )
+            return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+
+        return self._hosts.get(name) or self._hosts.setdefault(name, HostUpstreams(argument, make))
+
+
+class UnreadableArguments:
+    """Placeholder for arguments whose text is not JSON; without the text, because secrets in it cannot be found."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def refusal(self, tool_name: str) -> ToolValidationError:
+        """Return the error by which a model can correct its call."""
+        message = f"$: the arguments are not JSON: {self.reason}; send one JSON object, such as {{}}"
+        return ToolValidationError(message, tool_name=tool_name)
+
+
+def read_arguments(text: str) -> Any:
+    """Parse arguments written as JSON text; blank text counts as no arguments."""
+    if not text.strip():
+        return {}
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        return UnreadableArguments(f"{error.msg} at line {error.lineno} column {error.colno}")
+    except ValueError as error:  # NaN, infinities, and numbers with too many digits
+        return UnreadableArguments(str(error))
+    except RecursionError:
+        return UnreadableArguments(_TOO_DEEP)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
