@@ -15,8 +15,9 @@ from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnection
 from toolpost.schema.jsontypes import is_object
 from toolpost.web.content import parse_json
 from toolpost.web.encoding import UnsendableError, check_header_value, percent_encode
-from toolpost.web.failures import extract_reason, parse_retry_after, sanitize
+from toolpost.web.failures import extract_reason, sanitize
 from toolpost.web.requests import PlannedRequest, build_url
+from toolpost.wire.responses import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +162,7 @@ def _refusal(grant: ClientGrant, response: Response) -> ToolNodeError:
     if 400 <= response.status < 500 and response.status != 429:
         return ToolAuthError(message, status_code=401)
     error = from_status(response.status, message)
-    error.retry_after_s = parse_retry_after(response.headers, now=time.time())
+    error.retry_after_s = parse_retry_after(response.headers)
     return error
 
 

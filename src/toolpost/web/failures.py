@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import html
-import math
 import re
-import time
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,6 +17,7 @@ from toolpost.web.encoding import (
     UnsendableError,
     compact_json,
 )
+from toolpost.wire.responses import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,13 +32,9 @@ _MOST_COMPLAINTS = 3
 _MARKUP = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)?[^<>]*>|([^<]+|<)")
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CHALLENGE = re.compile(r'\b(error_description|error|scope)="([^"]*)"')
-_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
-_NUMBER = re.compile(r"\d{1,13}(?:\.\d{1,9})?")
 # Where to look after a request was carried out; the other redirects say where to send it instead.
 _AFTERWARDS = frozenset({302, 303})
 _DONE = "What was asked for may be done all the same."
-_EPOCH = 1e9  # a larger number of seconds is a date
-_EPOCH_MS = 1e12
 _SAID_IN = ("detail", "error_description", "message", "error_message", "error", "msg", "reason")
 # RFC 9457's own example, and what validators beside it say of each field.
 _SAID_OF_FIELDS = ("errors", "invalid-params", "validation", "violations")
@@ -74,7 +68,7 @@ def response_error(
     if status == 401:
         message = f"{message.rstrip('.')}. {remedy}".rstrip()
     error = _limited(status, headers, message) or from_status(status, message)
-    error.retry_after_s = parse_retry_after(headers, now=time.time() if now is None else now)
+    error.retry_after_s = parse_retry_after(headers, now=now)
     error.challenges = headers.get_all("www-authenticate")
     return error
 
@@ -92,18 +86,6 @@ def extract_reason(headers: Headers, body: bytes) -> str:
     return _readable(decode_text(body, kind.charset))
 
 
-def parse_retry_after(headers: Headers, *, now: float) -> float | None:
-    """Parse the seconds to wait from Retry-After (RFC 9110 section 10.2.3) or the fields that APIs use instead."""
-    if (asked := headers.get("retry-after")) is not None:
-        return _seconds(asked, now) if _SECONDS.fullmatch(asked.strip()) else _until_date(asked, now)
-    if (millis := headers.get("retry-after-ms")) is not None and _SECONDS.fullmatch(millis.strip()):
-        return float(millis) / 1000
-    if (headers.get("x-ratelimit-remaining") or headers.get("ratelimit-remaining")) != "0":
-        return None
-    reset = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
-    return _seconds(reset, now) if _NUMBER.fullmatch(reset.strip()) else None
-
-
 def sanitize(text: str, secrets: Iterable[str]) -> str:
     """Return one line without secrets, control characters and terminal escapes."""
     told = _TERMINAL.sub(" ", Redactor(secrets).text(text)[:_LONGEST_LOOK])
@@ -117,21 +99,6 @@ def status_phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return ""
-
-
-def _seconds(text: str, now: float) -> float:
-    value = float(text)
-    if value > _EPOCH_MS:
-        value /= 1000
-    return max(0.0, value - now) if value > _EPOCH else value
-
-
-def _until_date(text: str, now: float) -> float | None:
-    try:
-        wait = parsedate_to_datetime(text).timestamp() - now
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return max(0.0, wait) if math.isfinite(wait) else None
 
 
 def _limited(status: int, headers: Headers, message: str) -> ToolRateLimitError | None:

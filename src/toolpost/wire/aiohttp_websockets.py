@@ -41,6 +41,8 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
 )
 from toolpost.wire.network import REFUSED
+from toolpost.wire.requests import Headers
+from toolpost.wire.responses import parse_retry_after
 from toolpost.wire.routes import check_peer
 
 if TYPE_CHECKING:
@@ -569,8 +571,7 @@ async def _status_error(response: ClientResponse, request: _Request) -> ToolErro
         return from_status(status, f"{head}; redirects are not followed: write the URL that it leads to")
     body = await _body_text(response)
     error = from_status(status, f"{head}: {body}" if body else head)
-    asked = response.headers.get("Retry-After", "")
-    error.retry_after_s = float(asked) if asked.isdecimal() and len(asked) < 10 else None
+    error.retry_after_s = parse_retry_after(Headers(tuple(response.headers.items())))
     return error
 
 

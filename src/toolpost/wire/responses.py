@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
+import time
 import zlib
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
@@ -25,6 +29,10 @@ _SLICE = 4 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 16 + zlib.MAX_WBITS
 _RAW = -zlib.MAX_WBITS
+_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+_NUMBER = re.compile(r"\d{1,13}(?:\.\d{1,9})?")
+_EPOCH = 1e9  # a larger number of seconds is a date
+_EPOCH_MS = 1e12
 
 
 class Response:
@@ -80,6 +88,34 @@ class Response:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def parse_retry_after(headers: Headers, *, now: float | None = None) -> float | None:
+    """Parse the seconds to wait from Retry-After (RFC 9110 section 10.2.3) or the fields that APIs use instead."""
+    now = time.time() if now is None else now
+    if (asked := headers.get("retry-after")) is not None:
+        return _seconds(asked, now) if _SECONDS.fullmatch(asked.strip()) else _until_date(asked, now)
+    if (millis := headers.get("retry-after-ms")) is not None and _SECONDS.fullmatch(millis.strip()):
+        return float(millis) / 1000
+    if (headers.get("x-ratelimit-remaining") or headers.get("ratelimit-remaining")) != "0":
+        return None
+    reset = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
+    return _seconds(reset, now) if _NUMBER.fullmatch(reset.strip()) else None
+
+
+def _seconds(text: str, now: float) -> float:
+    value = float(text)
+    if value > _EPOCH_MS:
+        value /= 1000
+    return max(0.0, value - now) if value > _EPOCH else value
+
+
+def _until_date(text: str, now: float) -> float | None:
+    try:
+        wait = parsedate_to_datetime(text).timestamp() - now
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return max(0.0, wait) if math.isfinite(wait) else None
 
 
 class BodyReader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.adapt import from_status
@@ -13,8 +12,9 @@ from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.web.content import UnreadableError, decode_text, parse_body
 from toolpost.web.encoding import FormPart, UnsendableError, compact_json, encode_multipart
-from toolpost.web.failures import parse_retry_after, response_error, sanitize
+from toolpost.web.failures import response_error, sanitize
 from toolpost.web.requests import PlannedRequest, Presentation, make_sender, split_query
+from toolpost.wire.responses import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,7 +171,7 @@ def parse_response(subject: str, response: Response, *, secrets: Sequence[str] =
     if is_object(content) and ("data" in content or "errors" in content):
         errors = parse_errors(content.get("errors"))
         if ok or errors:
-            wait = parse_retry_after(headers, now=time.time()) or _throttle_wait_s(content.get("extensions"))
+            wait = parse_retry_after(headers) or _throttle_wait_s(content.get("extensions"))
             return GraphqlResponse(content.get("data"), errors, status, headers, "data" in content, wait, secrets)
     if not ok:
         raise response_error(subject, status, headers, response.body, remedy=_REMEDY, secrets=secrets)

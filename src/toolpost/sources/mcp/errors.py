@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from time import time
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -25,6 +23,8 @@ from toolpost.contracts.errors import (
 )
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.mcp.framing import FACTS_KEY, LineSplitter, build_error, describe_too_long, split_batch
+from toolpost.wire.requests import Headers
+from toolpost.wire.responses import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -242,7 +242,8 @@ async def _refusal(response: httpx2.Response, request_id: Any) -> httpx2.Respons
     body = await _read_body(response, _MAX_REFUSAL_BYTES) or b""
     if request_id is None:
         return httpx2.Response(status, headers=_body_independent(headers), content=body)
-    facts: dict[str, Any] = {"kind": "refused", "status": status, "retry_after_s": _retry_after(headers)}
+    wait_s = parse_retry_after(Headers(tuple(headers.items())))
+    facts: dict[str, Any] = {"kind": "refused", "status": status, "retry_after_s": wait_s}
     if challenge := headers.get("www-authenticate"):
         facts["challenge"] = challenge
     content = _add_facts(body, facts) or build_error(request_id, _reason(status, body), facts)
@@ -289,14 +290,3 @@ def _object(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if is_object(value) else {}
-
-
-def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Parse Retry-After, in seconds or as a date (RFC 9110 section 10.2.3)."""
-    value = headers.get("retry-after", "").strip()
-    if value.isdigit():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time()) if value else None
-    except (ValueError, TypeError):
-        return None
