@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
+from toolpost.contracts.lines import LineSplitter
 from toolpost.processes.launch import Launch, launch_error, locate, working_directory
 from toolpost.processes.process import Process, start
 from toolpost.processes.process_supervisor import (
@@ -312,27 +313,24 @@ class RunningCommand:
 
 
 class OutputLines:
-    """Splits a stream into lines; one that is too long comes in pieces."""
+    """Report the lines of a stream; a line that is too long is reported in pieces."""
 
     def __init__(self, on_line: OnLine, stream: Stream) -> None:
         self._on_line = on_line
         self._stream: Stream = stream
-        self._rest = b""
+        self._lines = LineSplitter()
 
     def feed(self, data: bytes) -> None:
         """Report the lines that are complete now; of very many that came at once, the last."""
-        first, *rest = (self._rest + data).rsplit(b"\n", _LINES_AT_ONCE)
-        *complete, self._rest = (first, *rest) if b"\n" not in first else rest
-        for line in complete:
+        for line in self._lines.feed(data)[-_LINES_AT_ONCE:]:
             self._report(line)
-        if len(self._rest) > _LONGEST_LINE:
+        if self._lines.pending_bytes > _LONGEST_LINE:
             self.flush()
 
     def flush(self) -> None:
         """Report what is left."""
-        if self._rest:
-            self._report(self._rest)
-            self._rest = b""
+        if self._lines.pending_bytes:
+            self._report(self._lines.take_rest())
 
     def _report(self, line: bytes) -> None:
         self._on_line(line.removesuffix(b"\r").decode("utf-8", "replace"), self._stream)

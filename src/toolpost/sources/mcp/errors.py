@@ -22,7 +22,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 from toolpost.schema.jsontypes import is_object
-from toolpost.sources.mcp.framing import FACTS_KEY, LineSplitter, build_error, describe_too_long, split_batch
+from toolpost.sources.mcp.framing import FACTS_KEY, build_error, describe_too_long, split_batch, split_messages
 from toolpost.wire.requests import Headers
 from toolpost.wire.responses import parse_retry_after
 
@@ -189,7 +189,7 @@ class _LimitedEventStream(httpx2.AsyncByteStream):
 
     def __init__(self, inner: httpx2.AsyncByteStream, limit: int, *, messages_only: bool) -> None:
         self._inner = inner
-        self._lines = LineSplitter(limit)
+        self._lines = split_messages(limit)
         self._messages_only = messages_only
         self._skipping = False
 
@@ -200,7 +200,7 @@ class _LimitedEventStream(httpx2.AsyncByteStream):
                 lines = [facts for line in lines if (facts := self._filter_line(line)) is not None]
             if lines:
                 yield b"\n".join([*lines, b""])
-        if rest := self._lines.rest():
+        if rest := self._lines.take_rest():
             yield rest
 
     def _filter_line(self, line: bytes) -> bytes | None:

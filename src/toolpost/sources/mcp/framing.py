@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from functools import partial
 from typing import Any
 
+from toolpost.contracts.lines import EDGE_BYTES, LineSplitter
 from toolpost.schema.jsontypes import is_object
 
 # Key in an error's data for facts that only the transport knows. It is random, so that no server can forge
@@ -20,57 +22,14 @@ _HEAD = re.compile(
     rb'^(?:data: ?)?\s*\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})'
 )
 _TAIL = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"[^"]*"\s*)?\}\s*$')
-_EDGE = 512
 
 
-class LineSplitter:
-    """Collect chunks and return complete lines without their newline."""
-
-    __slots__ = ("_head", "_limit", "_parts", "_size", "_tail")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._head = b""
-        self._tail = b""
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Add a chunk and return the lines that it completes."""
-        first, *rest = chunk.split(b"\n")
-        self._add(first)
-        lines: list[bytes] = []
-        for part in rest:
-            lines.append(self._take())
-            self._add(part)
-        return lines
-
-    def rest(self) -> bytes:
-        """Return what is left at the end of the stream."""
-        return self._take()
-
-    def _add(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size <= self._limit:
-            self._parts.append(part)
-            return
-        if self._parts:
-            start = b"".join(self._parts)
-            self._head, self._tail = start[:_EDGE], start[-_EDGE:]
-            self._parts.clear()
-        self._head = self._head or part[:_EDGE]
-        self._tail = (self._tail + part)[-_EDGE:]
-
-    def _take(self) -> bytes:
-        size, parts = self._size, self._parts
-        self._size, self._parts = 0, []
-        if size <= self._limit:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        head, tail, self._head, self._tail = self._head, self._tail, b"", b""
-        return _too_long_error(head, tail, size, self._limit)
+def split_messages(limit: int) -> LineSplitter:
+    """Return a line splitter that replaces a message over the limit by an error with the id of its request."""
+    return LineSplitter(limit, replace_long=partial(_too_long_error, limit))
 
 
-def _too_long_error(head: bytes, tail: bytes, size: int, limit: int) -> bytes:
+def _too_long_error(limit: int, head: bytes, tail: bytes, size: int) -> bytes:
     """Build an error with the id of a message over the limit; return nothing when the id cannot be found."""
     request_id = _find_id(head, tail)
     if request_id is None:
@@ -81,7 +40,7 @@ def _too_long_error(head: bytes, tail: bytes, size: int, limit: int) -> bytes:
 
 def unreadable_error(message: bytes) -> bytes | None:
     """Build an error in place of a response that cannot be parsed; None when it has no id."""
-    request_id = _find_id(message[:_EDGE], message[-_EDGE:])
+    request_id = _find_id(message[:EDGE_BYTES], message[-EDGE_BYTES:])
     if request_id is None:
         return None
     text = f"the server's answer of {len(message)} bytes cannot be read: no JSON-RPC 2.0, or nested too deeply"

@@ -31,7 +31,7 @@ from toolpost.processes.launch import Launch, child_environment
 from toolpost.processes.process import start
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint
 from toolpost.sources.mcp.errors import ErrorReportingTransport
-from toolpost.sources.mcp.framing import LineSplitter, split_batch, unreadable_error
+from toolpost.sources.mcp.framing import split_batch, split_messages, unreadable_error
 from toolpost.wire.httpx_transport import GuardedTransport
 from toolpost.wire.requests import Headers
 
@@ -345,7 +345,7 @@ class PipeReader(_Reader):
     def __init__(self, stdout: asyncio.StreamReader, *, limit: int, on_end: Callable[[], None]) -> None:
         super().__init__(on_end)
         self._stdout = stdout
-        self._lines = LineSplitter(limit)
+        self._lines = split_messages(limit)
         self._ready: deque[bytes] = deque()
 
     async def _next_text(self) -> bytes | None:

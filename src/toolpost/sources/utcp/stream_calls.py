@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError
+from toolpost.contracts.lines import LineSplitter
 from toolpost.sources.utcp.context import MAX_BYTES, STREAM_TIME_SHARE, json_or_text
 from toolpost.sources.utcp.http_calls import REMEDY, TRUNCATED, build_request, send_authenticated
 from toolpost.web.content import OCTETS, decode_text, parse_media_type
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from toolpost.wire.requests import Follow
     from toolpost.wire.responses import Response
 
-_MAX_LINE_CHARS = 16 * 1024 * 1024
+_MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 class ServerSentEvent(NamedTuple):
@@ -36,43 +37,28 @@ class ServerSentEvent(NamedTuple):
 
 
 class LineDecoder:
-    """Decode chunks of bytes into lines that end with LF, CR or CRLF, also where a chunk splits one."""
+    """Decode chunks of bytes into lines of text that end with LF, CR or CRLF."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        self._parts: list[str] = []
-        self._length = 0
-        self._after_cr = False
+        self._lines = LineSplitter(universal=True)
+        self._bom = codecs.BOM_UTF8  # until the first line
 
     def feed(self, chunk: bytes) -> Iterator[str]:
         """Yield the lines that a chunk completes."""
-        text = self._decoder.decode(chunk)
-        if self._after_cr and text:
-            text = text.removeprefix("\n")
-            self._after_cr = False
-        self._after_cr = self._after_cr or text.endswith("\r")
-        first, *more = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._append(first)
-        for line in more:
-            yield self._pop()
-            self._append(line)
+        for line in self._lines.feed(chunk):
+            yield self._decode(line)
+        if self._lines.pending_bytes > _MAX_LINE_BYTES:
+            message = f"a line of the stream is longer than {_MAX_LINE_BYTES:,} bytes"
+            raise ToolClientError(message, code="response_too_large")
 
     def flush(self) -> Iterator[str]:
         """Yield the last line where it has no line ending."""
-        self._append(self._decoder.decode(b"", final=True))
-        if left := self._pop():
+        if left := self._decode(self._lines.take_rest()):
             yield left
 
-    def _append(self, part: str) -> None:
-        self._parts.append(part)
-        self._length += len(part)
-        if self._length > _MAX_LINE_CHARS:
-            message = f"a line of the stream is longer than {_MAX_LINE_CHARS:,} characters"
-            raise ToolClientError(message, code="response_too_large")
-
-    def _pop(self) -> str:
-        line, self._parts, self._length = "".join(self._parts), [], 0
-        return line
+    def _decode(self, line: bytes) -> str:
+        text, self._bom = line.removeprefix(self._bom).decode("utf-8", "replace"), b""
+        return text
 
 
 class SseDecoder:
