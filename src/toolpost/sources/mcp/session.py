@@ -74,15 +74,20 @@ class McpSession:
                 raise
             raise _to_connect_error(self._connection, error) from error
 
-    def set_credential(self, credential: Credential) -> None:
-        """Send requests with a renewed token from now on."""
-        self._connection.credential = credential
-
     @property
-    def accepts_new_token(self) -> bool:
-        """Whether a renewed token needs no new connection; `token_env` is read only when a process starts."""
+    def is_busy(self) -> bool:
+        """Whether requests or held calls run on the session."""
+        return bool(self.busy or self.calls)
+
+    def use_credential(self, credential: Credential) -> bool:
+        """Send requests with a renewed token from now on; False when that needs a new connection."""
         connection = self._connection
-        return not (isinstance(connection.endpoint, CommandEndpoint) and "token_env" in connection.config.auth_config)
+        if connection.credential is credential or connection.credential.headers == credential.headers:
+            return True
+        if isinstance(connection.endpoint, CommandEndpoint) and "token_env" in connection.config.auth_config:
+            return False  # a process reads its environment only when it starts
+        connection.credential = credential
+        return True
 
     async def request(
         self, method: str, params: dict[str, Any], *, on_progress: ProgressFnT | None = None

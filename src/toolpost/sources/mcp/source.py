@@ -32,8 +32,8 @@ from toolpost.sources.mcp.listing import AnonymousListing, ToolListing, list_too
 from toolpost.sources.mcp.reconnect import ConnectionMonitor
 from toolpost.sources.mcp.resources import UtilityTool, run_utility
 from toolpost.sources.mcp.session import McpSession
-from toolpost.sources.mcp.session_pool import McpSessionPool
 from toolpost.sources.mcp.transport import McpConnection, limit_sdk_logs
+from toolpost.web.session_pool import SessionPool
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class McpSource:
         self._callbacks = SessionCallbacks(
             self, capabilities, elicit=self._calls.handle_elicitation if config.mcp.elicitation else None
         )
-        self._sessions = McpSessionPool(self._new_session, config.name, pinned=credential)
+        self._sessions = SessionPool(config.name, self._open_session, pinned=credential)
         self._connect = partial(self._sessions.get, credential)
         self._remote = isinstance(self._endpoint, UrlEndpoint)
         self._anonymous = AnonymousListing(config, self, remote=self._remote, listings=listings)
@@ -103,13 +103,15 @@ class McpSource:
             return SourceHealth("closed")
         if self._anonymous.requires_account:
             return self._anonymous.health
-        if self._sessions.find_live(self._credential) is not None:
+        if self._sessions.find(self._credential) is not None:
             return SourceHealth("up")
         return self._monitor.health
 
-    def _new_session(self, credential: Credential) -> McpSession:
+    async def _open_session(self, credential: Credential) -> McpSession:
         connection = McpConnection(self.config, self._endpoint, credential, network=self._network, server=self._server)
-        return McpSession(connection, self._callbacks.for_session)
+        session = McpSession(connection, self._callbacks.for_session)
+        await session.open()
+        return session
 
     async def _list(self, session: McpSession, *, key: str = "") -> ToolListing:
         try:
@@ -165,7 +167,7 @@ class McpSource:
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run a call on its credential's session; reconnect once when it ended before anything was sent."""
-        if self._sessions.find_live(call.credential) is None:
+        if self._sessions.find(call.credential) is None:
             question = ask_lost_call_outcome(call, call.tool.spec, self.name)
             if question is not None:  # asked before connecting: it does not depend on the server
                 return question
@@ -214,4 +216,5 @@ class McpSource:
 
     def release(self, call_id: str) -> None:
         """Cancel a held call that will get no answer."""
-        self._sessions.release(call_id)
+        for session in self._sessions:
+            session.calls.release(call_id)

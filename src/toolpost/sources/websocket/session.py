@@ -7,11 +7,12 @@ import copy
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
 from toolpost.sources.websocket.messages import excerpt, json_value, result_of
 
 if TYPE_CHECKING:
+    from toolpost.contracts.calls import Credential
     from toolpost.sources.websocket.messages import Correlation
     from toolpost.sources.websocket.templates import Arguments, Build
     from toolpost.wire.aiohttp_websockets import WebSocket
@@ -42,10 +43,13 @@ class WebSocketSession:
     or never asked for; calls whose time is over are told of it. One timer watches over all calls.
     """
 
-    def __init__(self, name: str, socket: WebSocket, correlation: Correlation) -> None:
+    def __init__(
+        self, name: str, socket: WebSocket, correlation: Correlation, credential: Credential = NO_CREDENTIAL
+    ) -> None:
         self._name = name
         self._socket = socket
         self._taken = correlation.taken
+        self._presented = dict(credential.headers)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int | None, _Waiting] = {}
         self._given_out = 0
@@ -58,14 +62,18 @@ class WebSocketSession:
         self._reader = self._loop.create_task(self._read())
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the next call needs another connection."""
         return self._ended is not None or self._socket.closed
 
     @property
-    def busy(self) -> bool:
-        """Whether calls wait for it."""
+    def is_busy(self) -> bool:
+        """Whether calls wait for answers."""
         return bool(self._waiting)
+
+    def use_credential(self, credential: Credential) -> bool:
+        """Whether a credential's headers are those of the handshake; others need a connection of their own."""
+        return self._presented == credential.headers
 
     async def ask(self, build: Build, arguments: Arguments, timeout_s: float) -> ToolOutput:
         """Send a message and wait for the answer with its id."""
@@ -101,15 +109,15 @@ class WebSocketSession:
         message = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
         return ToolConnectionError(message, sent=False)
 
-    async def retire(self) -> None:
-        """Let go as soon as no call waits any more."""
+    async def close_when_idle(self) -> None:
+        """Close the connection as soon as no call waits for an answer."""
         self._retired = asyncio.Event()
-        if self._waiting and not self.closed:
+        if self._waiting and not self.is_closed:
             await self._retired.wait()
         await self.close()
 
     async def close(self) -> None:
-        """Let go; calls under way fail."""
+        """Close the connection; calls that wait for answers fail."""
         self._end(ToolConnectionError(f"source {self._name!r} was closed"))
         self._reader.cancel()
         if not self._reader.done():  # one that is done may belong to a loop that is closed

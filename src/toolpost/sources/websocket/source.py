@@ -16,8 +16,8 @@ from toolpost.schema.jsontypes import is_object
 from toolpost.sources.websocket.exchange import ONLY, ClosingConnections, DedicatedExchange, StreamLimits
 from toolpost.sources.websocket.messages import Correlation
 from toolpost.sources.websocket.session import WebSocketSession
-from toolpost.sources.websocket.session_pool import WebSocketSessionPool
 from toolpost.sources.websocket.templates import json_message, text_message, wanted
+from toolpost.web.session_pool import SessionPool
 from toolpost.wire.network import WEBSOCKET_SCHEMES, NetworkPolicy, parse_target
 from toolpost.wire.websockets import connect_websocket, require_websockets
 
@@ -132,7 +132,7 @@ class WebSocketSource:
         self._closing = ClosingConnections()
         self._exchange = DedicatedExchange(options.format, correlation, self._closing)
         self._sessions = (
-            None if correlation is None else WebSocketSessionPool(config.name, partial(self._open_session, correlation))
+            None if correlation is None else SessionPool(config.name, partial(self._open_session, correlation))
         )
         self.problems: Sequence[str] = ()
 
@@ -180,14 +180,14 @@ class WebSocketSource:
         within_s = timeout_s * _SHARE
         if self._sessions is None or plan.limits is not None:
             return self._run_alone(plan, arguments, credential, within_s, context)
-        session = self._sessions.known(credential)
+        session = self._sessions.find(credential)
         if session is None:
             return self._run_first(self._sessions, plan, arguments, credential, within_s)
         return session.ask(plan.build, arguments, within_s)
 
     async def _run_first(
         self,
-        sessions: WebSocketSessionPool,
+        sessions: SessionPool[WebSocketSession],
         plan: MessagePlan,
         arguments: dict[str, Any],
         credential: Credential,
@@ -196,7 +196,7 @@ class WebSocketSource:
         """Run a call for which there is no connection yet; what is left of its time is for the answer."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
-        session = await sessions.opened(credential)
+        session = await sessions.get(credential)
         return await session.ask(plan.build, arguments, until - loop.time())
 
     async def _run_alone(
@@ -222,7 +222,7 @@ class WebSocketSource:
         await self._closing.finished()
 
     async def _open_session(self, correlation: Correlation, credential: Credential) -> WebSocketSession:
-        return WebSocketSession(self.name, await self._connect(credential), correlation)
+        return WebSocketSession(self.name, await self._connect(credential), correlation, credential)
 
     async def _connect(self, credential: Credential) -> WebSocket:
         """Connect as somebody; what they present counts more than what is configured under the same name."""
