@@ -1,11 +1,15 @@
-"""Tools that look at one file: read_file and get_file_info."""
+"""Tools that look at files: read_file, get_file_info, list_files and glob_files."""
 
 from __future__ import annotations
 
+import heapq
 import os
+import re
 import stat
+from dataclasses import dataclass, field
 from functools import partial
 from io import FileIO
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -13,6 +17,7 @@ from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error
+from toolpost.builtin.file_walk import LONGEST, Glob, GlobError, OpenFolder, is_generated, is_kernel_folder, walk
 from toolpost.builtin.text_files import (
     UTF8,
     Encoding,
@@ -30,14 +35,22 @@ from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.spec import ToolCategory
+from toolpost.schema.patterns import repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from toolpost.builtin.file_walk import Skip
+
+    Matches = Callable[[str, str], bool]
 
 LINES = 2000
 CONTENT_BYTES = 1_000_000
 _HEAD = 8192
 _ABSENT = ("file_not_found", "not_a_folder")
+_REGEX = "re:"
+# Names have at most 255 characters, so that this many repeats cannot take longer than a moment.
+_MOST_REPEATS = 2
 
 
 class FileContent(TypedDict):
@@ -68,7 +81,7 @@ class FileFacts(TypedDict):
 
 def reading_tools() -> list[FunctionTool]:
     """Return the tools of this module."""
-    return [with_camel_case(made) for made in (read_file, get_file_info)]
+    return [with_camel_case(made) for made in (read_file, get_file_info, list_files, glob_files)]
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
@@ -200,3 +213,169 @@ def _facts(access: FileAccess, path: str, check_cancelled: Callable[[], None]) -
         "is_file": stat.S_ISREG(status.st_mode),
         "is_directory": stat.S_ISDIR(status.st_mode),
     }
+
+
+Folder = Annotated[
+    str | None,
+    Field(min_length=1, description="The folder; left out, the working folder or the first allowed one"),
+]
+
+AllFolders = Annotated[
+    bool,
+    Field(validation_alias=either("all_folders"), description="Look into .git, node_modules, build and the like, too"),
+]
+
+
+class FileInfo(TypedDict):
+    """One entry: `name` is its last name, `path` what other tools take, `modified` milliseconds."""
+
+    name: str
+    path: str
+    is_dir: bool
+    is_link: bool
+    size: int
+    modified: int
+
+
+class FileList(TypedDict):
+    """Entries; `total` counts also those that were left out."""
+
+    path: str
+    files: list[FileInfo]
+    total: int
+    truncated: bool
+
+
+@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+async def list_files(
+    ctx: ToolContext,
+    *,
+    path: Folder = None,
+    recursive: Annotated[bool, Field(description="List the folders below, too")] = False,
+    pattern: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=LONGEST,
+            description="Only names like *.py, {a,b}*, src/**/*.ts, or re: and a regular expression",
+        ),
+    ] = None,
+    include_dirs: Annotated[
+        bool, Field(validation_alias=either("include_dirs"), description="List folders, too, not only files")
+    ] = True,
+    limit: Annotated[int, Field(ge=1, le=10_000, description="The most entries to return")] = 1000,
+) -> FileList:
+    """List what is in a folder. Links are listed, but not followed."""
+    access = FileAccess.of(ctx, "list_files")
+    matches = None if pattern is None else _matcher(access, pattern, anywhere=True)
+    listing = _Listing(access=access, matches=matches, with_folders=include_dirs, limit=limit)
+    return await run_cancellable(partial(listing.run, access.start_folder(path), deep=recursive))
+
+
+@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+async def glob_files(
+    pattern: Annotated[
+        str, Field(min_length=1, max_length=LONGEST, description="Such as **/*.py or src/**/test_*.{js,ts}")
+    ],
+    ctx: ToolContext,
+    *,
+    path: Folder = None,
+    max_results: Annotated[int, Field(ge=1, le=10_000, validation_alias=either("max_results"))] = 100,
+    all_folders: AllFolders = False,
+) -> FileList:
+    """Find files by a pattern of their path, those changed last first."""
+    access = FileAccess.of(ctx, "glob_files")
+    matches = _matcher(access, pattern, anywhere=False)
+    globbing = _Listing(
+        access=access, matches=matches, with_folders=False, limit=max_results, newest=True, all_folders=all_folders
+    )
+    return await run_cancellable(partial(globbing.run, access.start_folder(path), deep=True))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Listing:
+    """Walks over folders and collects entries."""
+
+    access: FileAccess
+    matches: Matches | None
+    with_folders: bool
+    limit: int
+    newest: bool = False
+    all_folders: bool = True
+    total: int = 0
+    files: list[FileInfo] = field(default_factory=list[FileInfo])
+
+    def run(self, path: str, check_cancelled: Callable[[], None], *, deep: bool) -> FileList:
+        with self.access.open_folder(path) as opened:
+            for listed in walk(
+                opened.fd, deep=deep, skip=self._skip(opened.place.real), hides=self.access.protection.hides
+            ):
+                check_cancelled()
+                self._take(listed, path.rstrip("/") + "/")
+        files = self._newest() if self.newest else self.files
+        return {"path": path, "files": files, "total": self.total, "truncated": self.total > len(files)}
+
+    def _skip(self, real: str) -> Skip | None:
+        if real == os.sep:
+            return is_kernel_folder
+        return None if self.all_folders else is_generated
+
+    def _take(self, listed: OpenFolder, above: str) -> None:
+        entries = listed.entries
+        if not self.with_folders:
+            entries = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
+        if self.matches is not None:
+            entries = [entry for entry in entries if self.matches(listed.folder, entry.name)]
+        self.total += len(entries)
+        room = len(entries) if self.newest else self.limit - len(self.files)
+        if room > 0:
+            # Only what is handed on is looked at closely: that costs more than finding it.
+            chosen = (
+                heapq.nsmallest(room, entries, key=attrgetter("name"))
+                if room < len(entries)
+                else sorted(entries, key=attrgetter("name"))
+            )
+            found = [_info(entry, listed.folder, above) for entry in chosen]
+            self.files += [info for info in found if info is not None]
+
+    def _newest(self) -> list[FileInfo]:
+        self.files.sort(key=itemgetter("path"))
+        self.files.sort(key=itemgetter("modified"), reverse=True)
+        return self.files[: self.limit]
+
+
+def _info(entry: os.DirEntry[str], folder: str, above: str) -> FileInfo | None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:  # gone since
+        return None
+    below = shown_name(f"{folder}{entry.name}")
+    return {
+        "name": shown_name(entry.name),
+        "path": f"{above}{below}" if above != "./" else below,
+        "is_dir": entry.is_dir(follow_symlinks=False),
+        "is_link": entry.is_symlink(),
+        "size": status.st_size,
+        "modified": status.st_mtime_ns // 1_000_000,
+    }
+
+
+def shown_name(name: str) -> str:
+    """Return a name that JSON can carry; bytes that are not UTF-8 become escapes."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _matcher(access: FileAccess, pattern: str, *, anywhere: bool) -> Matches:
+    """Compile a glob, or with `anywhere` a regular expression after `re:`, to a predicate of folder and name."""
+    try:
+        if not (anywhere and pattern.startswith(_REGEX)):
+            return Glob(pattern, anywhere=anywhere).matches
+        expression = re.compile(pattern.removeprefix(_REGEX))
+    except (GlobError, re.error, RecursionError, OverflowError) as wrong:
+        raise access.refusal(f"Invalid pattern {display_path(pattern)!r}: {wrong}", "pattern_invalid") from None
+    count = repeats(expression.pattern)
+    if count is None or count > _MOST_REPEATS:
+        remedy = "use at most two of * + {}, not nested"
+        message = f"the pattern {display_path(pattern)!r} repeats too much to be safe; {remedy}"
+        raise access.refusal(message, "pattern_invalid")
+    return lambda _, name: expression.search(name) is not None

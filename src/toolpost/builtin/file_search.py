@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, display_path
-from toolpost.builtin.file_listing import AllFolders, Folder, shown_name
+from toolpost.builtin.file_reading import AllFolders, Folder, shown_name
 from toolpost.builtin.file_walk import LONGEST, Glob, GlobError
 from toolpost.builtin.grep_program import LARGEST_UTF16, LOOK, UTF8_MARK, UTF16_MARKS
 from toolpost.builtin.search_programs import GrepQuery, GrepRunner, Hits, PatternError, find_ripgrep, parse_pattern

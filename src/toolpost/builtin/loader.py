@@ -128,21 +128,11 @@ def file_tools(*, ripgrep: str | None = "rg", commands: CommandRunner | None = N
 
     Searches start faster with `commands`, which the caller closes.
     """
-    from toolpost.builtin import (  # noqa: PLC0415 - when it is first needed
-        file_listing,
-        file_moves,
-        file_reading,
-        file_search,
-        file_writing,
-    )
+    from toolpost.builtin.file_reading import reading_tools  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.file_search import grep_tools  # noqa: PLC0415 - the same
+    from toolpost.builtin.file_writing import writing_tools  # noqa: PLC0415 - the same
 
-    return [
-        *file_reading.reading_tools(),
-        *file_writing.writing_tools(),
-        *file_moves.move_tools(),
-        *file_listing.listing_tools(),
-        *file_search.grep_tools(ripgrep=ripgrep, commands=commands),
-    ]
+    return [*reading_tools(), *writing_tools(), *grep_tools(ripgrep=ripgrep, commands=commands)]
 
 
 class _SharedServices:
