@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests import requirements
 from tests.parts import MEASURED
 from toolpost import Settings
-from toolpost.toolbox.source_manager import Sources
+from toolpost.toolbox.source_manager import SourceManager
 
 # How long an example takes says how busy the machine is. What CI says must depend on the change alone; elsewhere every
 # run may find something new.
@@ -32,13 +32,13 @@ def _programs_start_unmeasured() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _sources_have_time() -> Iterator[None]:
     """On a busy machine a server may take longer to start than opening waits by default, which few tests are about."""
-    usual, load_all = Settings().startup_wait_s, Sources.load_all
+    usual, load_all = Settings().startup_wait_s, SourceManager.load_all
 
-    async def patient(self: Sources, configs: Any, *, wait_s: float | None = None) -> None:
+    async def patient(self: SourceManager, configs: Any, *, wait_s: float | None = None) -> None:
         await load_all(self, configs, wait_s=60.0 if wait_s == usual else wait_s)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sources, "load_all", patient)
+        patch.setattr(SourceManager, "load_all", patient)
         yield
 
 

@@ -8,7 +8,7 @@ from fastmcp import FastMCP
 
 from toolpost import Completed, ConfigError, Credential, Toolbox, tool
 from toolpost.contracts.calls import PermittedCall
-from toolpost.toolbox.box import Live
+from toolpost.toolbox.box import LiveList
 
 
 @tool(side_effects="pure")
@@ -68,7 +68,7 @@ def test_one_look_at_all_of_it_makes_it_once() -> None:
         made.append(len(made))
         return ["a", "b", "c"]
 
-    live = Live(make)
+    live = LiveList(make)
 
     assert [letter.upper() for letter in live] == ["A", "B", "C"]
     assert len(made) == 1

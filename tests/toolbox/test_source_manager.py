@@ -1,4 +1,4 @@
-"""Sources come in one by one; a broken one never takes the others down."""
+"""SourceManager come in one by one; a broken one never takes the others down."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from toolpost import ConfigError, ExternalToolConfig, Settings, Toolbox, ToolRegistry, tool
 from toolpost.auth.credentials import Authorizer
-from toolpost.toolbox.source_manager import Sources
+from toolpost.toolbox.source_manager import SourceManager
 
 TOOLS = """
 from toolpost import tool
@@ -77,7 +77,7 @@ async def test_what_a_plug_in_raises_is_told_and_its_source_is_closed() -> None:
         made.append(Foreign(config))
         return made[-1]
 
-    sources = Sources(ToolRegistry(), Authorizer(), factories={"mcp": factory})
+    sources = SourceManager(ToolRegistry(), Authorizer(), factories={"mcp": factory})
     await sources.load(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
     await sources.close()
     assert sources.states[0].error == "LookupError: the plug-in's own trouble"
@@ -90,7 +90,7 @@ async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_told() -> None:
             return ["not a tool"]
 
     careless: Any = Careless
-    sources = Sources(ToolRegistry(), Authorizer(), factories={"mcp": careless})
+    sources = SourceManager(ToolRegistry(), Authorizer(), factories={"mcp": careless})
     await sources.load(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
 
     assert "AttributeError" in str(sources.states[0].error)

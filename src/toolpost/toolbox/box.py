@@ -1,4 +1,4 @@
-"""The Toolbox: the front door to one catalog of tools and one safe way to call them."""
+"""Toolbox: one catalog of tools and one safe way to call them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.ids import writable
 from toolpost.runtime.model_messages import read_tool_calls
-from toolpost.toolbox.wiring import Given, wire, with_builtins
+from toolpost.toolbox.wiring import ToolboxInputs, open_parts, with_builtins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping
@@ -40,18 +40,17 @@ _PARTS = frozenset({"store", "router", "desk", "recovery", "redactor", "sources"
 class Toolbox:
     """One catalog of tools and one safe way to call them.
 
-    Use it as an async context manager. It offers `tools`, those of the sources in `settings`, and
-    the built-in ones that `builtins` names: `all`, `none`, or names of tools and collections;
-    left out, `settings` say, and those have none. Unless settings say otherwise, everything
-    is kept on SQLite in `.toolpost`, and destructive calls wait for a person. `settings` are
-    an object, or a mapping with the keys of the file. While
-    it is open, `registry`, `store`, `router` and `desk` are its parts, `accounts` is where
-    people connect their own for the sources that need them, `report` says
-    how each source fares, and `problems` what was left out and why, sources that are down among it. `credentials` lend
-    each person's own for a source, `chat_model` serves sources that may ask one, and
-    `servers` are MCP server objects of this process, by the name of their source.
-    `on_pending`, a function or a coroutine function, is told of every question for a person.
-    `sinks` are told on the event loop, must return at once, and hand on what takes longer, as to a queue.
+    Use a Toolbox as an async context manager. The catalog has `tools`, those of the sources in `settings`, and the
+    built-in tools that `builtins` names: `all`, `none`, or names of tools and collections; without `builtins` the
+    settings decide, whose default in code is none. By default everything is stored in SQLite in `.toolpost`, and
+    destructive calls wait for approval. `settings` is an object, or a mapping with the keys of the file.
+
+    While the Toolbox is open, `registry`, `store`, `router` and `desk` are its parts, `accounts` connects users' own
+    accounts, `report` has the state of each source, and `problems` lists what was left out and why, sources that
+    are down included. `credentials` are providers of users' own credentials by source, `chat_model` answers sampling
+    requests of sources, and `servers` are MCP server objects of this process by the name of their source.
+    `on_pending`, a function or a coroutine function, is called for every pending action. `sinks` receive events on
+    the event loop and must return at once.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Toolbox:
         self.settings = with_builtins(given, builtins)
         self.config_path: Path | None = None
         self.registry = ToolRegistry()
-        self._given = Given(
+        self._inputs = ToolboxInputs(
             settings=self.settings,
             registry=self.registry,
             tools=[as_tool(tool) for tool in tools],
@@ -97,11 +96,10 @@ class Toolbox:
         servers: Mapping[str, Any] | None = None,
         only: Collection[str] | None = None,
     ) -> Toolbox:
-        """A Toolbox by a file, read or not; without one, by `toolpost.yaml` in the working folder or the defaults.
+        """Create a Toolbox from a file, by default `toolpost.yaml` of the working folder, or else the defaults.
 
-        All else that `Toolbox()` takes can be given beside the file. As on the command line, built-in tools are
-        there unless the file or `builtins` says otherwise. With `only`, no other source is brought in or told of,
-        whatever the file names.
+        The other arguments are those of `Toolbox()`. As on the command line, built-in tools are included unless the
+        file or `builtins` says otherwise. With `only`, no other source of the file is connected or reported.
         """
         if not isinstance(config, LoadedSettings):
             config = load_settings(None if config is None else Path(config))
@@ -119,8 +117,8 @@ class Toolbox:
         used = loaded if only is None else with_only(loaded, only)
         names = {source.name for source in loaded.settings.all_sources()}
         absent = frozenset(names.difference(names if only is None else only))
-        box._given = replace(
-            box._given, settings=used.settings, config=loaded.path, secrets=used.secrets, absent=absent, resolved=True
+        box._inputs = replace(
+            box._inputs, settings=used.settings, config=loaded.path, secrets=used.secrets, absent=absent, resolved=True
         )
         return box
 
@@ -128,7 +126,7 @@ class Toolbox:
         if "router" in vars(self):
             raise RuntimeError("this Toolbox was opened before; make a new one for every `async with`")
         try:
-            parts = await wire(self._given, self._exit)
+            parts = await open_parts(self._inputs, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise
@@ -137,12 +135,12 @@ class Toolbox:
         self.recovery, self.redactor, self.sources = parts.recovery, parts.redactor, parts.sources
         if parts.accounts is not None:
             self.accounts = parts.accounts
-        self.report = Live(lambda: parts.sources.states)
-        self.problems = Live(lambda: [*parts.problems(), *parts.sources.left_out, *parts.sources.problems])
+        self.report = LiveList(lambda: parts.sources.states)
+        self.problems = LiveList(lambda: [*parts.problems(), *parts.sources.left_out, *parts.sources.problems])
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """Explain what is missing on a Toolbox that is not open."""
+        """Explain attributes that exist only while the Toolbox is open."""
         if name == "accounts" and "router" in vars(self):
             raise ConfigError("no source here is for people's own accounts; give one auth_type: oauth2_user")
         if name in _PARTS:
@@ -157,9 +155,9 @@ class Toolbox:
     async def wait_for_sources(
         self, names: Collection[str] | None = None, *, timeout_s: float | None = None
     ) -> list[SourceState]:
-        """Wait until these sources, or all, have connected or failed, and say how they fare.
+        """Wait until these sources, or all, have connected or failed, and return their states.
 
-        Opening waits `startup_wait_s` for those that are not required; calls wait for their own source by themselves.
+        Opening waits at most `startup_wait_s` for sources that are not required; a call waits for its own source.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -167,7 +165,7 @@ class Toolbox:
         return [state for state in self.report if names is None or state.name in names]
 
     def executor(self, bus: EventSink) -> ToolExecutor:
-        """An executor for a host that tells of completion itself, on its own bus."""
+        """Create an executor that sends the events of its calls to the host's own bus."""
         return ToolExecutor(self.router.with_sinks(bus), bus, max_concurrent=self.settings.tools.max_concurrent)
 
     def call(
@@ -181,12 +179,12 @@ class Toolbox:
         run_id: str | None = None,
         context: ToolContext | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
-        """Call a tool by name, for a user written `tenant:user` (the local one when not said).
+        """Call a tool by name for `user`, written `tenant:user` (default: the local user).
 
-        The arguments are a mapping, or JSON text as models write it. What goes wrong, text that is no JSON among it,
-        is a `Failed`, not an exception. With an `idempotency_key` the call happens once, and asking
-        again gives what came of it, also after a pause. `run_id` puts several calls into one run. `context` is what
-        tools see beside their arguments; where it names a user, the call is for that one, and `user` is no other.
+        The arguments are a mapping, or JSON text as models write it. An error, text that is no JSON included, is a
+        `Failed`, not an exception. With an `idempotency_key` the call runs once, and a repeated call returns its
+        outcome, also after a pause. `run_id` groups calls into one run. `context` is passed to the tool beside its
+        arguments; if it names a user, the call is for that user, and `user` must not be another.
         """
         known = self._principals
         return self.router.call(
@@ -208,7 +206,7 @@ class Toolbox:
         run_id: str | None = None,
         context: ToolContext | None = None,
     ) -> list[Outcome]:
-        """Call several tools at once, never more than `limits.absolute_max_parallel`; outcomes come in order."""
+        """Call several tools concurrently, at most `limits.absolute_max_parallel`; return the outcomes in order."""
         most = self.settings.limits.absolute_max_parallel
         return await map_concurrent(
             calls,
@@ -225,12 +223,11 @@ class Toolbox:
         run_id: str | None = None,
         context: ToolContext | None = None,
     ) -> ToolCallAnswers:
-        """Make the tool calls of a model's reply at once, and write the messages that answer them.
+        """Run the tool calls of a model's reply concurrently, and build the messages that answer them.
 
-        `reply` is what OpenAI's Chat Completions or Responses or Anthropic's Messages returned, as the client's own
-        object or as plain data. Append the reply to the conversation, then `messages`. Every call has its message: a
-        failure is told as one, and a call that waits for a person says that it waits. Without calls both lists are
-        empty; a reply of unknown shape is a TypeError.
+        `reply` is a response of OpenAI's Chat Completions or Responses or Anthropic's Messages, as the client's object
+        or as plain data. Append the reply to the conversation, then `messages`. Every call has a message, also a
+        failed or paused one. Without calls both lists are empty; a reply of unknown shape raises TypeError.
         """
         asked = read_tool_calls(reply)
         wanted = [(call.name, call.arguments) for call in asked.calls]
@@ -239,25 +236,25 @@ class Toolbox:
         )
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
-        """Let a waiting call run, with changed arguments if given, and return its outcome.
+        """Approve a pending action, with changed arguments if given, and return the outcome of the call.
 
-        As `deny` and `answer` it raises PendingNotFoundError where there is no such question for `by`, who is a person
-        of the tenant, and ToolConflictError where it was answered before, has expired, or the tool has changed.
+        Like `deny` and `answer`, raises PendingNotFoundError when `by`, a user of the tenant, has no such pending
+        action, and ToolConflictError when it was answered before, has expired, or the tool has changed.
         """
         return await self.desk.approve(pending_id, by=by, arguments=arguments)
 
     async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
-        """Refuse a waiting call for good."""
+        """Deny a pending action; its call fails."""
         return await self.desk.deny(pending_id, by=by, reason=reason)
 
     async def answer(
         self, pending_id: str, value: Any = None, *, by: str, decision: Decision = "answer", reason: str = ""
     ) -> Outcome:
-        """Answer a question that a tool asked, or tell what became of an interrupted call."""
+        """Answer a question of a tool, or report the result of an interrupted call."""
         return await self.desk.answer(pending_id, value, by=by, decision=decision, reason=reason)
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
-        """Cancel a call or a whole run, wherever it runs; False when there is nothing of that name."""
+        """Cancel a call or a run, in whatever process it runs; return False when there is none of that id."""
         tenant, target_id = Principal.parse(by).tenant, writable(target_id)
         stopped = self.router.inflight.cancel(target_id, tenant=tenant)
         closed = await self.recovery.cancel_waiting(target_id, tenant=tenant)
@@ -267,11 +264,11 @@ class Toolbox:
         return bool(stopped or closed or elsewhere)
 
     async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """The newest runs of the user's tenant."""
+        """Return the newest runs of the user's tenant."""
         return await self.store.events.runs(tenant=self._principals.of(user).tenant, limit=limit)
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
-        """One run, if it exists for this user."""
+        """Return a run of the user's tenant, or None."""
         return await self.store.events.run(writable(run_id), tenant=self._principals.of(user).tenant)
 
     async def events(
@@ -284,9 +281,9 @@ class Toolbox:
         only: EventFilter | None = None,
         newest: bool = False,
     ) -> list[StoredEvent]:
-        """What was told of the tenant's runs, oldest first; `after` is the id of the last event one has seen.
+        """Return events of the tenant's runs, oldest first; `after` is the id of the last event already seen.
 
-        `only` names tools, types and a time; with `newest` it is the last `limit` of them.
+        `only` filters by tools, types and time; `newest` returns the last `limit` events.
         """
         tenant, meant = self._principals.of(user).tenant, None if run_id is None else writable(run_id)
         return await self.store.events.read(
@@ -295,7 +292,7 @@ class Toolbox:
 
 
 async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:
-    """Whether a run, or a call with effects, of this tenant has begun and not ended."""
+    """Return whether a run of this tenant, or a call with effects, has begun and not ended."""
     run = await store.events.run(target_id, tenant=tenant)
     if run is not None:
         return run.status not in ("completed", "failed")
@@ -306,8 +303,8 @@ async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:
 T = TypeVar("T")
 
 
-class Live(Sequence[T], Generic[T]):
-    """Reads like a list, and is made anew whenever it is read."""
+class LiveList(Sequence[T], Generic[T]):
+    """A read-only list that is computed on every access."""
 
     __slots__ = ("_make",)
     __hash__ = None  # type: ignore[assignment]
@@ -323,13 +320,13 @@ class Live(Sequence[T], Generic[T]):
         return self._make()[index]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._make())  # one making for the whole list, not one for each item
+        return iter(self._make())  # computed once for the whole list, not for each item
 
     def __len__(self) -> int:
         return len(self._make())
 
     def __eq__(self, other: object) -> bool:
-        return self._make() == (other._make() if isinstance(other, Live) else other)
+        return self._make() == (other._make() if isinstance(other, LiveList) else other)
 
     def __repr__(self) -> str:
         return repr(self._make())

@@ -1,4 +1,4 @@
-"""MCPManager: several MCP servers at once, none of which can take the others down."""
+"""MCPManager: several MCP servers; a server that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolpost.catalog.registry import ToolRegistry
 from toolpost.configuration.settings import McpServerSettings
 from toolpost.contracts.errors import ConfigError, ToolError, ToolNodeError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.toolbox.standalone import Standalone, result_of, without_questions
+from toolpost.toolbox.standalone import StandaloneRouter, without_elicitation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,14 +28,14 @@ _log = logging.getLogger("toolpost.toolbox")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectReport:
-    """Who connected, and why the others did not."""
+    """The servers that connected, and the errors of the others."""
 
     connected: list[str] = field(default_factory=list[str])
     failed: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class ManagedTool:
-    """A server's tool for an agent's registry: each call is one of the manager's own, and failures are results."""
+    """A server's tool in an agent's registry; calls run through the manager, and failures are results."""
 
     __slots__ = ("_manager", "_server", "redactor", "spec")
 
@@ -46,32 +46,32 @@ class ManagedTool:
         self.spec = spec
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it on its server."""
+        """Run the tool on its server."""
         return await self._manager.call_tool(self._server, self.spec.name, params, context=context)
 
 
-def _listed_plainly(config: ExternalToolConfig) -> ExternalToolConfig:
-    """The source with its server's own descriptions; `load_tools` says whose they are."""
+def _without_server_name(config: ExternalToolConfig) -> ExternalToolConfig:
+    """Return the configuration without the server's name in descriptions; `load_tools` adds the name."""
     return config.model_copy(update={"mcp": config.mcp.model_copy(update={"name_in_descriptions": False})})
 
 
 class MCPManager:
-    """Connects MCP servers, keeps them connected, and lends their tools to any number of registries.
+    """Connect MCP servers, keep them connected, and register their tools in any number of registries.
 
-    Tools that differ from the file `lock` are set aside until `toolpost lock approve` has agreed to them.
+    Tools that differ from the file `lock` are held back until `toolpost lock approve`.
     """
 
     def __init__(self, *, lock: str | Path | None = None) -> None:
         self.registry = ToolRegistry()
         self._lock = lock
-        self._open: Standalone | None = None
+        self._open: StandaloneRouter | None = None
 
     async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
-        """Connect every enabled server; one that fails is told of and skipped, unless it is required."""
+        """Connect every enabled server; one that fails is reported and skipped, unless it is required."""
         given = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
-        sources = [_listed_plainly(without_questions(config)) for config in given]
+        sources = [_without_server_name(without_elicitation(config)) for config in given]
         if self._open is None:
-            self._open = Standalone(self.registry, lock=self._lock)
+            self._open = StandaloneRouter(self.registry, lock=self._lock)
         known = {state.name for state in self._open.sources.states} & {config.name for config in sources}
         if known:
             raise ConfigError(f"already connected: {', '.join(sorted(known))}; disconnect them first, or rename")
@@ -90,7 +90,7 @@ class MCPManager:
         return report
 
     def list_tools(self, server: str) -> list[Tool]:
-        """The tools of one server, described in its own words."""
+        """Return the tools of one server with the server's own descriptions."""
         opened = self._opened()
         if opened.sources.source(server) is None:
             known = ", ".join(state.name for state in opened.sources.states) or "none"
@@ -98,22 +98,23 @@ class MCPManager:
         return [ManagedTool(self, server, spec, opened.redactor) for spec in self._specs(server)]
 
     def _specs(self, server: str) -> list[ToolSpec]:
-        """What is shown of the tools of one server, without helpers for what it has beside them."""
+        """Return the specs of one server's tools, without helpers for resources and prompts."""
         return [spec for spec in self.registry.specs() if spec.source == server and not spec.is_helper]
 
     async def call_tool(
         self, server: str, tool: str, args: dict[str, Any] | None = None, *, context: ToolContext | None = None
     ) -> ToolResult:
-        """Call a tool of one server; a failure is a result that says so."""
+        """Call a tool of one server; a failure is a failed ToolResult."""
         name = tool if tool.startswith(f"{server}.") else canonical_name(server, tool)
         started = now_ms()
         try:
-            return result_of(await self._opened().call(name, args, context), started_at=started)
+            completed = await self._opened().call(name, args, context)
+            return ToolResult.completed(completed.content, completed.text, started_at=started)
         except ToolError as error:
             return ToolResult.failed(error, started_at=started)
 
     def load_tools(self, *registries: ToolRegistry) -> int:
-        """Put every server's tools into each of the registries, described as `[server] ...`; returns how many."""
+        """Register every server's tools in each of the registries, described as `[server] ...`; return how many."""
         opened = self._opened()
         servers = [state.name for state in opened.sources.states if state.ok]
         redactor = opened.redactor
@@ -133,7 +134,7 @@ class MCPManager:
             opened.sources.withdraw()
             await opened.close()
 
-    def _opened(self) -> Standalone:
+    def _opened(self) -> StandaloneRouter:
         if self._open is None:
             raise ToolNodeError("no MCP server is connected; call connect_all first")
         return self._open

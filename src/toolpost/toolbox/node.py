@@ -1,4 +1,4 @@
-"""ToolNode: one external source whose tools enter a registry that is shared with others."""
+"""ToolNode: one external source whose tools are registered in a shared registry. MCPClient: one MCP server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from toolpost.contracts.errors import (
     ToolError,
     ToolNodeError,
 )
-from toolpost.contracts.outcomes import now_ms
+from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.policy.redaction import Redactor
-from toolpost.toolbox.standalone import Standalone, result_of, without_questions
+from toolpost.toolbox.standalone import StandaloneRouter, without_elicitation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Completed, ToolResult
+    from toolpost.contracts.outcomes import Completed
     from toolpost.contracts.sources import CredentialProvider, SourceHealth
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.tool import Tool
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 class NodeTool:
-    """A tool of a node for registries of others: wherever it runs, it goes down the node's own line.
+    """A tool of a node in a shared registry; every call runs through the router of the node.
 
-    So it travels with the node's credential, or with that of the user of its context; what is set aside is refused,
-    and no secret of the node comes back. `redactor` knows these, for whoever tells of its calls.
+    A call uses the credential of the node or of the user of its context, a tool that is held back is refused, and
+    the node's secrets are redacted. `redactor` knows the secrets, for events about its calls.
     """
 
     __slots__ = ("_run", "redactor", "spec")
@@ -57,13 +57,14 @@ class NodeTool:
         self._run = run
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it for the user of the context, who may be asked to sign in first; what fails is raised."""
+        """Run the tool for the user of the context, who may have to sign in first; raise its error."""
         started = now_ms()
-        return result_of(await self._run(self.spec.name, params, context), started_at=started)
+        completed = await self._run(self.spec.name, params, context)
+        return ToolResult.completed(completed.content, completed.text, started_at=started)
 
 
 class _Mirror:
-    """Shows the tools of a node's private catalog in a shared one."""
+    """Copy the tools of a node's private registry to a shared one."""
 
     def __init__(self, private: ToolRegistry, shared: ToolRegistry, run: Run, redactor: Redactor) -> None:
         self._private = private
@@ -86,13 +87,12 @@ class _Mirror:
 
 @dataclass(slots=True)
 class ToolNode:
-    """An external tool source: connect it, and its tools stand in `registry` as `{name}.{tool}`.
+    """An external tool source; connecting registers its tools in `registry` as `{name}.{tool}`.
 
-    With `auth_type=oauth2_user` each call travels with the token of its own user: `auth_manager` has it under the
-    node's name, or the call pauses until that user has signed in. Without one the configuration's own credential is
-    used. `server` is an MCP server object of this process to talk to. Tools that differ from the file `lock` are set
-    aside: their calls fail until `toolpost lock approve` has agreed to them. Unlike a Toolbox, a node fails loudly:
-    what goes wrong is raised.
+    With `auth_type=oauth2_user` each call uses the token of its user: `auth_manager` has the token under the node's
+    name, or the call pauses until the user has signed in. Without an `auth_manager` the credential of the
+    configuration is used. `server` is an MCP server object of this process. Tools that differ from the file `lock`
+    are held back: their calls fail until `toolpost lock approve`. Unlike a Toolbox, a node raises its errors.
     """
 
     config: ExternalToolConfig
@@ -100,7 +100,7 @@ class ToolNode:
     auth_manager: AuthManager | CredentialProvider | None = None
     server: Any = None
     lock: str | Path | None = None
-    _open: Standalone | None = field(default=None, init=False, repr=False)
+    _open: StandaloneRouter | None = field(default=None, init=False, repr=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _redactor: Redactor = field(default_factory=Redactor, init=False, repr=False)
     _users: UserCredentials | None = field(default=None, init=False, repr=False)
@@ -112,31 +112,31 @@ class ToolNode:
             self._users = UserCredentials(self.config, self.auth_manager, self._redactor.learn)
 
     async def connect(self, ctx: ToolContext | None = None) -> None:
-        """Connect and register the tools; nothing happens when it is connected already.
+        """Connect and register the tools; does nothing when the node is connected.
 
-        A server that lists nothing for strangers is asked again once somebody has signed in: with the token of the
-        user of `ctx`, if there is one, or at that user's first call. `auth_config.discovery_auth` lists at once.
+        A server that lists no tools without a user is asked again with the token of the user of `ctx`, or at the
+        first call of a user who has signed in. `auth_config.discovery_auth` lists the tools at once.
         """
         async with self._turn:
             if self._open is not None:
                 return
             if self._users is None:
-                self._open = await self._opened(self.config)
+                self._open = await self._open_router(self.config)
                 return
             config = await self._users.discovery_config(ctx)
             try:
-                self._open = await self._opened(config)
+                self._open = await self._open_router(config)
             except (ToolAuthError, ToolConnectionError) as refused:
                 if not may_list_later(config, refused):
                     raise
 
-    async def _opened(self, config: ExternalToolConfig) -> Standalone:
+    async def _open_router(self, config: ExternalToolConfig) -> StandaloneRouter:
         name, users = config.name, self._users
         private = ToolRegistry()
         self._shown = _Mirror(private, self.registry, self._completed, self._redactor)
         given = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
         provider = given if users is None else users.provider
-        opened = Standalone(
+        opened = StandaloneRouter(
             private,
             servers={name: self.server} if self.server is not None else None,
             credentials=None if provider is None else {name: provider},
@@ -145,17 +145,17 @@ class ToolNode:
         )
         try:
             wanted = config.model_copy(update={"enabled": True, "required": True})
-            await opened.sources.load(without_questions(wanted))
+            await opened.sources.load(without_elicitation(wanted))
             self._refuse_collisions(opened)
         except BaseException as error:
-            await _taken_down(opened)
+            await _close_router(opened)
             if isinstance(error, ConfigError) and (fault := error.__cause__) is not None:
                 raise fault from fault.__cause__
             raise
         return opened
 
-    def _refuse_collisions(self, opened: Standalone) -> None:
-        """A name that is taken is a mistake of whoever joined the two; a bad schema is the server's alone."""
+    def _refuse_collisions(self, opened: StandaloneRouter) -> None:
+        """Raise for names that are taken, which the caller must solve; a bad schema only leaves its tool out."""
         for problem in opened.sources.problems:
             if problem.startswith("Duplicate tool name"):
                 raise ToolNodeError(problem)
@@ -164,28 +164,28 @@ class ToolNode:
 
     @property
     def problems(self) -> list[str]:
-        """What was left out, and why."""
+        """Tools that were left out, and why."""
         return [] if self._open is None else self._open.sources.problems
 
     @property
     def health(self) -> SourceHealth | None:
-        """How the connection is doing, for sources that have one."""
+        """The health of the connection, for sources that have one."""
         source = None if self._open is None else self._open.sources.source(self.config.name)
         return getattr(source, "health", None)
 
     @property
     def counts(self) -> AccountCounts | None:
-        """How often users had to sign in, where they do."""
+        """Counters of sign-ins, for sources with users' own accounts."""
         return None if self._users is None else self._users.counts
 
     def get_tools(self) -> list[Tool]:
-        """The tools that this node brought into the registry."""
+        """Return the tools that this node has registered."""
         if self._open is None or self._shown is None:
             raise ToolNodeError(f"ToolNode '{self.config.name}' not connected")
         return [tool for tool in self._shown.shown.values() if not tool.spec.is_helper]
 
     async def call(self, tool_name: str, args: Any, ctx: ToolContext | None = None) -> Any:
-        """Call a tool by its full or its bare name; returns its content, and raises what went wrong."""
+        """Call a tool by its full or its bare name; return its content or raise its error."""
         return (await self._completed(tool_name, args, ctx)).content
 
     async def _completed(self, tool_name: str, args: Any, ctx: ToolContext | None) -> Completed:
@@ -203,14 +203,14 @@ class ToolNode:
         return await self._run_for(credential, name, args, ctx)
 
     async def _run_for(self, credential: Credential | None, name: str, args: Any, ctx: Any) -> Completed:
-        """Run a call with somebody's own credential; None where a provider lends it."""
+        """Run a call with a user's own credential; None if a credential provider supplies it."""
         opened, users = await self._ready(ctx), self._users
         if credential is None or users is None:
             return await opened.call(name, args, own_context(ctx))
         with users.calls.use(credential) as correlation_id:
             return await opened.call(name, args, own_context(ctx), correlation_id=correlation_id)
 
-    async def _ready(self, ctx: ToolContext | None) -> Standalone:
+    async def _ready(self, ctx: ToolContext | None) -> StandaloneRouter:
         if self._open is None:
             await self.connect(ctx)
         if self._open is None:
@@ -218,11 +218,11 @@ class ToolNode:
         return self._open
 
     async def close(self) -> None:
-        """Disconnect, and take the tools out of the registry; safe to call twice."""
+        """Disconnect and unregister the tools; safe to call twice."""
         async with self._turn:
             opened, self._open = self._open, None
             if opened is not None:
-                await _taken_down(opened)
+                await _close_router(opened)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -237,18 +237,17 @@ class ToolNode:
 _REFUSED = 401
 
 
-async def _taken_down(opened: Standalone) -> None:
-    """Take the tools out of the registry, then close what they came from."""
+async def _close_router(opened: StandaloneRouter) -> None:
+    """Unregister the tools, then close the source."""
     opened.sources.withdraw()
     await opened.close()
 
 
 class MCPClient:
-    """Connects to one server by its address or command, lists its tools and calls them.
+    """Connect to one MCP server by URL or command, list its tools and call them.
 
-    What goes wrong is raised: MCPConnectionError when there is no connection,
-    MCPToolExecutionError when a call fails, and MCPClientError as the parent of both.
-    Nobody is asked and nothing is kept; that is for a Toolbox.
+    Raises MCPConnectionError without a connection and MCPToolExecutionError when a call fails; MCPClientError is the
+    parent of both. Approvals and storage need a Toolbox.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -256,7 +255,7 @@ class MCPClient:
         self._node: ToolNode | None = None
 
     async def connect(self, server_uri: str) -> None:
-        """Connect; the options of the client are those of an ExternalToolConfig."""
+        """Connect to a server; the options of the client are those of an ExternalToolConfig."""
         given = {"name": "server", "transport": TransportType.MCP, **self._options, "connection": server_uri}
         node = ToolNode(config=ExternalToolConfig.model_validate(given), registry=ToolRegistry())
         try:
@@ -267,11 +266,11 @@ class MCPClient:
         self._node = node
 
     async def list_tools(self) -> list[ToolSpec]:
-        """The server's tools, named `server.tool`; helpers for its resources and prompts can be called unlisted."""
+        """Return the server's tools, named `server.tool`, without the helpers for its resources and prompts."""
         return [tool.spec for tool in self._connected().get_tools()]
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any] | None = None) -> Any:
-        """Call a tool by the server's own name for it, or by that of `list_tools`, and return its content."""
+        """Call a tool by the server's name or by that of `list_tools`, and return its content."""
         node = self._connected()
         try:
             return await node.call(tool_name, arguments or {})

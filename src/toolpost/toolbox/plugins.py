@@ -1,4 +1,4 @@
-"""Plug-ins: tools and sources that installed distributions offer through entry points."""
+"""Load plug-ins: tools and source factories that installed distributions register as entry points."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SourceFactory: TypeAlias = Callable[[ExternalToolConfig], ToolSource]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """What the installed plug-ins offer, and what is wrong with those that offer nothing.
+    """The tools and source factories of installed plug-ins, and the problems of broken ones.
 
-    Factories are kept by the transport they serve.
+    Factories are keyed by transport.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -31,9 +31,9 @@ class Plugins:
 
 
 def load_plugins() -> Plugins:
-    """Load every plug-in; a broken one is a problem to tell of, never a crash."""
-    collected = _Collected()
-    offered = entry_points()  # All of them at once: to read what is installed takes milliseconds.
+    """Load every plug-in; a broken one is reported in `problems`."""
+    collected = _Collector()
+    offered = entry_points()  # read once: listing installed distributions takes milliseconds
     for point in _sorted(offered.select(group=TOOLS_GROUP)):
         collected.take(point, collected.add_tools)
     for point in _sorted(offered.select(group=SOURCES_GROUP)):
@@ -46,7 +46,7 @@ def load_plugins() -> Plugins:
 
 
 def _sorted(points: EntryPoints) -> list[EntryPoint]:
-    """In an order that does not depend on how packages lie on the disk."""
+    """Sort entry points, so that the order does not depend on the file system."""
     return sorted(points, key=lambda point: (point.name, _distribution(point), point.value))
 
 
@@ -54,8 +54,8 @@ def _distribution(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "unknown distribution"
 
 
-class _Collected:
-    """What was found so far."""
+class _Collector:
+    """Collects tools, factories and problems."""
 
     def __init__(self) -> None:
         self.tools: list[Tool] = []
@@ -66,31 +66,33 @@ class _Collected:
         try:
             add(point.name, point.load())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code runs here, and may do anything
-            said = str(error) if isinstance(error, _UnfitError) else f"{type(error).__name__}: {error}"
+            said = str(error) if isinstance(error, _InvalidPluginError) else f"{type(error).__name__}: {error}"
             where = f"plug-in {point.name!r} of {_distribution(point)} ({point.group} = {point.value})"
             self.problems.append(f"{where} is left out: {said}")
 
     def add_tools(self, name: str, value: Any) -> None:
         offered = value() if callable(value) and not isinstance(value, Tool) else value
-        tools = [offered] if isinstance(offered, Tool) else list(_several(offered))
-        unfit = next((tool for tool in tools if not isinstance(tool, Tool)), None)
-        if unfit is not None:
-            raise _UnfitError(f"it offers {unfit!r}, which is not a tool; decorate it with @tool")
+        tools = [offered] if isinstance(offered, Tool) else list(_iterable(offered))
+        invalid = next((tool for tool in tools if not isinstance(tool, Tool)), None)
+        if invalid is not None:
+            raise _InvalidPluginError(f"it offers {invalid!r}, which is not a tool; decorate it with @tool")
         self.tools.extend(tools)
 
     def add_factory(self, name: str, value: Any) -> None:
         if not callable(value):
-            raise _UnfitError(f"it is of type {type(value).__name__}, not a function that makes a source")
+            raise _InvalidPluginError(f"it is of type {type(value).__name__}, not a function that makes a source")
         if name in self.factories:
-            raise _UnfitError(f"another plug-in already serves the transport {name!r}; remove one of them")
+            raise _InvalidPluginError(f"another plug-in already serves the transport {name!r}; remove one of them")
         self.factories[name] = cast("SourceFactory", value)
 
 
-class _UnfitError(TypeError):
-    """A plug-in that loads but does not offer what its group promises."""
+class _InvalidPluginError(TypeError):
+    """A plug-in loads, but its object does not fit its entry point group."""
 
 
-def _several(offered: Any) -> Iterable[Any]:
+def _iterable(offered: Any) -> Iterable[Any]:
     if not isinstance(offered, list | tuple | set | frozenset | Iterator):
-        raise _UnfitError(f"it offers something of type {type(offered).__name__}, not a tool or a list of tools")
+        raise _InvalidPluginError(
+            f"it offers something of type {type(offered).__name__}, not a tool or a list of tools"
+        )
     return cast("Iterable[Any]", offered)

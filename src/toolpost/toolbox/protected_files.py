@@ -1,4 +1,4 @@
-"""Which files of a Toolbox no file tool touches: those that decide what an agent may do, and the code of its tools."""
+"""The files of a Toolbox that no file tool may change: configuration, lock file, secrets, and the code of tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BESIDE = {
     LOCK_NAME: "the lock file of the tools",
     ".env": "a file of environment variables",
 }
-# What interpreters run when a command names it; other files that a command names are most often data.
+# Files that interpreters run; other files in a command are most often data.
 _SCRIPTS = frozenset(
     {
         *(".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".zsh", ".fish", ".ps1", ".bat", ".cmd"),
@@ -42,21 +42,21 @@ _SCRIPTS = frozenset(
 _INTERPRETERS = re.compile(
     r"(python|pypy|node|deno|bun|ruby|perl|php|lua|uv|npx|uvx|(ba|da|z|fi|k)?sh)[\d.]*", re.IGNORECASE
 )
-_SUBCOMMANDS = frozenset({"run", "x", "exec", "python", "python3"})  # of those that start an interpreter for a command
+_SUBCOMMANDS = frozenset({"run", "x", "exec", "python", "python3"})  # of programs that start an interpreter
 _FROM_FILE = "file:"
 _RUNNING = "code that this program runs"
 _MOST_MODULES = 1000
 
 
 class ProtectedFiles:
-    """Keeps the list for one Toolbox; what sources read, and the modules that they import, are added as they come.
+    """The protected paths of one Toolbox; files that sources read, and modules they import, are added as they appear.
 
-    `read` says which files sources have read, and the name of each source.
+    `read` returns the files that sources have read, each with the name of its source.
     """
 
     def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
         named = [path for source in settings.all_sources() for path in _of_source(source)]
-        from_sources = [*named, *(path for file in named for path in _neighbours(file))]
+        from_sources = [*named, *(path for file in named for path in _imported_modules(file))]
         code = [*_configuration(settings, config), *from_sources, *_tool_code(tools)]
         allowed = settings.tools.allowed_paths or []
         workplaces = [
@@ -69,7 +69,7 @@ class ProtectedFiles:
         self.read: Callable[[], frozenset[tuple[str, str]]] = frozenset
 
     def paths(self) -> tuple[ProtectedPath, ...]:
-        """What is protected now."""
+        """Return the paths that are protected now."""
         seen = (len(sys.modules) if self._python else 0, self.read())
         if seen != self._seen:
             self._seen = seen
@@ -95,23 +95,23 @@ def _configuration(settings: Settings, config: Path | None) -> Iterator[Protecte
 
 
 def _folders(files: Sequence[ProtectedPath], workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
-    """The folders of scripts: what is put beside one may be loaded in place of what it means to load.
+    """Yield the folders of scripts: a file placed beside a script may be loaded instead of the one it means.
 
-    A folder that others work in, too, such as the project's own, is left open but for the script itself.
+    A folder that is also a workplace, such as the project's own, stays writable but for the script itself.
     """
     for file in files:
         folder = Path(file.path).parent
-        if Path(file.path).suffix.lower() in _SCRIPTS and not _holds(folder, workplaces):
+        if Path(file.path).suffix.lower() in _SCRIPTS and not _is_workplace(folder, workplaces):
             yield ProtectedPath(str(folder), f"the folder of {file.path!r}, {file.reason}", readable=True)
 
 
-def _holds(folder: Path, workplaces: Sequence[Path]) -> bool:
-    """Whether somebody works in a folder, or below it."""
+def _is_workplace(folder: Path, workplaces: Sequence[Path]) -> bool:
+    """Return whether a workplace is the folder or below it."""
     return any(place.is_relative_to(folder) for place in workplaces)
 
 
-def _neighbours(file: ProtectedPath) -> Iterator[ProtectedPath]:
-    """The modules beside a Python script that it imports, wherever in it, and those that they import."""
+def _imported_modules(file: ProtectedPath) -> Iterator[ProtectedPath]:
+    """Yield the modules beside a Python script that it imports, directly or indirectly."""
     script = Path(file.path)
     seen, waiting = {script}, [script] if script.suffix == ".py" else []
     while waiting and len(seen) < _MOST_MODULES:
@@ -123,10 +123,10 @@ def _neighbours(file: ProtectedPath) -> Iterator[ProtectedPath]:
 
 
 def _imported_by(file: Path, folder: Path) -> Iterator[Path]:
-    """The files of the modules that a file imports, from its own package or from the folder of the script."""
+    """Yield the files of the modules that a file imports from its package or from the folder of the script."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # told of where the source is opened
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # reported when the source connects
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -139,7 +139,7 @@ def _imported_by(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def _files_of(folder: Path, module: str) -> Iterator[Path]:
-    """The files below a folder that importing a module loads, those of the packages around it first."""
+    """Yield the files below a folder that importing a module loads, outer packages first."""
     for part in module.split("."):
         candidates = (folder / f"{part}.py", folder / part / "__init__.py")
         yield from (file for file in candidates if file.is_file())
@@ -147,7 +147,7 @@ def _files_of(folder: Path, module: str) -> Iterator[Path]:
 
 
 def _compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
-    """What Python would load in place of a module: its compiled form, or a package or an extension of its name."""
+    """Yield what Python would load instead of a module: its bytecode, or a package or extension of its name."""
     path = Path(file.path)
     if path.suffix != ".py" or file.readable:
         return
@@ -172,7 +172,7 @@ def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
 
 
 def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
-    """The program of a command, and the scripts among its words."""
+    """Yield the program of a command, and the scripts among its words."""
     folder = Path(source.cwd or Path.cwd())
     program, *words = _words(source.connection) or [""]
     found = shutil.which(program) if os.sep not in program else None
@@ -188,7 +188,7 @@ def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
 
 
 def _interpreted(words: list[str], folder: Path) -> Iterator[Path]:
-    """What an interpreter runs by a name without an ending: a script, a folder, or a module after `-m`."""
+    """Yield what an interpreter runs by a name without a suffix: a script, a folder, or a module after `-m`."""
     named = [word for word in words if word not in _SUBCOMMANDS]
     for option, word in zip(["", *named], named, strict=False):
         if option == "-m":
@@ -203,7 +203,7 @@ def _interpreted(words: list[str], folder: Path) -> Iterator[Path]:
 def _words(command: str) -> list[str]:
     try:
         return [] if "://" in command.partition(" ")[0] else shlex.split(command)
-    except ValueError:  # told of where the source is opened
+    except ValueError:  # reported when the source connects
         return []
 
 
@@ -215,7 +215,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _tool_code(tools: Sequence[Tool]) -> Iterator[ProtectedPath]:
-    """The files that hold the tools which a program hands over itself."""
+    """Yield the files with the code of tools that were passed to the Toolbox."""
     for tool in tools:
         code: Any = tool.fn if isinstance(tool, FunctionTool) else type(tool)
         file = _file_of(sys.modules.get(getattr(code, "__module__", "")))
@@ -224,7 +224,7 @@ def _tool_code(tools: Sequence[Tool]) -> Iterator[ProtectedPath]:
 
 
 def _installed() -> Iterator[ProtectedPath]:
-    """The packages that this program runs: a tool that writes there writes code that runs at the next start."""
+    """Yield the installed packages: a tool that writes there writes code that runs at the next start."""
     known = sysconfig.get_paths()
     folders = [
         str(Path(__file__).parent.parent),
@@ -237,15 +237,15 @@ def _installed() -> Iterator[ProtectedPath]:
 
 
 def _searched(workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
-    """Where else this program looks for modules, but for where somebody works."""
+    """Yield the other folders of `sys.path`, except workplaces."""
     for folder in (Path(entry) for entry in sys.path if entry):
-        works_there = _holds(folder, workplaces) or any(folder.is_relative_to(place) for place in workplaces)
+        works_there = _is_workplace(folder, workplaces) or any(folder.is_relative_to(place) for place in workplaces)
         if folder.is_absolute() and not works_there:
             yield ProtectedPath(str(folder), _RUNNING, readable=True)
 
 
 def _imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
-    """The module of a Python source, and what it has imported from its own folder."""
+    """Yield the module of a Python source, and the modules it has imported from its own folder."""
     own = source.connection if source.connection.endswith(".py") else _file_of(sys.modules.get(source.connection))
     if own is None:
         return
@@ -264,7 +264,7 @@ def _file_named(reference: str) -> Path:
     path = Path(reference.removeprefix(_FROM_FILE))
     try:
         return path.expanduser()
-    except RuntimeError:  # ~someone, who has no home here
+    except RuntimeError:  # ~name of a user without a home
         return path
 
 

@@ -1,4 +1,4 @@
-"""Makes sources by their transport; what a transport needs is imported when one is made."""
+"""Create sources by transport; the modules of a transport are imported when a source is created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolpost.sources.python import PythonSource
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.commands import DescribedCommands
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, ToolSource
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.stores.sealing import CacheFolder
-
-    Factory = Callable[[ExternalToolConfig], ToolSource]
+    from toolpost.toolbox.plugins import SourceFactory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lent:
-    """What sources may use of the Toolbox that they belong to.
+class SourceServices:
+    """Services injected into a source: network policy, caches, artifact store, chat model.
 
-    `servers` are MCP server objects of this process, by the name of their source;
-    `network` is what the configuration lets through besides public addresses.
+    `servers` are MCP server objects of this process, by the name of their source; `network` is the policy beyond
+    public addresses.
     """
 
     roots: Sequence[str] | None = None
@@ -42,31 +41,31 @@ class Lent:
 
 
 def make_source(
-    config: ExternalToolConfig, credential: Credential, lent: Lent, plugged: Mapping[str, Factory]
+    config: ExternalToolConfig, credential: Credential, services: SourceServices, plugins: Mapping[str, SourceFactory]
 ) -> ToolSource:
-    """A source that is not connected yet; ConfigError when nothing here speaks its transport."""
-    if (factory := plugged.get(config.transport.value)) is not None:
+    """Create a source without connecting it; ConfigError when no transport of that name is known."""
+    if (factory := plugins.get(config.transport.value)) is not None:
         return factory(config)
     maker = _MAKERS.get(config.transport)
     if maker is None:
-        known = ", ".join(sorted({*(kind.value for kind in _MAKERS), *plugged}))
+        known = ", ".join(sorted({*(kind.value for kind in _MAKERS), *plugins}))
         raise ConfigError(f"no source here speaks transport {config.transport.value!r}; there are: {known}")
-    return maker(config, Loan(credential, lent, plugged))
+    return maker(config, _MakerContext(credential, services, plugins))
 
 
-class Loan(NamedTuple):
-    """What is lent to one source, and what it may make other sources of."""
+class _MakerContext(NamedTuple):
+    """The credential and services of one source, and the plug-ins for sources within it."""
 
     credential: Credential
-    lent: Lent
-    plugged: Mapping[str, Factory]
+    services: SourceServices
+    plugins: Mapping[str, SourceFactory]
 
 
-def _python(config: ExternalToolConfig, _: Loan) -> ToolSource:
+def _python(config: ExternalToolConfig, _: _MakerContext) -> ToolSource:
     return PythonSource(config)
 
 
-def _mcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+def _mcp(config: ExternalToolConfig, context: _MakerContext) -> ToolSource:
     try:
         from toolpost.sources.mcp.source import McpSource  # noqa: PLC0415 - an extra, and a second to import
     except ModuleNotFoundError as error:
@@ -74,67 +73,69 @@ def _mcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
         raise ConfigError(msg) from error
     return McpSource(
         config,
-        credential=loan.credential,
-        server=(loan.lent.servers or {}).get(config.name),
-        roots=loan.lent.roots,
-        chat_model=loan.lent.chat_model,
-        network=loan.lent.network,
-        listings=loan.lent.listings,
+        credential=context.credential,
+        server=(context.services.servers or {}).get(config.name),
+        roots=context.services.roots,
+        chat_model=context.services.chat_model,
+        network=context.services.network,
+        listings=context.services.listings,
     )
 
 
-def _openapi(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+def _openapi(config: ExternalToolConfig, context: _MakerContext) -> ToolSource:
     from toolpost.sources.openapi.source import OpenApiSource  # noqa: PLC0415 - forty modules that few need
 
     return OpenApiSource(
         config,
-        credential=loan.credential,
-        network=loan.lent.network,
-        cache=loan.lent.documents,
-        artifacts=loan.lent.artifacts,
+        credential=context.credential,
+        network=context.services.network,
+        cache=context.services.documents,
+        artifacts=context.services.artifacts,
     )
 
 
-def _utcp(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+def _utcp(config: ExternalToolConfig, context: _MakerContext) -> ToolSource:
     from toolpost.sources.utcp.source import UtcpSource  # noqa: PLC0415 - few need it
 
     def make(inner: ExternalToolConfig) -> ToolSource:
-        """A source for a part of the manual that speaks another transport; the manual's own credential goes along."""
-        return make_source(inner, loan.credential, loan.lent, loan.plugged)
+        """Create a source for another transport of the manual, with the credential of the manual."""
+        return make_source(inner, context.credential, context.services, context.plugins)
 
-    return UtcpSource(config, credential=loan.credential, network=loan.lent.network, make=make)
+    return UtcpSource(config, credential=context.credential, network=context.services.network, make=make)
 
 
-def _cli(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+def _cli(config: ExternalToolConfig, context: _MakerContext) -> ToolSource:
     from toolpost.sources.cli.source import CliSource  # noqa: PLC0415 - few need it
 
-    describe = None if config.cli.manual is None else partial(_described, config, loan.lent.network)
-    return CliSource(config, credential=loan.credential, describe=describe)
+    describe = None if config.cli.manual is None else partial(_read_manual, config, context.services.network)
+    return CliSource(config, credential=context.credential, describe=describe)
 
 
-async def _described(config: ExternalToolConfig, network: NetworkPolicy) -> DescribedCommands:
-    """What a manual says of commands: sources do not know each other, so one's reader is lent to the other."""
+async def _read_manual(config: ExternalToolConfig, network: NetworkPolicy) -> DescribedCommands:
+    """Read the commands of a UTCP manual for the CLI source; sources do not import each other."""
     from toolpost.sources.utcp.cli_export import export_cli_commands  # noqa: PLC0415 - few need it
 
     return await export_cli_commands(config, network=network)
 
 
-def _websocket(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+def _websocket(config: ExternalToolConfig, context: _MakerContext) -> ToolSource:
     from toolpost.sources.websocket.source import WebSocketSource  # noqa: PLC0415 - few need it
 
-    return WebSocketSource(config, credential=loan.credential, network=loan.lent.network)
+    return WebSocketSource(config, credential=context.credential, network=context.services.network)
 
 
-def _graphql(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+def _graphql(config: ExternalToolConfig, context: _MakerContext) -> ToolSource:
     from toolpost.sources.graphql.source import GraphqlSource  # noqa: PLC0415 - an extra
 
-    return GraphqlSource(config, credential=loan.credential, network=loan.lent.network, artifacts=loan.lent.artifacts)
+    return GraphqlSource(
+        config, credential=context.credential, network=context.services.network, artifacts=context.services.artifacts
+    )
 
 
-def _webhook(config: ExternalToolConfig, loan: Loan) -> ToolSource:
+def _webhook(config: ExternalToolConfig, context: _MakerContext) -> ToolSource:
     from toolpost.sources.webhook.source import WebhookSource  # noqa: PLC0415 - few need it
 
-    return WebhookSource(config, credential=loan.credential, network=loan.lent.network)
+    return WebhookSource(config, credential=context.credential, network=context.services.network)
 
 
 _MAKERS = {

@@ -1,4 +1,4 @@
-"""The tools of one source in the catalog, exchanged without a gap when the source says that they changed."""
+"""The tools of one source in the catalog, replaced without a gap, and their comparison with the lock file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Prepared(NamedTuple):
-    """A tool that was looked at before it is brought in, in place of `replaced`; without an entry it is the same."""
+    """A checked tool that replaces `replaced` in the catalog; without an entry the two are the same."""
 
     tool: Tool
     replaced: Tool | None
@@ -39,8 +39,8 @@ class _Prepared(NamedTuple):
     hold: Hold | None = None
 
 
-class Shelf:
-    """What a source has in the catalog, what was left out of it and why, and which names were taken."""
+class SourceTools:
+    """The tools of a source in the catalog, those that were left out and why, and names that were taken."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Shelf:
         *,
         rank: int = 0,
     ) -> None:
-        self.pinning: Pinning | None = None
+        self.pins: SourcePins | None = None
         self._registry = registry
         self._rank = rank
         self._config = config
@@ -65,18 +65,18 @@ class Shelf:
 
     @property
     def offered(self) -> int:
-        """How many tools of the source itself can be called: not those that an operator hides, and no helpers."""
+        """The number of tools that can be called, without hidden tools and helpers."""
         overridden = bool(self._config.overrides or self._overrides)
         own = [tool for tool in self.tools.values() if not tool.spec.is_helper]
         return sum(not self._hides(tool) for tool in own) if overridden else len(own)
 
     def prepare(self, source: ToolSource | None, tools: Sequence[Tool]) -> None:
-        """Check the tools that `fill` will bring in; the catalog is not touched, so that a thread may do it."""
+        """Check the tools for `fill` without touching the catalog, so that a thread can do it."""
         checks = SchemaChecks()
         self._prepared = {tool.spec.name: self._prepare_one(tool, source, checks) for tool in tools}
         self._shared = checks.shared
         for tool in tools:
-            _is_unchecked(tool.spec, self._shared)  # known from now on
+            _is_unchecked(tool.spec, self._shared)  # fills the cache of the definitions
 
     def _prepare_one(self, tool: Tool, source: ToolSource | None, checks: SchemaChecks | None = None) -> _Prepared:
         replaced = self.tools.get(tool.spec.name)
@@ -87,13 +87,13 @@ class Shelf:
             entry = new_entry(
                 tool, source=source, config=self._config, override=override, rank=self._rank, checks=checks
             )
-            hold = None if self.pinning is None else self.pinning.hold(tool, partial(self._release, tool, source))
+            hold = None if self.pins is None else self.pins.hold(tool, partial(self._release, tool, source))
         except ToolError as error:
             return _Prepared(tool, replaced, error)
         return _Prepared(tool, replaced, entry, hold)
 
     def fill(self, source: ToolSource | None, tools: Sequence[Tool], problems: Sequence[str] = ()) -> None:
-        """Make the catalog hold just these; what did not change is not touched."""
+        """Replace the tools of the source in the catalog; tools that did not change are not touched."""
         prepared, self._prepared = self._prepared, {}
         ready = [self._ready(tool, source, prepared) for tool in tools]
         old, self.tools = self.tools, {}
@@ -111,7 +111,7 @@ class Shelf:
         self.problems += self._hidden_characters()
 
     def _ready(self, tool: Tool, source: ToolSource | None, prepared: Mapping[str, _Prepared]) -> _Prepared:
-        """What `prepare` found, unless the catalog has another tool by now."""
+        """Return the result of `prepare`, or check again if the catalog has changed since."""
         found = prepared.get(tool.spec.name)
         if found is not None and found.tool is tool and found.replaced is self.tools.get(tool.spec.name):
             return found
@@ -119,12 +119,12 @@ class Shelf:
 
     @property
     def unchecked(self) -> list[str]:
-        """Say once which tools have patterns that nothing is matched with."""
+        """A message that lists the tools with patterns that are not checked."""
         if self._unchecked is None:
-            self._unchecked = self._told_unchecked()
+            self._unchecked = self._describe_unchecked()
         return self._unchecked
 
-    def _told_unchecked(self) -> list[str]:
+    def _describe_unchecked(self) -> list[str]:
         own = declares_schemas(self._config)
         tools = [name for name, tool in self.tools.items() if not own and _is_unchecked(tool.spec, self._shared)]
         if not tools:
@@ -134,11 +134,11 @@ class Shelf:
         return [f"source {self._config.name!r}: patterns of {shown} {why}"]
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all tools of the source."""
         self.fill(None, ())
 
     def _add(self, tool: Tool, replaced: Tool | None, entry: Entry | ToolError, hold: Hold | None) -> None:
-        """Register one tool in place of another; a broken one is set aside and told of."""
+        """Register one tool in place of another; a broken one is left out and reported."""
         name, config = tool.spec.name, self._config
         try:
             if isinstance(entry, ToolError):
@@ -166,7 +166,7 @@ class Shelf:
         self._registry.place(entry, replace=replace)
 
     def _release(self, tool: Tool, source: ToolSource | None) -> None:
-        """Let the calls of a tool run that was set aside."""
+        """Register a tool that was held back, so that its calls run."""
         if self.tools.get(tool.spec.name) is tool:
             self._registry.register(
                 tool, source=source, config=self._config, override=self._override(tool), replace=True, rank=self._rank
@@ -174,7 +174,7 @@ class Shelf:
 
     @property
     def held(self) -> list[str]:
-        """Say of each tool that is set aside why it is."""
+        """A message for each tool that is held back."""
         entries = [self._registry.find(self._registered(tool)) for tool in self.tools.values() if not self._hides(tool)]
         remedy = "`toolpost lock diff` shows it, `toolpost lock approve {}` agrees to it"
         return [
@@ -184,7 +184,7 @@ class Shelf:
         ]
 
     def _hidden_characters(self) -> Iterator[str]:
-        """What the tools of the source hid from their readers."""
+        """Report hidden characters in the definitions of tools."""
         self._hidden = {name: places for name, places in self._hidden.items() if name in self.tools}
         for name, places in self._hidden.items():
             for place in () if self._hides(self.tools[name]) else places:
@@ -197,7 +197,7 @@ class Shelf:
         self._registry.unregister(self._registered(tool))
 
     def _registered(self, tool: Tool) -> str:
-        """The name that the catalog has for a tool."""
+        """Return the name of a tool in the catalog."""
         override = self._override(tool)
         renamed = override.name if override is not None else None
         return canonical_name(tool.spec.source, renamed) if renamed else tool.spec.name
@@ -207,7 +207,7 @@ class Shelf:
             return None
         name = tool.spec.name
         own, general = self._config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
-        return _laid_over(general, own) if own is not None and general is not None else own or general
+        return _merge_overrides(general, own) if own is not None and general is not None else own or general
 
     def _hides(self, tool: Tool) -> bool:
         override = self._override(tool)
@@ -222,16 +222,16 @@ def _has_unchecked(schema: Any) -> bool:
     return bool(unchecked_patterns(schema))
 
 
-def _laid_over(general: ToolOverride, own: ToolOverride) -> ToolOverride:
-    """Two overrides of one tool as one: what the source's own leaves out, the general one may say."""
+def _merge_overrides(general: ToolOverride, own: ToolOverride) -> ToolOverride:
+    """Merge two overrides of one tool; the source's own takes precedence."""
     return general.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
 _SHORTEST_SECRET = 4
 
 
-class Pinning:
-    """The pins of one source: what its tools are now, and which of them differ from the lock file."""
+class SourcePins:
+    """Compare the definitions of a source's tools with the lock file, and hold back those that differ."""
 
     def __init__(self, lock: Lock, config: ExternalToolConfig, secrets: Iterable[str]) -> None:
         self._lock = lock
@@ -240,14 +240,14 @@ class Pinning:
         self._pins: dict[str, tuple[Tool, Pin]] = {}
 
     def pin(self, tool: Tool) -> Pin:
-        """A tool's definition as it is now."""
+        """Return the current definition of a tool."""
         known = self._pins.get(tool.spec.name)
         if known is None or known[0] is not tool:
             known = self._pins[tool.spec.name] = (tool, pin_of(tool.spec, self._secret_mask))
         return known[1]
 
     def hold(self, tool: Tool, release: Callable[[], None]) -> Hold | None:
-        """Why a tool is set aside, or None; `release` registers it as any other."""
+        """Return why a tool is held back, or None; `release` registers the tool normally."""
         pinned = self._lock.sources.get(self._source)
         if pinned is None:
             return None
@@ -263,7 +263,7 @@ class Pinning:
         def is_settled() -> bool:
             try:
                 kept = self._lock.sources.get(self._source, {}).get(name)
-            except ConfigError:  # told where the tool is asked about; what nobody can read agrees to nothing
+            except ConfigError:  # reported where the tool is approved; an unreadable lock file approves nothing
                 return False
             if kept is None or kept.hash != now.hash:
                 return False
@@ -274,14 +274,14 @@ class Pinning:
 
 
 def bare_name(tool: Tool) -> str:
-    """The name of a tool within its source."""
+    """Return the name of a tool within its source."""
     return tool.spec.name.partition(".")[2]
 
 
 def _secret_mask(config: ExternalToolConfig, secrets: Iterable[str], folder: str) -> Callable[[str], str]:
-    """Take out the source's own secrets, and the folder of the lock file: both differ between machines.
+    """Return a function that masks the source's secrets and the folder of the lock file: both differ by machine.
 
-    Only those that stand in this source's configuration count, so that another source does not change its pins.
+    Only secrets in this source's configuration count, so that another source does not change the pins.
     """
     written = json.dumps(config.model_dump(mode="json"), ensure_ascii=False)
     own = {secret for secret in secrets if secret in written} | secrets_of(config)

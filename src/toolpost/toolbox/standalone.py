@@ -1,4 +1,4 @@
-"""Sources and a router without a Toolbox: nothing is kept on disk and nobody is asked, all else holds."""
+"""A router with sources but without a Toolbox: nothing is stored on disk and no question is asked."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import BaseModel
 from toolpost.auth.credentials import Authorizer
 from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.contracts.errors import PauseSignal, ToolPermissionError
-from toolpost.contracts.outcomes import Completed, Failed, ToolResult
+from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.contracts.principal import Principal
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
-from toolpost.toolbox.source_manager import Sources
-from toolpost.toolbox.source_registry import Lent
+from toolpost.toolbox.source_manager import SourceManager
+from toolpost.toolbox.source_registry import SourceServices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import CredentialProvider
 
 
-class Standalone:
-    """Calls go down the same straight line as in a Toolbox: validated, limited, retried where that is safe."""
+class StandaloneRouter:
+    """Run calls through the same pipeline as a Toolbox: validation, limits, safe retries."""
 
     def __init__(
         self,
@@ -54,25 +54,25 @@ class Standalone:
         )
         self._closing = ExitStack()
         self._closing.enter_context(redacted_logs(self.redactor))
-        self.sources = Sources(
+        self.sources = SourceManager(
             registry,
             authorizer,
-            lent=Lent(servers=servers),
+            services=SourceServices(servers=servers),
             redactor=self.redactor,
-            tell=self.router.emitter.emit_source,
+            emit=self.router.emitter.emit_source,
             lock=None if lock is None else Lock(Path(lock).absolute()),
         )
 
     async def call(
         self, name: str, arguments: Any, context: ToolContext | None, *, correlation_id: str = ""
     ) -> Completed:
-        """Call a tool; what fails is raised, and so is a question to a person."""
+        """Call a tool; raise its error, or PauseSignal for a question to a user."""
         match await self._outcome(name, arguments, context, correlation_id):
             case Completed() as completed:
                 return completed
             case Failed(error=error):
                 raise error
-            case paused if paused.question.key == DEFINITION:  # a yes here would pin nothing for good
+            case paused if paused.question.key == DEFINITION:  # an approval here could not be stored in the lock file
                 remedy = f"run `toolpost lock approve {paused.tool_name}` once you agree"
                 told = f"{paused.tool_name!r} is set aside: {paused.question.payload['reason']}; {remedy}"
                 raise ToolPermissionError(told, tool_name=paused.tool_name, code="definition_changed")
@@ -91,25 +91,20 @@ class Standalone:
         )
 
     async def close(self) -> None:
-        """Let go of everything; safe to call twice."""
+        """Close sources, router and store; safe to call twice."""
         await self.sources.close()
         await self.router.close()
         await self._store.close()
         self._closing.close()
 
 
-def without_questions(config: ExternalToolConfig) -> ExternalToolConfig:
-    """The source where there is no desk to answer at: its server is not offered a person to ask."""
+def without_elicitation(config: ExternalToolConfig) -> ExternalToolConfig:
+    """Return the configuration without elicitation, for callers that cannot answer questions."""
     return config.model_copy(update={"mcp": config.mcp.model_copy(update={"elicitation": False})})
 
 
 def _plain(arguments: Any) -> dict[str, Any]:
-    """Arguments as JSON; what was left unset in a model is not sent."""
+    """Return arguments as JSON; unset fields of a model are not sent."""
     if isinstance(arguments, BaseModel):
         return arguments.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return cast("dict[str, Any]", arguments) if arguments is not None else {}
-
-
-def result_of(completed: Completed, *, started_at: float) -> ToolResult:
-    """A completed call as the result of a tool."""
-    return ToolResult.completed(completed.content, completed.text, started_at=started_at)

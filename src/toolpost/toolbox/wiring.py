@@ -1,4 +1,4 @@
-"""Joins the parts of a Toolbox: store, router, desk, recovery and the tools of every source."""
+"""Create and connect the parts of a Toolbox: store, router, pending actions, recovery, sources, built-in tools."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.protected_files import ProtectedFiles
-from toolpost.toolbox.source_manager import Sources
-from toolpost.toolbox.source_registry import Lent
+from toolpost.toolbox.source_manager import SourceManager
+from toolpost.toolbox.source_registry import SourceServices
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ LISTINGS_DIR = "listings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a Toolbox is made of before it opens."""
+class ToolboxInputs:
+    """The arguments of a Toolbox, before it opens."""
 
     settings: Settings
     registry: ToolRegistry
@@ -70,33 +70,33 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a Toolbox is made of while it is open."""
+class ToolboxParts:
+    """The parts of an open Toolbox."""
 
     store: Store
     router: ToolRouter
     desk: PendingActions
     recovery: Recovery
     redactor: Redactor
-    sources: Sources
+    sources: SourceManager
     accounts: AccountManager | None
     problems: Callable[[], list[str]]
 
 
-async def wire(given: Given, closing: AsyncExitStack) -> Parts:
-    """Open the store, join the parts and fill the catalog; `closing` takes it all down again."""
-    settings, registry = given.settings, given.registry
+async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxParts:
+    """Open the store, create the parts and fill the catalog; `closing` closes everything again."""
+    settings, registry = inputs.settings, inputs.registry
     store = _open_store(settings)
     closing.push_async_callback(store.close)
     plugins = load_plugins()
-    authorizer = Authorizer(given.credentials)
-    protected = ProtectedFiles(settings, config=given.config, tools=given.tools)
-    redactor = Redactor({*given.secrets, *literal_secrets(settings)})
-    router = _make_router(given, store, authorizer, redactor, protected)
+    authorizer = Authorizer(inputs.credentials)
+    protected = ProtectedFiles(settings, config=inputs.config, tools=inputs.tools)
+    redactor = Redactor({*inputs.secrets, *literal_secrets(settings)})
+    router = _make_router(inputs, store, authorizer, redactor, protected)
     closing.enter_context(redacted_logs(redactor))
     network = _network(settings)
     accounts = _make_accounts(settings, store, router, redactor, network, closing)
-    sources = _make_sources(given, plugins, authorizer, accounts, router, redactor, network)
+    sources = _make_sources(inputs, plugins, authorizer, accounts, router, redactor, network)
     closing.push_async_callback(sources.close)
     protected.read = lambda: sources.files
     desk = PendingActions(
@@ -105,12 +105,12 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     if accounts is not None:
         accounts.attach(desk, sources.source)
     also = None if accounts is None else accounts.resume_waiting
-    recovery = Recovery(router, desk, retention=settings.retention.to_retention(), also=also, absent=given.absent)
+    recovery = Recovery(router, desk, retention=settings.retention.to_retention(), also=also, absent=inputs.absent)
     builtins = _builtins(settings, store, network)
     closing.push_async_callback(builtins.close)
-    for tool in [*builtins.tools(chosen_builtins(settings)), *given.tools]:
+    for tool in [*builtins.tools(chosen_builtins(settings)), *inputs.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
-    left_out = [*plugins.problems, *_add_offered(registry, plugins.tools, settings.overrides)]
+    left_out = [*plugins.problems, *_register_plugin_tools(registry, plugins.tools, settings.overrides)]
     router.sources = sources
     await sources.load_all(settings.all_sources(), wait_s=settings.startup_wait_s)
     for name, members in {**COLLECTIONS, **settings.collections}.items():
@@ -119,7 +119,12 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
     closing.push_async_callback(router.close)
     closing.push_async_callback(recovery.stop)
     await recovery.start()
-    return Parts(
+
+    def problems() -> list[str]:
+        found = lint_settings(settings, registry, sources.listings, redactor)
+        return [*left_out, *(finding.text for finding in found)]
+
+    return ToolboxParts(
         store=store,
         router=router,
         desk=desk,
@@ -127,13 +132,8 @@ async def wire(given: Given, closing: AsyncExitStack) -> Parts:
         redactor=redactor,
         sources=sources,
         accounts=accounts,
-        problems=lambda: [*left_out, *_stray_texts(given, sources, redactor)],
+        problems=problems,
     )
-
-
-def _stray_texts(given: Given, sources: Sources, redactor: Redactor) -> list[str]:
-    found = lint_settings(given.settings, given.registry, sources.listings, redactor)
-    return [finding.text for finding in found]
 
 
 def _make_accounts(
@@ -144,10 +144,10 @@ def _make_accounts(
     network: NetworkPolicy,
     closing: AsyncExitStack,
 ) -> AccountManager | None:
-    """The desk for people's own accounts, where a source needs them."""
+    """Create the service for users' own accounts, if a source needs it."""
     if all(source.auth_type is not AuthType.OAUTH2_USER for source in settings.all_sources()):
         return None
-    from toolpost.toolbox.accounts import AccountManager  # noqa: PLC0415 - OAuth is long to import, for few
+    from toolpost.toolbox.accounts import AccountManager  # noqa: PLC0415 - OAuth takes long to import, and few need it
 
     accounts = AccountManager(
         settings.accounts,
@@ -169,62 +169,62 @@ def _network(settings: Settings) -> NetworkPolicy:
 
 
 def _make_sources(
-    given: Given,
+    inputs: ToolboxInputs,
     plugins: Plugins,
     authorizer: Authorizer,
     accounts: AccountManager | None,
     router: ToolRouter,
     redactor: Redactor,
     network: NetworkPolicy,
-) -> Sources:
-    settings = given.settings
+) -> SourceManager:
+    settings = inputs.settings
     paths, home = settings.tools.allowed_paths, settings.data_dir
-    lent = Lent(
+    services = SourceServices(
         roots=None if paths is None else tuple(map(str, paths)),
-        chat_model=given.chat_model,
-        servers=given.servers,
+        chat_model=inputs.chat_model,
+        servers=inputs.servers,
         network=network,
         documents=None if home is None else CacheFolder(home / CACHE_DIR, _sealer(settings, home)),
         listings=None if home is None else CacheFolder(home / LISTINGS_DIR, _sealer(settings, home)),
         artifacts=router.store.artifacts,
     )
-    return Sources(
-        given.registry,
+    return SourceManager(
+        inputs.registry,
         authorizer,
         factories=plugins.source_factories,
-        overrides=given.settings.overrides,
-        lent=lent,
-        tell=router.emitter.emit_source,
-        resolve=not given.resolved,
+        overrides=inputs.settings.overrides,
+        services=services,
+        emit=router.emitter.emit_source,
+        resolve=not inputs.resolved,
         redactor=redactor,
-        lend=None if accounts is None else accounts.credentials_for,
+        account_credentials=None if accounts is None else accounts.credentials_for,
         lock=_open_lock(settings),
-        secrets=given.secrets.union(literal_secrets(settings)),
+        secrets=inputs.secrets.union(literal_secrets(settings)),
     )
 
 
 def _open_lock(settings: Settings) -> Lock | None:
-    """The lock file, read now: what cannot be understood must not open."""
+    """Read the lock file now, so that a broken one prevents opening."""
     if settings.lock is None:
         return None
     lock = Lock(settings.lock.absolute())
-    lock.sources  # noqa: B018 - raises what is wrong with it
+    lock.sources  # noqa: B018 - raises if the file is broken
     return lock
 
 
 def _make_router(
-    given: Given, store: Store, authorizer: Authorizer, redactor: Redactor, protected: ProtectedFiles
+    inputs: ToolboxInputs, store: Store, authorizer: Authorizer, redactor: Redactor, protected: ProtectedFiles
 ) -> ToolRouter:
-    """A router by the settings."""
-    settings = given.settings
+    """Create the router from the settings."""
+    settings = inputs.settings
     return ToolRouter(
-        given.registry,
+        inputs.registry,
         store=store,
         policy=_policy(settings),
         authorizer=authorizer,
         redactor=redactor,
-        sinks=given.sinks,
-        on_pending=given.on_pending,
+        sinks=inputs.sinks,
+        on_pending=inputs.on_pending,
         context_defaults=_context_defaults(settings, protected),
         timeout_s=settings.tools.timeout_s,
         inline_bytes=settings.limits.inline_bytes,
@@ -233,8 +233,10 @@ def _make_router(
     )
 
 
-def _add_offered(registry: ToolRegistry, tools: Sequence[Tool], overrides: Mapping[str, ToolOverride]) -> list[str]:
-    """Register what plug-ins offer; one that does not fit is set aside and told of."""
+def _register_plugin_tools(
+    registry: ToolRegistry, tools: Sequence[Tool], overrides: Mapping[str, ToolOverride]
+) -> list[str]:
+    """Register the tools of plug-ins; return a problem for each that cannot be registered."""
     problems: list[str] = []
     for tool in tools:
         try:
@@ -264,7 +266,7 @@ def _policy(settings: Settings) -> Policy:
 
 def _context_defaults(settings: Settings, protected: ProtectedFiles) -> ContextDefaults:
     paths = settings.tools.allowed_paths
-    # A program may change its working folder later; what it may reach does not move with it.
+    # Resolved now: the working folder of the program may change later.
     allowed = None if paths is None else tuple(map(os.path.abspath, paths))
     return ContextDefaults(allowed, settings.data_dir, protected.paths)
 
@@ -284,7 +286,7 @@ def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Built
 
 
 def chosen_builtins(settings: Settings) -> list[str] | str:
-    """`all`, `none`, or names; `all` and collections within a list stand for the names of their tools."""
+    """Return `all`, `none`, or names; `all` and collections within a list are expanded to names."""
     wanted = settings.builtins
     if isinstance(wanted, str):
         return wanted
@@ -294,14 +296,14 @@ def chosen_builtins(settings: Settings) -> list[str] | str:
     sets = {**COLLECTIONS, "all": tuple(sorted(known.difference(COMMANDS)))}
     for name in wanted:
         if name not in sets and name not in known:
-            raise ConfigError(_stranger(name, known))
+            raise ConfigError(_unknown_builtin(name, known))
     # A collection may also name tools of an agent, which are not built in.
     named = (member for name in wanted for member in sets.get(name, (name,)) if member in known)
     return list(dict.fromkeys(named))
 
 
 def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Settings:
-    """The settings with other built-in tools; None leaves what they say."""
+    """Return the settings with other built-in tools; None changes nothing."""
     if wanted is None:
         return settings
     chosen: Sequence[str] | str = [wanted] if isinstance(wanted, str) else list(wanted)
@@ -310,7 +312,7 @@ def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Set
     return settings.model_copy(update={"builtins": chosen})
 
 
-def _stranger(name: str, known: set[str]) -> str:
+def _unknown_builtin(name: str, known: set[str]) -> str:
     said = f"builtins: there is no built-in tool {name!r}"
     if name == "retrieve":
         return f"{said} until tools.retrieval.chain says where it looks"
