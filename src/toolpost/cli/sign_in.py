@@ -19,7 +19,7 @@ from toolpost.cli.opening import personal_sources, provider_of
 from toolpost.cli.tool_table import show_tools
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
 from toolpost.toolbox.account_pages import HtmlPage, connected_page, failure_page
-from toolpost.wire.loopback import USUAL_PORT, Answer, Loopback, loopback_url
+from toolpost.wire.callback_server import DEFAULT_PORT, CallbackResponse, CallbackServer, callback_server_url
 
 if TYPE_CHECKING:
     from toolpost.auth.services import Service
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.spec import ToolSpec
     from toolpost.toolbox.box import Toolbox
-    from toolpost.wire.loopback import Visit
+    from toolpost.wire.callback_server import CallbackRequest
 
 _PATIENCE_S = 60.0
 _STRAY = frozenset({"oauth_state", "oauth_person"})
@@ -60,7 +60,7 @@ async def sign_in(box: Toolbox, provider: str, person: Principal, way: SignInWay
 
 
 async def _by_browser(box: Toolbox, service: Service, person: Principal, way: SignInWay, output: Output) -> None:
-    async with Loopback(port=way.port, prefer=USUAL_PORT) as place:
+    async with CallbackServer(port=way.port, prefer=DEFAULT_PORT) as place:
         begun = await box.accounts.connect(service.provider, person, redirect_uri=place.url)
         if isinstance(begun, ConnectedAccount):
             await box.accounts.on_connected(begun)
@@ -80,7 +80,9 @@ async def _by_browser(box: Toolbox, service: Service, person: Principal, way: Si
             ) from None
 
 
-async def _come_back(box: Toolbox, place: Loopback, service: Service, person: Principal, timeout_s: float) -> None:
+async def _come_back(
+    box: Toolbox, place: CallbackServer, service: Service, person: Principal, timeout_s: float
+) -> None:
     """Take what browsers bring; one with a state that nobody knows, or for somebody else, is sent away in peace.
 
     The time is for the person; what they brought is then used, however long the service takes.
@@ -88,7 +90,7 @@ async def _come_back(box: Toolbox, place: Loopback, service: Service, person: Pr
     deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
         async with asyncio.timeout_at(deadline):
-            visit = await place.visit()
+            visit = await place.receive()
         try:
             await box.accounts.finish(_brought(visit), provider=visit.name, person=person)
         except ToolError as error:
@@ -100,7 +102,7 @@ async def _come_back(box: Toolbox, place: Loopback, service: Service, person: Pr
             return
 
 
-def _brought(visit: Visit) -> dict[str, str]:
+def _brought(visit: CallbackRequest) -> dict[str, str]:
     """What a browser brings; one that cannot be read has no state, and any page can send a browser here with it."""
     try:
         return callback_parameters(f"?{visit.query}") if visit.query else {}
@@ -109,7 +111,7 @@ def _brought(visit: Visit) -> dict[str, str]:
 
 
 async def _by_code(box: Toolbox, service: Service, person: Principal, way: SignInWay, output: Output) -> None:
-    home = loopback_url(way.port or USUAL_PORT)
+    home = callback_server_url(way.port or DEFAULT_PORT)
     accounts = box.accounts.accounts
     grant = await start_device_sign_in(service, accounts, redirect_uri=home)
     _say(
@@ -166,8 +168,8 @@ def _has_screen() -> bool:
     return sys.platform != "linux" or any(os.environ.get(name) for name in _SCREENS)
 
 
-def _answer(visit: Visit, page: HtmlPage) -> None:
-    visit.answer(Answer(page.status, page.headers, page.body))
+def _answer(visit: CallbackRequest, page: HtmlPage) -> None:
+    visit.respond(CallbackResponse(page.status, page.headers, page.body))
 
 
 async def _waiting(box: Toolbox, provider: str, person: Principal) -> list[str]:

@@ -22,7 +22,7 @@ from toolpost.connecting.endpoint_detection import is_document
 from toolpost.connecting.presets import PACKAGES, Package, pinned_preset, unknown_preset
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ToolError
-from toolpost.wire.loopback import USUAL_PORT, loopback_url
+from toolpost.wire.callback_server import DEFAULT_PORT, callback_server_url
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -270,7 +270,7 @@ def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) 
         yield (
             f"{preset} needs a token: set {package.variable}, or give it with --env {package.variable}=...; or let "
             f"people sign in: set {client_id} and {client_secret} of an OAuth app, registered at {app} "
-            f"with the redirect URI {loopback_url(USUAL_PORT)}/{package.provider}"
+            f"with the redirect URI {callback_server_url(DEFAULT_PORT)}/{package.provider}"
         )
     for key in package.reads:
         if key not in source.env and key != package.variable:

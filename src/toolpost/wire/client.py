@@ -17,7 +17,7 @@ from toolpost.wire.limits import Deadlines
 from toolpost.wire.network import parse_target
 from toolpost.wire.proxies import proxy_at
 from toolpost.wire.requests import REDIRECTS, Request, check_method, clean_headers, redirect_request
-from toolpost.wire.responses import ACCEPTED_ENCODINGS, BodyReader, Response
+from toolpost.wire.responses import ACCEPTED_ENCODINGS, Response, ResponseBody
 from toolpost.wire.routes import RouteCache, SharedLookups
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class HttpClient:
             message = f"{request.subject}: no answer within {timeout_s:g} s"
             raise ToolTimeoutError(message, timeout_ms=timeout_s * 1000) from None
         limit = self.max_bytes if request.max_bytes is None else request.max_bytes
-        reader = BodyReader(exchange, request, limit=limit, deadline=deadline, deadlines=self._deadlines)
+        reader = ResponseBody(exchange, request, limit=limit, deadline=deadline, deadlines=self._deadlines)
         return Response(exchange.status, exchange.headers, url=request.url, reader=reader)
 
     def for_document(self, url: str) -> HttpClient:

@@ -45,7 +45,7 @@ class Response:
     __slots__ = ("_is_read", "_reader", "body", "headers", "is_cut", "status", "url")
 
     def __init__(
-        self, status: int, headers: Headers, body: bytes = b"", *, url: str = "", reader: BodyReader | None = None
+        self, status: int, headers: Headers, body: bytes = b"", *, url: str = "", reader: ResponseBody | None = None
     ) -> None:
         self.status = status
         self.headers = headers
@@ -118,7 +118,7 @@ def _until_date(text: str, now: float) -> float | None:
     return max(0.0, wait) if math.isfinite(wait) else None
 
 
-class BodyReader:
+class ResponseBody:
     """Read the body of one response, decompressed, within a size limit and a deadline.
 
     `limit` counts bytes before and after decompression, so that a body that decompresses to nothing ends too.

@@ -19,7 +19,7 @@ _MOST_NAMES = 10
 WHOLE_COMMAND = "call"
 
 
-class Command(NamedTuple):
+class ListedCommand(NamedTuple):
     """A tool, the fixed words before its own, and what only it runs with; `described` is where its words are from.
 
     With `takes_options` its arguments may begin with a dash.
@@ -48,25 +48,25 @@ class Listing:
             every = dict.fromkeys([WHOLE_COMMAND])
         return [name for name in every if self._config.includes(name)]
 
-    def of(self, name: str) -> Command:
+    def of(self, name: str) -> ListedCommand:
         """One of them; a ConfigError is the sentence that says why it is left out."""
         written = self._config.cli.tools.get(name)
         if self._described is None and not self._config.cli.tools:
-            return Command(_whole_command(self._program(name)), self._program(name), takes_options=True)
+            return ListedCommand(_whole_command(self._program(name)), self._program(name), takes_options=True)
         described = (self._described or {}).get(name)
         if described is None:
             return self._as_written(name, written or CliTool())
         if written is not None and "args" in written.model_fields_set:
-            return Command(_merged(written, described), self._program(name))
+            return ListedCommand(_merged(written, described), self._program(name))
         if described.fault:
             raise ConfigError(described.fault)
-        return Command(_merged(written, described), (), described)
+        return ListedCommand(_merged(written, described), (), described)
 
-    def _as_written(self, name: str, tool: CliTool) -> Command:
+    def _as_written(self, name: str, tool: CliTool) -> ListedCommand:
         known = self._described
         if known is not None and "input_schema" not in tool.model_fields_set:
             raise _left_out(name, f"the manual has no such tool{_instead(name, known)}, or write its input_schema")
-        return Command(tool, self._program(name))
+        return ListedCommand(tool, self._program(name))
 
     def _program(self, name: str) -> tuple[str, ...]:
         if self._fixed is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.options import CliTool
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import JsonSchema, ToolSpec
-    from toolpost.sources.cli.listing import Command
+    from toolpost.sources.cli.listing import ListedCommand
 
     Describe = Callable[[], Awaitable[DescribedCommands]]
 
@@ -42,7 +42,7 @@ _MOST_REASONS = 3
 _UNTIL_CANCELLED_S = 24 * 3600.0  # A call has its deadline from whoever runs it, and is cancelled then.
 
 
-class Plan(NamedTuple):
+class CommandPlan(NamedTuple):
     """One tool as it was written down, and as it is run."""
 
     tool: CliTool
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     cwd: str | None
 
     def __repr__(self) -> str:
-        return f"Plan({len(self.template.words)} words)"
+        return f"CommandPlan({len(self.template.words)} words)"
 
 
 class CommandTool:
@@ -60,7 +60,7 @@ class CommandTool:
 
     __slots__ = ("_source", "plan", "spec")
 
-    def __init__(self, spec: ToolSpec, plan: Plan, source: CliSource) -> None:
+    def __init__(self, spec: ToolSpec, plan: CommandPlan, source: CliSource) -> None:
         self.spec = spec
         self.plan = plan
         self._source = source
@@ -135,7 +135,7 @@ class CliSource:
                 f"source {self.name!r}: its connection is no command line ({error}); check the quotes"
             ) from error
 
-    def _tool(self, name: str, command: Command, problems: list[str]) -> CommandTool:
+    def _tool(self, name: str, command: ListedCommand, problems: list[str]) -> CommandTool:
         plan, schema = self._plan(name, command)
         if useless := unused(plan.template, schema):
             problems.append(f"tool {name!r} does nothing with {', '.join(map(repr, useless))}")
@@ -152,7 +152,7 @@ class CliSource:
         spec = declared_spec(self.name, name, tool=tool, kind="cli", category=ToolCategory.SYSTEM, target=target)
         return CommandTool(spec, plan, self)
 
-    def _plan(self, name: str, command: Command) -> tuple[Plan, JsonSchema]:
+    def _plan(self, name: str, command: ListedCommand) -> tuple[CommandPlan, JsonSchema]:
         tool, described = command.tool, command.described
         try:
             template, schema = read_template(tool, command.fixed, is_described=described is not None)
@@ -166,7 +166,7 @@ class CliSource:
                 locate(Launch(argv=(template.words[0].text,), env=env, cwd=cwd))
         except ToolError as error:
             raise ConfigError(f"tool {name!r} is left out: {error}") from None
-        return Plan(tool, template, tool.timeout_s or self.config.timeout_s, env, cwd), schema
+        return CommandPlan(tool, template, tool.timeout_s or self.config.timeout_s, env, cwd), schema
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
@@ -174,7 +174,7 @@ class CliSource:
         return await self.run(plan, call.arguments, timeout_s=_UNTIL_CANCELLED_S, context=call.context)
 
     async def run(
-        self, plan: Plan, arguments: dict[str, Any], *, timeout_s: float, context: Callable[[], ToolContext]
+        self, plan: CommandPlan, arguments: dict[str, Any], *, timeout_s: float, context: Callable[[], ToolContext]
     ) -> ToolOutput:
         """Run a command to its end; its lines are told as progress."""
         tool, argv = plan.tool, plan.template.argv(arguments)

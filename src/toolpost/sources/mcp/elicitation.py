@@ -167,7 +167,7 @@ def _question_numbers(answers: Mapping[str, Answer]) -> list[int]:
     return [int(key.removeprefix(_KEY)) for key in answers if key.startswith(_KEY)]
 
 
-class InFlightCall:
+class SessionCall:
     """A call on a session of the older protocol, held while an elicitation of the server is open.
 
     Such a server keeps the request open until a person has answered. The call runs in a task of its own meanwhile,
@@ -179,7 +179,7 @@ class InFlightCall:
         call: AuthorizedCall,
         pending_result: Coroutine[Any, Any, dict[str, Any]],
         *,
-        on_end: Callable[[InFlightCall], None],
+        on_end: Callable[[SessionCall], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         self.request: RequestedCall = call.request
@@ -266,23 +266,23 @@ class InFlightCall:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-class InFlightCalls:
+class SessionCalls:
     """The calls in flight on one session, with their principals."""
 
     def __init__(self) -> None:
-        self._open: dict[str, InFlightCall] = {}
+        self._open: dict[str, SessionCall] = {}
         self._unheld: Counter[Principal] = Counter()
         self._abandoned: list[tuple[float, Principal]] = []
 
     def __bool__(self) -> bool:
         return bool(self._open or self._unheld)
 
-    def begin(self, call: AuthorizedCall, pending_result: Coroutine[Any, Any, dict[str, Any]]) -> InFlightCall:
+    def begin(self, call: AuthorizedCall, pending_result: Coroutine[Any, Any, dict[str, Any]]) -> SessionCall:
         """Start a call."""
-        in_flight = self._open[call.request.call_id] = InFlightCall(call, pending_result, on_end=self._remove)
+        in_flight = self._open[call.request.call_id] = SessionCall(call, pending_result, on_end=self._remove)
         return in_flight
 
-    def _remove(self, in_flight: InFlightCall) -> None:
+    def _remove(self, in_flight: SessionCall) -> None:
         """Remove an ended call; a cancelled one may still run in the server and elicit."""
         if self._open.get(in_flight.request.call_id) is in_flight:
             del self._open[in_flight.request.call_id]
@@ -302,12 +302,12 @@ class InFlightCalls:
             self._unheld[principal] -= 1
             self._unheld += Counter()  # drops entries at zero
 
-    def find_held(self, call_id: str) -> InFlightCall | None:
+    def find_held(self, call_id: str) -> SessionCall | None:
         """Return the call if it waits for an answer."""
         in_flight = self._open.get(call_id)
         return in_flight if in_flight is not None and in_flight.held else None
 
-    def find_asker(self) -> InFlightCall | None:
+    def find_asker(self) -> SessionCall | None:
         """Return the call that an elicitation belongs to; None when it might be another person's.
 
         The older protocol does not name the call. Among calls of one person the oldest is taken; with several people

@@ -12,7 +12,7 @@ from mcp_types import DiscoverResult
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError
 from toolpost.schema.jsontypes import is_array
-from toolpost.sources.mcp.elicitation import InFlightCalls
+from toolpost.sources.mcp.elicitation import SessionCalls
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error
 
@@ -40,7 +40,7 @@ class McpSession:
         self._client: Client[Any] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.closed = asyncio.Event()
-        self.calls = InFlightCalls()
+        self.calls = SessionCalls()
         self._idle = asyncio.Event()
         self._incident = object()  # one failure, however many calls it ends
         self.busy = 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
 from toolpost.sources.utcp.context import PreparedTool, template_urls
-from toolpost.sources.utcp.http_calls import RequestBuilder, call_graphql, call_http
+from toolpost.sources.utcp.http_calls import TemplateRequestBuilder, call_graphql, call_http
 from toolpost.sources.utcp.local_calls import call_command, call_file, call_text
 from toolpost.sources.utcp.scripts import check_script
 from toolpost.sources.utcp.socket_calls import call_tcp, call_udp, call_websocket
@@ -109,7 +109,7 @@ def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: flo
         timeout_s=timeout_s,
         secrets=filled.values,
         outputs=tool.outputs,
-        build_request=RequestBuilder(template).build if isinstance(template, RequestTemplate) else None,
+        build_request=TemplateRequestBuilder(template).build if isinstance(template, RequestTemplate) else None,
     )
 
 

@@ -17,7 +17,7 @@ from toolpost.sources.utcp.compile import CALL_FUNCTIONS, compile_template
 from toolpost.sources.utcp.context import Invocation, PreparedTool, template_urls
 from toolpost.sources.utcp.delegates import graphql_delegate, mcp_delegates, openapi_delegate
 from toolpost.sources.utcp.documents import load_client_config, parse_document, read_text, resolve_path
-from toolpost.sources.utcp.http_calls import RequestBuilder
+from toolpost.sources.utcp.http_calls import TemplateRequestBuilder
 from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual, qualify_duplicates
 from toolpost.sources.utcp.scripts import placeholder_names
 from toolpost.sources.utcp.stream_calls import open_response
@@ -176,7 +176,7 @@ class ManualDiscovery:
         """Fetch a document; return it with the URL of the last redirect."""
         context = self._contexts.for_operator(template_urls(template))
         tool = PreparedTool("manual", template, f"GET {origin.address}", _DOCUMENT_TIMEOUT_S, origin.secrets)
-        request = RequestBuilder(template).build({})
+        request = TemplateRequestBuilder(template).build({})
         async with await open_response(request, tool, self._invocation(), context, follow="safe") as response:
             return await response.read(), response.url
 

@@ -54,7 +54,7 @@ class _Body(NamedTuple):
     content_type: str
 
 
-class RequestBuilder:
+class TemplateRequestBuilder:
     """Build the requests of one template; the parts that no argument changes are computed once."""
 
     __slots__ = ("_body_field", "_header_fields", "_headers", "_method", "_names", "_target", "_template", "_url_parts")

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from toolpost.contracts.errors import ToolError
-from toolpost.wire.loopback import Answer, Loopback
+from toolpost.wire.callback_server import CallbackResponse, CallbackServer
 
 
 async def said(port: int, request: bytes) -> bytes:
@@ -21,10 +21,10 @@ async def said(port: int, request: bytes) -> bytes:
 
 async def test_a_browser_waits_for_its_answer_and_gets_it_even_when_the_place_closes() -> None:
     async with httpx2.AsyncClient(trust_env=False, timeout=60) as web:
-        async with Loopback() as place:
+        async with CallbackServer() as place:
             coming = asyncio.create_task(web.get(f"{place.url}/notes?state=s&code=c"))
-            visit = await asyncio.wait_for(place.visit(), 60)
-            visit.answer(Answer(200, (("X-Said", "yes"),), b"welcome"))
+            visit = await asyncio.wait_for(place.receive(), 60)
+            visit.respond(CallbackResponse(200, (("X-Said", "yes"),), b"welcome"))
         answer = await coming
 
     assert (visit.name, visit.query) == ("notes", "state=s&code=c")
@@ -33,7 +33,7 @@ async def test_a_browser_waits_for_its_answer_and_gets_it_even_when_the_place_cl
 
 
 async def test_what_is_no_visit_is_sent_away() -> None:
-    async with Loopback() as place:
+    async with CallbackServer() as place:
         elsewhere = await said(place.port, b"GET /other HTTP/1.1\r\n\r\n")
         nameless = await said(place.port, b"GET /callback HTTP/1.1\r\n\r\n")
         posted = await said(place.port, b"POST /callback/notes HTTP/1.1\r\n\r\n")
@@ -45,9 +45,9 @@ async def test_what_is_no_visit_is_sent_away() -> None:
 
 
 async def test_a_preferred_port_is_left_for_another_and_a_demanded_one_is_not() -> None:
-    async with Loopback() as first:
-        async with Loopback(prefer=first.port) as second:
+    async with CallbackServer() as first:
+        async with CallbackServer(prefer=first.port) as second:
             assert second.port != first.port
         with pytest.raises(ToolError, match=f"port {first.port} of this machine is taken"):
-            async with Loopback(port=first.port):
+            async with CallbackServer(port=first.port):
                 pass
