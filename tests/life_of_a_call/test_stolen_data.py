@@ -131,6 +131,17 @@ async def test_a_thief_cannot_open_it_with_a_key_of_his_own(kept: Kept) -> None:
             pass
 
 
+@pytest.mark.parametrize(("table", "what"), [("pending", "question"), ("journal", "journal entry")])
+async def test_rows_of_calls_that_somebody_deletes_are_missed(kept: Kept, table: str, what: str) -> None:
+    kept.change(f"DELETE FROM {table}")
+
+    async with kept.box() as box:
+        problems = await box.store.events.verify()
+
+    assert len(problems) == 2
+    assert all(what in problem and "was removed" in problem for problem in problems)
+
+
 async def test_an_account_that_was_given_to_another_user_is_of_no_use_to_him(kept: Kept) -> None:
     kept.change("UPDATE tokens SET user = 'bob' WHERE user = 'ann'")
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.stores.conftest import AnyStore, open_store
-from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, question, whole_run
+from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, intent, question, whole_run
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.questions import Answer
+from toolpost.contracts.storage import Retention
 from toolpost.stores.chain import EventRow, LogKey, link
 
 KEY = LogKey(b"k" * 32)
@@ -179,6 +180,7 @@ async def test_a_question_opened_again_from_outside_is_not_answered(tmp_path: Pa
 
 async def test_a_second_answer_to_one_question_is_found(store: AnyStore) -> None:
     asked, granted = EventCode.APPROVAL_REQUESTED, EventCode.APPROVAL_GRANTED
+    await store.pending.add(question())
     for code in (asked, granted, asked, granted):
         store.events.emit(event(code, facts={"pending_id": "ask_1"}))
     store.events.emit(event(granted, facts={"pending_id": "ask_1", "recovered": True}))
@@ -186,6 +188,56 @@ async def test_a_second_answer_to_one_question_is_found(store: AnyStore) -> None
 
     store.events.emit(event(granted, facts={"pending_id": "ask_1"}))
     assert await store.events.verify("run_1") == ["question 'ask_1' was answered a second time, by event 6"]
+
+
+async def journaled_call(store: AnyStore) -> None:
+    """A call that asked a person, was journaled and completed."""
+    await store.pending.add(question())
+    store.events.emit(event(REQUESTED))
+    store.events.emit(event(EventCode.APPROVAL_REQUESTED, facts={"pending_id": "ask_1"}))
+    await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+    await store.pending.settle("ask_1", "answered")
+    await store.journal.begin(intent())
+    await store.journal.finish("call_1", "", "sent")
+    store.events.emit(event(COMPLETED, facts={"journaled": True}))
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ("pending", "question 'ask_1' was removed, though event 2 says that it was asked"),
+        ("journal", "the journal entry of call 'call_1' was removed, though event 3 says that it was written"),
+    ],
+)
+async def test_a_row_of_a_call_that_was_removed_from_outside_is_found(tmp_path: Path, table: str, found: str) -> None:
+    async with open_store(tmp_path) as store:
+        await journaled_call(store)
+        assert await store.events.verify() == []
+    change(tmp_path, f"DELETE FROM {table}")
+
+    async with open_store(tmp_path) as store:
+        assert await store.events.verify() == [f"run 'run_1' of 'acme': {found}"]
+        assert await store.events.verify("run_1") == [found]
+
+
+async def test_rows_of_calls_that_go_with_their_person_or_their_age_are_no_loss(store: AnyStore) -> None:
+    await journaled_call(store)
+    removed = await store.forget(ANN)
+    assert (removed["pending"], removed["journal"], await store.events.verify()) == (1, 1, [])
+
+    await journaled_call(store)
+    assert await store.events.verify() == []
+    pruned = await store.prune(Retention(max_age_s=1.0), now=9000.0)
+    assert (pruned["pending"], pruned["journal"], await store.events.verify()) == (1, 1, [])
+
+
+async def test_a_call_that_pauses_after_its_end_was_told_takes_its_intent_back(store: AnyStore) -> None:
+    await journaled_call(store)
+    await store.pending.add(question("ask_2"))
+    await store.journal.forget("call_1", "")
+    store.events.emit(event(EventCode.CALL_PAUSED, facts={"pending_id": "ask_2"}))
+
+    assert await store.events.verify() == []
 
 
 async def test_a_key_that_does_not_open_any_more_is_told_and_never_hidden(tmp_path: Path) -> None:

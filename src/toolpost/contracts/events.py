@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+# In the payload of a call's last event: whether its journal entry was written.
+JOURNALED = "journaled"
+
+
 class EventCode(IntEnum):
     """The kinds of event; each REQUESTED ends in exactly one COMPLETED or FAILED."""
 

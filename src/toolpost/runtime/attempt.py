@@ -98,6 +98,7 @@ class Attempt:
         "cancelling",
         "cancels",
         "deadline",
+        "intent_written",
         "invoked",
         "journaled",
         "preview",
@@ -133,6 +134,7 @@ class Attempt:
         self.started = request.started
         self.stopped: Stop | None = None
         self.journaled = False
+        self.intent_written = False  # unlike `journaled`, only once the store has confirmed it
         self.artifact_ids: tuple[str, ...] = ()
         self.summary: Any = None
         self.snapshot = snapshot

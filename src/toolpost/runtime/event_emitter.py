@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.compact_json import compact_encoder
-from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
+from toolpost.contracts.events import JOURNALED, CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
@@ -107,18 +107,23 @@ class EventEmitter:
         """Emit one event of a call."""
         self._emit(_new_event((code, _now(), call, facts)))
 
-    def emit_end(self, call: CallRef, outcome: Completed | Failed, *, summary: Any = None) -> None:
-        """Emit the one event that ends a call."""
+    def emit_end(
+        self, call: CallRef, outcome: Completed | Failed, *, summary: Any = None, journaled: bool = False
+    ) -> None:
+        """Emit the one event that ends a call; `journaled` says that its journal entry was written, for `verify`."""
+        facts: dict[str, Any]
         if isinstance(outcome, Completed):
-            facts: dict[str, Any] = {"summary": summary, "duration_ms": outcome.duration_ms}
+            code, facts = _COMPLETED, {"summary": summary, "duration_ms": outcome.duration_ms}
             if outcome.artifacts:
                 facts["output_artifact_id"] = outcome.artifacts[0]
             if OUTPUT_ISSUES in outcome.meta:
                 facts[OUTPUT_ISSUES] = outcome.meta[OUTPUT_ISSUES]
-            self.emit(call, _COMPLETED, facts)
         else:
+            code = EventCode.TOOL_CALL_FAILED
             facts = {**error_facts(outcome.error), "duration_ms": outcome.duration_ms}
-            self.emit(call, EventCode.TOOL_CALL_FAILED, facts)
+        if journaled:
+            facts[JOURNALED] = True
+        self.emit(call, code, facts)
 
     def emit_pause(self, call: CallRef, action: PendingAction) -> None:
         """Emit that a call waits for a person, and report the question to `on_pending`."""

@@ -95,6 +95,7 @@ class Invoker:
         attempt.journaled = True  # first: the deadline may pass while the intent is being written
         try:
             await self._journal.begin(attempt.journal_entry(""))
+            attempt.intent_written = True
         except Exception:
             attempt.journaled = False  # without an intent nothing ran, and there is no result to record
             raise

@@ -347,7 +347,8 @@ class ToolRouter:
         if attempt.runtime is not None:
             attempt.runtime.entry.record(outcome.duration_ms, isinstance(outcome, Completed))
         if self._auto_emit:
-            self.emitter.emit_end(attempt.call, outcome, summary=attempt.summary)
+            journaled = attempt.journaled and attempt.intent_written
+            self.emitter.emit_end(attempt.call, outcome, summary=attempt.summary, journaled=journaled)
 
     def _stopped(self, attempt: Attempt) -> ToolError:
         """Return the error of a cancelled call; one that timed out while its source was connecting never began."""

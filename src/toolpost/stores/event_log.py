@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.events import CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.events import JOURNALED, CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
 from toolpost.stores.chain import (
     EventRow,
     LogKey,
@@ -24,7 +24,7 @@ from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
 ROW_COLUMNS = "id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten"
 
@@ -43,6 +43,7 @@ open_calls > 0 AND (status = 'running' OR open_calls > (
 _RUNNERS = f"SELECT DISTINCT owner FROM runs WHERE {_ORPHANED}"  # noqa: S608
 _ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND {_ORPHANED} RETURNING {HEAD_COLUMNS}"  # noqa: S608
 _QUESTIONS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE run_id = ? AND tenant = ?"  # noqa: S608
+_JOURNAL = "SELECT call_id FROM journal WHERE run_id = ? AND tenant = ? AND step = ''"
 _STRAY_EVENTS = """
 SELECT run_id, tenant, count(*) FROM events GROUP BY run_id, tenant
 HAVING NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = events.run_id AND runs.tenant = events.tenant)
@@ -52,6 +53,7 @@ SELECT {STATUS_COLUMNS}, seal FROM pending
 WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
 """  # noqa: S608
 _ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED)})
+_ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
 _ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.APPROVAL_DENIED), int(EventCode.CALL_RESUMED)})
 
 
@@ -190,13 +192,38 @@ def find_second_answers(rows: Iterable[EventRow]) -> Iterator[str]:
             answered.add(question)
 
 
+def _find_missing_rows(rows: Iterable[EventRow], questions: Container[str], journal: Container[str]) -> Iterator[str]:
+    """Report rows of pending actions and journal entries that events mention and that are gone.
+
+    Rows are written before the events that mention them. They are deleted together with the events (pruning), or
+    together with what the events say (forgetting a person).
+    """
+    asked: dict[str, int] = {}
+    recorded: dict[str, int] = {}
+    for row in rows:
+        if row.code in _ASKED:
+            asked[parse_payload(row.payload).get("pending_id", "")] = row.seq
+            recorded.pop(row.call_id, None)  # A call that pauses takes its intent back.
+        elif row.code in _ENDED and JOURNALED in row.payload and parse_payload(row.payload).get(JOURNALED) is True:
+            recorded[row.call_id] = row.seq
+    for question, seq in asked.items():
+        if question and question not in questions:
+            yield f"question {question!r} was removed, though event {seq} says that it was asked"
+    for call_id, seq in recorded.items():
+        if call_id not in journal:
+            yield f"the journal entry of call {call_id!r} was removed, though event {seq} says that it was written"
+
+
 def _verify_head(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
     rows = [EventRow(*row) for row in db.execute(_ROWS, (head.run_id, head.tenant))]
     problems = key.find_breaks(rows, last_seq=head.seq, last_hash=head.hash)
     if head.seal != head.make_seal(key):
         problems.append("the run's record (whose it is, which tool, how it stands) was changed")
-    questions = db.execute(_QUESTIONS, (head.run_id, head.tenant))
-    return [*problems, *find_second_answers(rows), *_changed_questions(key, questions)]
+    questions = db.execute(_QUESTIONS, (head.run_id, head.tenant)).fetchall()
+    journal = {call_id for (call_id,) in db.execute(_JOURNAL, (head.run_id, head.tenant))}
+    problems += find_second_answers(rows)
+    problems += _find_missing_rows(rows, {id_ for id_, *_ in questions}, journal)
+    return problems + list(_changed_questions(key, questions))
 
 
 def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:

@@ -172,10 +172,12 @@ SELECT (SELECT count(*) FROM journal WHERE {_PERSON} AND {_RUNNING})
      + (SELECT count(*) FROM pending WHERE {_PERSON} AND {_ANSWERED})
 """  # noqa: S608
 _CONTENTS = f"SELECT DISTINCT sha256 FROM artifacts WHERE {_ARTIFACTS}"  # noqa: S608
-_DELETE = {
-    "tokens": f"DELETE FROM tokens WHERE {_PERSON}",  # noqa: S608
+_DELETE_CALLS = {
     "pending": f"DELETE FROM pending WHERE {_PERSON} AND NOT {_ANSWERED}",  # noqa: S608
     "journal": f"DELETE FROM journal WHERE {_PERSON} AND NOT {_RUNNING}",  # noqa: S608
+}
+_DELETE = {
+    "tokens": f"DELETE FROM tokens WHERE {_PERSON}",  # noqa: S608
     "keys": f"DELETE FROM keys WHERE {_PERSON} AND outcome IS NOT NULL",  # noqa: S608
     "state": f"DELETE FROM state WHERE owner = :owner OR (kind IN ('event', 'binding') AND key IN ({_RUNS}))",  # noqa: S608
     "artifacts": f"DELETE FROM artifacts WHERE {_ARTIFACTS}",  # noqa: S608
@@ -190,7 +192,7 @@ _FORGET_EVENT = "UPDATE events SET user = ?, payload = ?, forgotten = ? WHERE id
 
 
 class Forgetter:
-    """Removes what is kept of a person; what a living process is doing for them is counted and left to end."""
+    """Deletes the data of a person; calls that a living process runs for them are counted and left to end."""
 
     def __init__(
         self,
@@ -202,40 +204,41 @@ class Forgetter:
         truncate_wal: Callable[[], None],
     ) -> None:
         self._writer = writer
-        self._empty_wal = truncate_wal
+        self._truncate_wal = truncate_wal
         self._appender = appender
         self._pruner = pruner
         self._liveness = liveness
 
     async def forget(self, principal: Principal) -> dict[str, int]:
-        """How many of each kind were removed, and how much is under way."""
+        """Delete everything of a person; return how many of each kind, and how many calls are `under_way`."""
         counts, contents = await self._writer.submit(partial(self._forget, principal=principal))
         # Only once the rows are gone for good; should this process die before, pruning removes the files.
         files = await self._writer.submit(partial(self._pruner.delete_unnamed, names=contents))
-        events, after = 0, 0
-        while step := await self._writer.submit(partial(self._forget_events, principal=principal, after=after)):
-            events, after = events + step[0], step[1]
+        events, after, calls = 0, 0, None
+        while calls is None:
+            forget_events = partial(self._forget_events, principal=principal, after=after)
+            forgotten, after, calls = await self._writer.submit(forget_events)
+            events += forgotten
         runs = await self._writer.submit(partial(self._forget_names, principal=principal))
-        await asyncio.to_thread(self._empty_wal)  # other processes may keep it for as long as they live
-        return {**counts, "files": files, "events": events, "runs": runs}
+        await asyncio.to_thread(self._truncate_wal)  # other processes may keep it for as long as they live
+        return {**counts, **calls, "files": files, "events": events, "runs": runs}
 
     def _forget(self, db: sqlite3.Connection, *, principal: Principal) -> tuple[dict[str, int], list[str]]:
         self._appender.save_heads(db)  # A run that began in this very transaction may have artifacts too.
         person = _person_values(principal)
-        owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
-        values = {**person, "living": json.dumps([owner for owner in owners if self._liveness.alive(owner)])}
-        under_way = db.execute(_UNDER_WAY, values).fetchone()[0]
-        contents = [sha256 for (sha256,) in db.execute(_CONTENTS, values)]
+        contents = [sha256 for (sha256,) in db.execute(_CONTENTS, person)]
         with _secure_delete(db):
-            removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE.items()}
-        return {**removed, "under_way": under_way}, contents
+            return {kind: db.execute(sql, person).rowcount for kind, sql in _DELETE.items()}, contents
 
-    def _forget_events(self, db: sqlite3.Connection, *, principal: Principal, after: int) -> tuple[int, int] | None:
-        """Remove what some more events say; how many, and the last that was looked at."""
+    def _forget_events(
+        self, db: sqlite3.Connection, *, principal: Principal, after: int
+    ) -> tuple[int, int, dict[str, int] | None]:
+        """Remove the payloads of some more events; return how many, the id of the last, and `_forget_calls`' counts.
+
+        The rows of calls go with the last events in one transaction: `verify` misses the rows that events mention.
+        """
         key = self._appender.ledger.key
         rows = [EventRow(*row) for row in db.execute(_MENTIONING, {**_person_values(principal), "after": after})]
-        if not rows:
-            return None
         forgotten = 0
         with _secure_delete(db):
             for row in rows:
@@ -244,10 +247,22 @@ class Forgetter:
                     bare = key.forget(row, user=FORGOTTEN_USER if mine else row.user)
                     db.execute(_FORGET_EVENT, (bare.user, bare.payload, bare.forgotten, bare.id))
                     forgotten += 1
-        return forgotten, rows[-1].id
+        if len(rows) == EVENTS_A_STEP:
+            return forgotten, rows[-1].id, None
+        return forgotten, 0, self._forget_calls(db, principal)
+
+    def _forget_calls(self, db: sqlite3.Connection, principal: Principal) -> dict[str, int]:
+        """Delete pending actions and journal entries, except those that a living process works on."""
+        person = _person_values(principal)
+        owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
+        values = {**person, "living": json.dumps([owner for owner in owners if self._liveness.alive(owner)])}
+        under_way = db.execute(_UNDER_WAY, values).fetchone()[0]
+        with _secure_delete(db):
+            removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE_CALLS.items()}
+        return {**removed, "under_way": under_way}
 
     def _forget_names(self, db: sqlite3.Connection, *, principal: Principal) -> int:
-        """Take their name off runs, answers and wishes."""
+        """Remove the person's name from runs, answers and cancel requests."""
         person = _person_values(principal)
         with _secure_delete(db):
             for *status, seal in db.execute(_ANSWERS, person).fetchall():
@@ -268,7 +283,7 @@ class Forgetter:
 
 
 def mentions(payload: str, principal: Principal) -> bool:
-    """Whether a payload names a person, and not somebody whose name only begins like theirs."""
+    """Return whether a payload names a person, and not somebody whose name only begins like theirs."""
     written = {str(principal), json.dumps(str(principal))[1:-1]}
     return any(re.search(rf"(?<![\w.@:-]){re.escape(name)}(?![\w.@:-]*[\w@])", payload) for name in written)
 
@@ -281,7 +296,7 @@ def _person_values(principal: Principal) -> dict[str, str]:
 
 @contextmanager
 def _secure_delete(db: sqlite3.Connection) -> Generator[None]:
-    """Have deleted rows overwritten with zeros instead of left in free pages."""
+    """Overwrite deleted rows with zeros instead of leaving them in free pages."""
     db.execute("PRAGMA secure_delete = ON").fetchall()
     try:
         yield
