@@ -133,7 +133,7 @@ def _task_replay(records: TaskRecords) -> FunctionTool:
                 message = f'Task "{task_id}" not found in index; task_list shows those of a day'
                 raise ToolClientError(message, tool_name="task_replay", code="task_not_found")
             events, damaged = await _all_events(log, run)
-        messages = [said for event in events if (said := _message(event))]
+        messages = [one for event in events if (one := _message(event))]
         status, truncated = _entry(run)["status"], len(events) >= _MOST_EVENTS
         return {
             "task_id": task_id,
@@ -173,15 +173,15 @@ def _message(event: StoredEvent) -> dict[str, Any] | None:
             call = {"id": call_id, "name": facts.get("tool_name", ""), "arguments": facts.get("params")}
             return {"role": "assistant", "content": "", "tool_calls": [call]}
         case EventCode.TOOL_CALL_COMPLETED:
-            told = facts.get("summary", facts.get("result"))
-            return {"role": "tool", "tool_call_id": call_id, "content": _text(told)}
+            result = facts.get("summary", facts.get("result"))
+            return {"role": "tool", "tool_call_id": call_id, "content": _text(result)}
         case EventCode.TOOL_CALL_FAILED:
             return {"role": "tool", "tool_call_id": call_id, "content": _text({"error": facts.get("error_message")})}
         case EventCode.APPROVAL_REQUESTED | EventCode.CALL_PAUSED:
             return {"role": "system", "content": f"asked: {facts.get('prompt', '')}"}
         case EventCode.APPROVAL_GRANTED | EventCode.APPROVAL_DENIED | EventCode.CALL_RESUMED:
-            said = ", ".join(str(part) for part in (facts.get("decision"), facts.get("reason")) if part)
-            return {"role": "user", "content": f"answered: {said}"}
+            message = ", ".join(str(part) for part in (facts.get("decision"), facts.get("reason")) if part)
+            return {"role": "user", "content": f"answered: {message}"}
         case _:
             return None
 

@@ -193,13 +193,13 @@ def _start_tag(source: str, begin: int) -> tuple[_Token | None, int]:
     name = _NAME.match(source, begin)
     at = name.end() if name else begin
     while (closing := _TAG_END.match(source, at)) is None:
-        written = _ATTRIBUTE.match(source, at)
-        if written is None:
+        match = _ATTRIBUTE.match(source, at)
+        if match is None:
             return None, len(source)
-        value = written[2] or written[3] or written[4] or ""
+        value = match[2] or match[3] or match[4] or ""
         if len(attributes) < _MOST_ATTRIBUTES:
-            attributes.setdefault(written[1].lower(), html.unescape(value))
-        at = written.end()
+            attributes.setdefault(match[1].lower(), html.unescape(value))
+        at = match.end()
     lowered, end = name[0].lower() if name else "", closing.end()
     if lowered in _RAW:
         return None, _after(source, ">", _raw_end(source, lowered, end))
@@ -405,15 +405,15 @@ def _rows(table: Element) -> list[list[Element]]:
 
 def _is_hidden(element: Element) -> bool:
     """Whether attributes of the element hide it; style sheets are not read."""
-    told = element.attributes
-    if not told:
+    attributes = element.attributes
+    if not attributes:
         return False
     return (
-        "hidden" in told
-        or told.get("aria-hidden", "").lower() == "true"
-        or (element.name == "input" and told.get("type") == "hidden")
-        or _HIDING_STYLE.search(told.get("style", "")) is not None
-        or not _HIDING_CLASS.isdisjoint(told.get("class", "").split())
+        "hidden" in attributes
+        or attributes.get("aria-hidden", "").lower() == "true"
+        or (element.name == "input" and attributes.get("type") == "hidden")
+        or _HIDING_STYLE.search(attributes.get("style", "")) is not None
+        or not _HIDING_CLASS.isdisjoint(attributes.get("class", "").split())
     )
 
 
@@ -467,5 +467,5 @@ def _joined(base: str, reference: str) -> str:
 
 
 def _list_start(element: Element) -> int:
-    written = element.attributes.get("start", "")
-    return int(written) if written.isascii() and written.isdigit() and len(written) < 7 else 1
+    start = element.attributes.get("start", "")
+    return int(start) if start.isascii() and start.isdigit() and len(start) < 7 else 1

@@ -162,8 +162,8 @@ def _ripgrep_command(search: GrepQuery, ripgrep: str) -> tuple[str, ...]:
 
 def _simple(globs: list[str]) -> list[str]:
     """Return the globs if ripgrep reads all of them alike; else none, as its files are filtered again anyway."""
-    told = all(glob and _SIMPLE_NAMES.issuperset(glob) and "**" not in glob for glob in globs)
-    return globs if told else []
+    simple = all(glob and _SIMPLE_NAMES.issuperset(glob) and "**" not in glob for glob in globs)
+    return globs if simple else []
 
 
 def _own_command(search: GrepQuery) -> tuple[str, ...]:

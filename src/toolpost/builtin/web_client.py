@@ -52,7 +52,7 @@ class WebClient:
         self._resolver = resolver
         self._client: HttpClient | None = None
 
-    async def ask(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> WebResponse:
+    async def send(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> WebResponse:
         """Send a request and read the response, whatever its status; only GET and HEAD follow redirects."""
         async with await self._opened().send(Request(method, url, headers=headers, body=body)) as response:
             return WebResponse(response.url, response.status, response.headers, await response.read())

@@ -73,7 +73,7 @@ _HTTP_SCHEMA = schema_of(TypeAdapter(HttpResult), "serialization")
 
 
 def read_tool(
-    answer: JsonSchema,
+    output_schema: JsonSchema,
     *,
     timeout_s: float,
     category: ToolCategory = ToolCategory.NETWORK,
@@ -87,7 +87,7 @@ def read_tool(
         category=category,
         tags=TAGS,
         timeout_s=timeout_s,
-        output_schema=answer,
+        output_schema=output_schema,
         host_argument=host_argument,
     )
 
@@ -113,7 +113,7 @@ def _http_get(web: WebClient) -> FunctionTool:
     @read_tool(_HTTP_SCHEMA, timeout_s=web.timeout_s, host_argument="url")
     async def http_get(url: Url, *, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
         """Get what is at a URL. Any status is an answer; redirects are followed, at most three."""
-        return _http_output("GET", await web.ask("GET", url, headers=headers))
+        return _http_output("GET", await web.send("GET", url, headers=headers))
 
     return http_get
 
@@ -149,37 +149,39 @@ async def _send(web: WebClient, method: str, url: str, body: Any, headers: dict[
         data = text.encode("utf-8", "replace")
         named = any(name.lower() == "content-type" for name in headers)
         fields = headers if named else {**headers, "Content-Type": "application/json"}
-    return _http_output(method, await web.ask(method, url, headers=fields, body=data))
+    return _http_output(method, await web.send(method, url, headers=fields, body=data))
 
 
-def _http_output(method: str, answer: WebResponse) -> ToolOutput:
-    body, encoding = _body_text(answer)
+def _http_output(method: str, response: WebResponse) -> ToolOutput:
+    body, encoding = _body_text(response)
     seen = visible(body)
     content = HttpResult(
-        url=answer.url,
+        url=response.url,
         method=method,
-        status=answer.status,
-        status_text=status_phrase(answer.status),
-        headers=_header_fields(answer),
+        status=response.status,
+        status_text=status_phrase(response.status),
+        headers=_header_fields(response),
         body=seen.text,
         encoding=encoding,
     )
-    return mark_untrusted(content, origin=answer.url, facts={"status": answer.status, "hidden_characters": seen.hidden})
+    return mark_untrusted(
+        content, origin=response.url, facts={"status": response.status, "hidden_characters": seen.hidden}
+    )
 
 
-def _body_text(answer: WebResponse) -> tuple[str, Literal["text", "base64"]]:
-    kind = parse_media_type(answer.content_type)
+def _body_text(response: WebResponse) -> tuple[str, Literal["text", "base64"]]:
+    kind = parse_media_type(response.content_type)
     if kind.kind not in ("binary", "multipart"):
-        return decode_text(answer.body, kind.charset), "text"
-    if not kind.essence and b"\0" not in answer.body:
-        return decode_text(answer.body), "text"
-    return base64.b64encode(answer.body).decode(), "base64"
+        return decode_text(response.body, kind.charset), "text"
+    if not kind.essence and b"\0" not in response.body:
+        return decode_text(response.body), "text"
+    return base64.b64encode(response.body).decode(), "base64"
 
 
-def _header_fields(answer: WebResponse) -> dict[str, str]:
+def _header_fields(response: WebResponse) -> dict[str, str]:
     """Return header fields by lower-case name; repeated fields are joined (RFC 9110, section 5.3)."""
     fields: dict[str, str] = {}
-    for name, value in answer.headers:
+    for name, value in response.headers:
         key, shown = name.lower(), visible(value).text
         fields[key] = f"{fields[key]}, {shown}" if key in fields else shown
     return fields
@@ -331,9 +333,9 @@ def _output_with_citations(
 ) -> ToolOutput:
     """Build output with texts numbered like their sources."""
     cited = number_sources((title, url) for url, _, title in sources)
-    told = "\n\n".join(f"{one}\n{text}" for one, (_, text, _) in zip(cited, sources, strict=True))
+    model_text = "\n\n".join(f"{one}\n{text}" for one, (_, text, _) in zip(cited, sources, strict=True))
     facts = {"citations": [one._asdict() for one in cited], "hidden_characters": hidden}
-    return mark_untrusted(content, origin=origin, told=told or "(nothing was found)", facts=facts)
+    return mark_untrusted(content, origin=origin, told=model_text or "(nothing was found)", facts=facts)
 
 
 def _clean_result(result: SearchResult) -> SearchResult:

@@ -55,14 +55,14 @@ class Api:
 
     async def get(self, path: str = "", *, query: Mapping[str, str | int] | None = None) -> Any:
         """Send a GET and return the JSON of its response."""
-        return self.read(await self.ask("GET", path, query=query))
+        return self.read(await self.send("GET", path, query=query))
 
     async def post(self, path: str, payload: Any) -> Any:
         """Post JSON and return the JSON of its response."""
         body = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
-        return self.read(await self.ask("POST", path, body=body))
+        return self.read(await self.send("POST", path, body=body))
 
-    async def ask(
+    async def send(
         self, method: str, path: str = "", *, query: Mapping[str, str | int] | None = None, body: bytes | None = None
     ) -> WebResponse:
         """Send a request and return its response, whatever the status.
@@ -73,42 +73,42 @@ class Api:
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
-            return await self.web.ask(method, self._address(path, query or {}), headers=headers, body=body)
+            return await self.web.send(method, self._address(path, query or {}), headers=headers, body=body)
         except ToolPermissionError as refused:
             reason = str(refused).removeprefix("Permission denied: ")
             raise ToolClientError(f"{self.name} cannot be asked: {reason}", code="provider_refused") from None
 
-    def read(self, answer: WebResponse) -> Any:
+    def read(self, response: WebResponse) -> Any:
         """Parse a response as JSON; raise a ToolError for one that is no success, or no JSON."""
-        if answer.status not in _FINE:
-            raise self.failure(answer)
+        if response.status not in _FINE:
+            raise self.failure(response)
         try:
-            found = parse_json(answer.body)
+            found = parse_json(response.body)
         except ValueError as wrong:
-            kind = parse_media_type(answer.content_type).essence or "something unnamed"
-            said = f"{kind} that is not JSON ({wrong})" if answer.body.strip() else "nothing"
+            kind = parse_media_type(response.content_type).essence or "something unnamed"
+            said = f"{kind} that is not JSON ({wrong})" if response.body.strip() else "nothing"
             raise self.unreadable(said) from None
         if is_object(found) and (error := found.get("error") or found.get("errors")):
-            raise self._error_in_body(answer, error)
-        return self._redacted(found, answer.body)
+            raise self._error_in_body(response, error)
+        return self._redacted(found, response.body)
 
-    def failure(self, answer: WebResponse) -> ToolError:
+    def failure(self, response: WebResponse) -> ToolError:
         """Build the error for a response that is no success."""
-        return error_from_response(self.name, answer, secrets=self._secrets())
+        return error_from_response(self.name, response, secrets=self._secrets())
 
     def unreadable(self, said: str) -> ToolServerError:
         """Build the error for a response that this API cannot have sent."""
         message = f"{self.name} answered {said}; is {shown_address(self.url)} the address of its API?"
         return ToolServerError(message, code="answer_unreadable")
 
-    def _error_in_body(self, answer: WebResponse, error: Any) -> ToolError:
+    def _error_in_body(self, response: WebResponse, error: Any) -> ToolError:
         """Build the error for a 2xx response with an error in its body, by the status that the body names."""
         parts = [error] if is_object(error) else objects(error)
         statuses = [part.get(key) for part in parts for key in ("status", "code", "statusCode")]
         named = next((one for one in statuses if isinstance(one, int) and 400 <= one <= 599), None)
         if named is not None:
-            return self.failure(answer._replace(status=named))
-        said = sanitize(extract_reason(answer.headers, answer.body), self._secrets())
+            return self.failure(response._replace(status=named))
+        said = sanitize(extract_reason(response.headers, response.body), self._secrets())
         return ToolServerError(f"{self.name} answered with an error: {said}")
 
     def _address(self, path: str, query: Mapping[str, str | int]) -> str:
@@ -170,10 +170,10 @@ def finite_number(item: Mapping[str, Any], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        told = float(value)
+        converted = float(value)
     except OverflowError:
         return None
-    return told if math.isfinite(told) else None
+    return converted if math.isfinite(converted) else None
 
 
 def _each_text(value: Any, redactor: Redactor) -> Any:
@@ -184,11 +184,11 @@ def _each_text(value: Any, redactor: Redactor) -> Any:
     return [_each_text(item, redactor) for item in value] if is_array(value) else value
 
 
-def error_from_response(name: str, answer: WebResponse, *, secrets: tuple[str, ...] = ()) -> ToolError:
+def error_from_response(name: str, response: WebResponse, *, secrets: tuple[str, ...] = ()) -> ToolError:
     """Map a response of a provider to an error, with secrets redacted."""
     remedy = f"Check the key of {name} in the configuration."
-    status, said = answer.status, answer.body[:_LOOKED_AT]
-    error = response_error(name, status, answer.headers, answer.body, remedy=remedy, secrets=secrets)
+    status, said = response.status, response.body[:_LOOKED_AT]
+    error = response_error(name, status, response.headers, response.body, remedy=remedy, secrets=secrets)
     if status in (400, 422) and _WRONG_KEY.search(said):
         wrong_key = f"{error.message.rstrip('.')}. {remedy}"
         return ToolAuthError(wrong_key, status_code=status, category=ErrorCategory.AUTH_REQUIRED)
@@ -197,7 +197,7 @@ def error_from_response(name: str, answer: WebResponse, *, secrets: tuple[str, .
         too_much = ErrorCategory.RETRYABLE_RATE_LIMIT
         error = ToolRateLimitError(error.message, status_code=status, category=too_much, retry_after_s=wait)
     if isinstance(error, ToolRateLimitError) and error.retry_after_s is None:
-        error.retry_after_s = _until_reset(answer.headers)
+        error.retry_after_s = _until_reset(response.headers)
     return error
 
 

@@ -182,8 +182,8 @@ def _encodable(text: str) -> str:
 def _matching(connection: sqlite3.Connection, asked: str, filters: Filters) -> tuple[RetrievedChunk, ...]:
     chunks: list[RetrievedChunk] = []
     for key, text, source, facts, score in connection.execute(_MATCHING_CHUNKS, (asked,)):
-        told = json.loads(facts)
-        metadata: dict[str, Any] = told if is_object(told) else {}
+        details = json.loads(facts)
+        metadata: dict[str, Any] = details if is_object(details) else {}
         if all(metadata.get(name) == value for name, value in filters.equal.items()):
             chunks.append(RetrievedChunk(id=key, text=text, source=source, score=score, metadata=metadata))
         if len(chunks) >= filters.limit:
@@ -333,8 +333,8 @@ class PgVectorProvider:
         if state.startswith(_PASSING):
             return ToolServerError(f"pgvector failed: {said}")
         asked = f"table {self.table!r}, a vector of {len(vector)} numbers"
-        told = "; ".join(part for part in (said, _HINTS.get(state)) if part)
-        return ToolClientError(f"pgvector refused the question ({asked}): {told}", code="store_refused")
+        details = "; ".join(part for part in (said, _HINTS.get(state)) if part)
+        return ToolClientError(f"pgvector refused the question ({asked}): {details}", code="store_refused")
 
     def _said(self, failed: BaseException) -> str:
         line = str(failed).strip().partition("\n")[0]

@@ -37,20 +37,22 @@ class DirectPages:
 
     async def scrape(self, url: str) -> ScrapedPage:
         """Read a page; a status that is no success is part of the result, no error."""
-        answer = await self.web.ask("GET", url, headers={"Accept": _ACCEPT})
-        kind = parse_media_type(answer.content_type)
-        told = kind.essence or "text/html"
-        if told in _PAGES or not kind.essence:
-            source = _decoded(answer)
-            page = await run_cancellable(lambda _: page_markdown(source, base_url=answer.url))
+        response = await self.web.send("GET", url, headers={"Accept": _ACCEPT})
+        kind = parse_media_type(response.content_type)
+        media = kind.essence or "text/html"
+        if media in _PAGES or not kind.essence:
+            source = _decode_page(response)
+            page = await run_cancellable(lambda _: page_markdown(source, base_url=response.url))
             title, content = page
         elif kind.kind in _READABLE:
-            title, content = "", decode_text(answer.body, kind.charset)
+            title, content = "", decode_text(response.body, kind.charset)
         else:
-            message = f"{answer.url} is {kind.essence}, {len(answer.body)} bytes, and no page; http_get gets its bytes"
+            message = (
+                f"{response.url} is {kind.essence}, {len(response.body)} bytes, and no page; http_get gets its bytes"
+            )
             raise ToolClientError(message, code="not_a_page")
         return ScrapedPage(
-            url=answer.url, provider=self.name, title=title, content=content, status=answer.status, media_type=told
+            url=response.url, provider=self.name, title=title, content=content, status=response.status, media_type=media
         )
 
     async def close(self) -> None:
@@ -103,9 +105,9 @@ async def _check_public(url: str, allowed: NetworkPolicy) -> None:
         raise ToolClientError(f"jina is not told of this URL: {reason}", code="not_public") from None
 
 
-def _decoded(answer: WebResponse) -> str:
+def _decode_page(response: WebResponse) -> str:
     """Decode a page by the charset of its header, else by that of its meta element."""
-    charset = parse_media_type(answer.content_type).charset
-    if charset is None and (written := _META_CHARSET.search(answer.body[:_HEAD])):
+    charset = parse_media_type(response.content_type).charset
+    if charset is None and (written := _META_CHARSET.search(response.body[:_HEAD])):
         charset = parse_media_type(f"text/html; charset={written[1].decode('ascii')}").charset
-    return decode_text(answer.body, charset)
+    return decode_text(response.body, charset)

@@ -174,14 +174,14 @@ def _tell(ctx: ToolContext, failure: tuple[P, ToolError], following: P) -> None:
 def _all_failed(failures: Sequence[tuple[P, ToolError]]) -> ToolError:
     if len(failures) == 1:
         return failures[0][1]
-    told = "; ".join(f"{provider.name}: {error}" for provider, error in failures)
+    details = "; ".join(f"{provider.name}: {error}" for provider, error in failures)
     errors = [error for _, error in failures]
     waits = [error.retry_after_s for error in errors if error.retry_after_s is not None]
     retryable = any(error.is_retryable for error in errors)
     if all(isinstance(error, ToolConnectionError) and not error.sent for error in errors):
-        return ToolConnectionError(f"all providers failed: {told}", sent=False, code="all_providers_failed")
+        return ToolConnectionError(f"all providers failed: {details}", sent=False, code="all_providers_failed")
     return ToolServerError(
-        f"all providers failed: {told}",
+        f"all providers failed: {details}",
         category=ErrorCategory.RETRYABLE_SERVER if retryable else ErrorCategory.NON_RETRYABLE_CLIENT,
         code="all_providers_failed",
         retry_after_s=min(waits, default=None),

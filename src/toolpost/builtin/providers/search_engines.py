@@ -203,11 +203,11 @@ class DuckDuckGoSearchProvider:
     async def search(self, query: str, count: int) -> SearchResults:
         """Search the web for at most `count` results."""
         api = Api(name=self.name, web=self.web, url=self.url, headers={"Accept": "text/html"})
-        answer = await api.ask("GET", query={"q": query})
-        if answer.status not in (_OK, _ACCEPTED):
-            raise api.failure(answer)
-        page = await run_cancellable(lambda _: _read_page(decode_text(answer.body)))
-        if answer.status == _ACCEPTED or page.is_challenge:
+        response = await api.send("GET", query={"q": query})
+        if response.status not in (_OK, _ACCEPTED):
+            raise api.failure(response)
+        page = await run_cancellable(lambda _: _read_page(decode_text(response.body)))
+        if response.status == _ACCEPTED or page.is_challenge:
             message = "duckduckgo wants a person to answer first; search later, or configure a provider with a key"
             raise ToolRateLimitError(message, code="challenged")
         if not page.results and not page.is_empty:

@@ -89,11 +89,11 @@ class McpProvider:
     async def scrape(self, url: str) -> ScrapedPage:
         """Read a page by a call of the tool; a URL that the guard refuses is not sent to the tool."""
         await self.network.resolve(parse_target(url))
-        answer = await self._call({self.url: url})
-        page = find_page(answer)
+        result = await self._call({self.url: url})
+        page = find_page(result)
         content = text_of(page)
         if not content.strip():
-            raise self._unreadable(answer, "the content of a page")
+            raise self._unreadable(result, "the content of a page")
         return ScrapedPage(
             url=page_address(first_text(page, "url"), url),
             provider=self.name,
@@ -122,14 +122,14 @@ class McpProvider:
         """Close nothing: the tool belongs to its source."""
 
     async def _found(self, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-        answer = await self._call(arguments)
-        found = find_items(answer)
+        result = await self._call(arguments)
+        found = find_items(result)
         if found is None:
-            raise self._unreadable(answer, "a list of results")
+            raise self._unreadable(result, "a list of results")
         return found
 
-    def _unreadable(self, answer: Any, wanted: str) -> ToolServerError:
-        said = find_error(answer)
+    def _unreadable(self, result: Any, wanted: str) -> ToolServerError:
+        said = find_error(result)
         message = f"{self.tool!r} answered without {wanted}{f': {said}' if said else ''}; is it the right tool?"
         return ToolServerError(message, code="answer_unreadable")
 
@@ -179,24 +179,24 @@ _decoder = json.JSONDecoder()
 
 def find_items(content: Any) -> list[dict[str, Any]] | None:
     """Find the list of items in a result, wherever it is; a text alone is one item. None when there is no list."""
-    answer = _plain(content)
-    if isinstance(answer, str):
-        return (_labelled(answer) or [{"content": answer}]) if answer.strip() else None
-    if is_array(answer):
-        return [item if is_object(item) else {"content": item} for item in answer if is_object(item) or _is_text(item)]
-    found = next((items for path in _PATHS if (items := objects(answer, *path))), None)
+    result = _plain(content)
+    if isinstance(result, str):
+        return (_labelled(result) or [{"content": result}]) if result.strip() else None
+    if is_array(result):
+        return [item if is_object(item) else {"content": item} for item in result if is_object(item) or _is_text(item)]
+    found = next((items for path in _PATHS if (items := objects(result, *path))), None)
     if found is not None:
         return found
-    return [] if is_object(answer) and any(is_array(answer.get(key)) for key in _LISTS) else None
+    return [] if is_object(result) and any(is_array(result.get(key)) for key in _LISTS) else None
 
 
 def find_page(content: Any) -> Mapping[str, Any]:
     """Find the members of a page in a result; a text alone is its content."""
-    answer = _plain(content)
-    if is_object(answer):
-        inner = answer.get("data")
-        return inner if is_object(inner) else answer
-    parts = answer if is_array(answer) else [answer]
+    result = _plain(content)
+    if is_object(result):
+        inner = result.get("data")
+        return inner if is_object(inner) else result
+    parts = result if is_array(result) else [result]
     return {"content": "\n\n".join(part if isinstance(part, str) else text_of(part) for part in parts)}
 
 
@@ -218,10 +218,10 @@ def source_of(item: Mapping[str, Any]) -> str:
 
 def find_error(content: Any) -> str:
     """Find the error message in a result; empty when there is none."""
-    answer = _plain(content)
-    if not is_object(answer):
+    result = _plain(content)
+    if not is_object(result):
         return ""
-    error = answer.get("error") or answer.get("errors")
+    error = result.get("error") or result.get("errors")
     said = first_text(error, "message", "detail") if is_object(error) else error
     return said if isinstance(said, str) else ""
 
@@ -230,8 +230,8 @@ def _plain(content: Any) -> Any:
     """Unwrap a result: FastMCP wraps whatever is no object, and many servers write JSON as text."""
     if is_object(content) and len(content) == 1 and "result" in content:
         return _read(content["result"])
-    answer = _read(content)
-    return _plain(answer) if answer is not content and is_object(answer) else answer
+    result = _read(content)
+    return _plain(result) if result is not content and is_object(result) else result
 
 
 def _read(content: Any) -> Any:
