@@ -164,19 +164,19 @@ class SQLitePendingStore:
         return await self._reader.query(lambda db: self._actions(db.execute(sql, values)))
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
-        action = await self.get(pending_id)
-        if action is None:
-            return None
-        sealed = self._sealer.seal(answer_to_data(answer), "pending", *action.asked_by, pending_id, "answer")
-        values = {"answer": sealed, "by": by, "at": at, "owner": self._liveness.owner_id, "id": pending_id}
-        claimed = await self._change(_CLAIM, values, strict=True)
-        return claimed[0] if claimed else None
+        def work(db: sqlite3.Connection) -> PendingAction | None:
+            sealed = self._seal(db, pending_id, answer_to_data(answer), "answer")
+            values = {"answer": sealed, "by": by, "at": at, "owner": self._liveness.owner_id, "id": pending_id}
+            claimed = self._apply(db, _CLAIM, values, strict=True)
+            return self._action(claimed[0]) if claimed else None
+
+        return await self._writer.submit(work)
 
     async def settle(
         self, pending_id: str, status: PendingStatus, *, outcome: Mapping[str, Any] | None = None, reopen: bool = False
     ) -> None:
         def work(db: sqlite3.Connection) -> None:
-            sealed = None if outcome is None or reopen else self._seal_outcome(db, pending_id, dict(outcome))
+            sealed = None if outcome is None or reopen else self._seal(db, pending_id, dict(outcome), "outcome")
             values = {"id": pending_id, "status": status, "outcome": sealed}
             if not self._apply(db, _REOPEN if reopen else _SETTLE, values):
                 raise StoreError(f"question {pending_id!r} is not claimed, so it cannot be settled as {status!r}")
@@ -198,9 +198,9 @@ class SQLitePendingStore:
 
         return await self._writer.submit(work)
 
-    async def _change(self, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Actions:
+    async def _change(self, change: _Change, values: dict[str, Any]) -> Actions:
         """One atomic statement, and the questions that it changed; if these cannot be opened now, nothing is."""
-        return await self._writer.submit(lambda db: self._actions(self._apply(db, change, values, strict=strict)))
+        return await self._writer.submit(lambda db: self._actions(self._apply(db, change, values)))
 
     def _apply(self, db: sqlite3.Connection, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Rows:
         """Change rows and seal them anew, but for those whose seal was wrong before: that goes on to show."""
@@ -222,9 +222,9 @@ class SQLitePendingStore:
             raise StoreError(msg, code=UNREADABLE)
         return False
 
-    def _seal_outcome(self, db: sqlite3.Connection, pending_id: str, outcome: dict[str, Any]) -> bytes | None:
+    def _seal(self, db: sqlite3.Connection, pending_id: str, data: dict[str, Any], column: str) -> bytes | None:
         row = db.execute("SELECT tenant, user FROM pending WHERE id = ?", (pending_id,)).fetchone()
-        return self._sealer.seal(outcome, "pending", *row, pending_id, "outcome") if row else None
+        return self._sealer.seal(data, "pending", *row, pending_id, column) if row else None
 
     def _actions(self, rows: Iterable[Row]) -> Actions:
         return readable_rows(rows, self._action, lambda row: f"question {row[0]!r}")
