@@ -1,1 +1,1 @@
-"""The life of a call, from request to outcome."""
+"""Run calls: routing, pending actions, events, retries, idempotency and recovery."""

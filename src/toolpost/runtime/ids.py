@@ -1,4 +1,4 @@
-"""Ids for calls, runs and questions: unique across processes, sorted by time of birth, cheap to make."""
+"""Ids for calls, runs and questions: unique across processes, sorted by creation time, cheap to make."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from weakref import WeakSet
 
 
 def writable(given: str) -> str:
-    """A text, most often an id, that can be kept and shown, whatever somebody took for one."""
+    """Return an id, or other text, that can be stored and shown; unpaired surrogates are escaped."""
     if given.__class__ is str and given.isascii():
         return given
     return str(given).encode("utf-8", "backslashreplace").decode()
 
 
 class IdMaker:
-    """The time, a random mark of the maker and its count; an id is an address, never a right.
+    """Make ids of the time, a random mark of the maker and a count; an id grants no access.
 
-    The time stands first, so that people who type an id need only its beginning.
+    The time comes first, so that people who type an id need only its beginning.
     """
 
     def __init__(self) -> None:
@@ -27,16 +27,16 @@ class IdMaker:
         _MAKERS.add(self)
 
     def renew(self) -> None:
-        """Begin anew, from another start."""
+        """Choose a new mark and restart the count."""
         self._mark = secrets.token_hex(4)
         self._count = itertools.count()
 
     def make(self, prefix: str) -> str:
-        """A new id."""
+        """Return a new id."""
         return f"{prefix}_{self.tick()}"
 
     def tick(self) -> str:
-        """The part of an id behind its prefix; a call and the run that it opens share one."""
+        """Return an id without prefix; a call and the run that it opens share one."""
         return f"{int(time.time() * 1000):011x}{self._mark}{next(self._count):06x}"
 
 
@@ -44,7 +44,7 @@ _MAKERS: WeakSet[IdMaker] = WeakSet()
 
 
 def _renew_all() -> None:
-    """A forked child must not make its parent's ids again."""
+    """Renew all makers in a forked child, which would otherwise repeat the ids of its parent."""
     for maker in _MAKERS:
         maker.renew()
 

@@ -1,4 +1,4 @@
-"""Tool calls in the reply of a model provider, and the messages that answer them.
+"""Read tool calls from a model provider's reply, and write the messages that answer them.
 
 Chat Completions and Responses of OpenAI and Messages of Anthropic are read, as plain data or as the
 client's own objects; no provider is called from here.
@@ -32,19 +32,19 @@ _QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # these repeat w
 
 
 class ToolCallAnswers(NamedTuple):
-    """What came of the tool calls in a reply: an outcome for each, in order, and the messages to append."""
+    """Outcomes of the tool calls in a reply, in order, and the messages to append."""
 
     outcomes: list[Outcome]
     messages: list[dict[str, Any]]
 
     @property
     def paused(self) -> list[Paused]:
-        """The calls that wait for a person; their messages say so."""
+        """The outcomes of calls that wait for a person; their messages say so."""
         return [outcome for outcome in self.outcomes if isinstance(outcome, Paused)]
 
 
 class ToolCall(NamedTuple):
-    """A call that a model asked for: its id at the provider, the tool's name and the arguments as they were sent."""
+    """A tool call in a reply: the provider's id, the tool's name and the arguments as sent."""
 
     id: str
     name: str
@@ -52,18 +52,18 @@ class ToolCall(NamedTuple):
 
 
 class ToolCalls(NamedTuple):
-    """The calls of one reply, and how its provider wants them answered."""
+    """The tool calls of one reply, and the function that writes the provider's messages for them."""
 
     calls: list[ToolCall]
     write: Callable[[Sequence[ToolCall], Sequence[Outcome]], list[dict[str, Any]]]
 
     def answered(self, outcomes: list[Outcome]) -> ToolCallAnswers:
-        """The outcomes of all calls, with their messages."""
+        """Return the outcomes of all calls with their messages."""
         return ToolCallAnswers(outcomes, self.write(self.calls, outcomes) if outcomes else [])
 
 
 def read_tool_calls(reply: object) -> ToolCalls:
-    """The tool calls of a provider's reply; TypeError where it is not known what the reply is."""
+    """Return the tool calls of a provider's reply; TypeError for a reply of unknown shape."""
     data = _plain(reply)
     if is_array(data):
         return _of_parts(data)
@@ -83,14 +83,14 @@ def read_tool_calls(reply: object) -> ToolCalls:
 
 
 def _message(choices: Sequence[Any]) -> dict[str, Any]:
-    """The message of the first choice; there is one unless more were asked for."""
+    """Return the message of the first choice; there is one unless the request asked for more."""
     objects = _objects(choices)
     message = _plain(objects[0].get("message")) if objects else None
     return message if is_object(message) else {}
 
 
 def _of_parts(parts: Sequence[Any]) -> ToolCalls:
-    """Items of a response, or blocks of an Anthropic message: the calls are those that say so."""
+    """Return the tool calls among the items of a response or the blocks of an Anthropic message."""
     items = _objects(parts)
     uses = [_call(item, "id", "input") for item in items if item.get("type") == "tool_use"]
     if uses:
@@ -123,7 +123,7 @@ def _responses_items(calls: Sequence[ToolCall], outcomes: Sequence[Outcome]) -> 
 
 
 def _anthropic_messages(calls: Sequence[ToolCall], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """All results in one message, which must be the next one."""
+    """Write all results into one message, which must follow the reply."""
     return [
         {
             "role": "user",
@@ -142,13 +142,13 @@ def _objects(values: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A client's own object as plain data, by the `model_dump` that all of them have."""
+    """Return a client's own object as plain data, by the `model_dump` that all clients have."""
     dump = getattr(value, "model_dump", None)
     return dump(exclude_none=True) if callable(dump) else value
 
 
 def model_text(outcome: Outcome) -> str:
-    """What to put into a model's messages for an outcome.
+    """Return the text of an outcome for a model's messages.
 
     The result of a configured source stands inside marks, after a warning not to follow what it says.
     """
@@ -169,7 +169,7 @@ def _result_text(outcome: Completed) -> str:
 
 
 def _misfit(issues: Sequence[str]) -> str:
-    """One line on a result that breaks its schema; the server's words in it stand inside the marks like the rest."""
+    """Return one line on a result that breaks its schema; it quotes the server, so it goes inside the marks."""
     first = " ".join(str(issue) for issue in issues[:1])
     more = f", and {len(issues) - 1} more" if len(issues) > 1 else ""
     return f"[This result breaks the tool's own output schema: {first[:_LONGEST_ISSUE]}{more}]"
