@@ -9,7 +9,7 @@ from toolpost.configuration.file_editor import (
     InsertionError,
     add_sources,
     config_path,
-    inserted,
+    insert_sources,
     load_leniently,
     mark_trusted,
     snippet,
@@ -61,14 +61,14 @@ OLD = "{name: old, transport: python, connection: ./tools.py}"
     ],
 )
 def test_only_the_new_source_is_added(before: str, after: str) -> None:
-    assert inserted(before, [NEW]) == after
+    assert insert_sources(before, [NEW]) == after
     assert yaml.safe_load(after)["sources"][-1]["env"] == {"KEY": "${KEY}", "N": "1"}
 
 
 def test_a_file_of_another_system_keeps_its_line_ends() -> None:
     before = f"sources:\r\n  - {OLD}\r\n\r\npolicy: audit\r\n"
 
-    after = inserted(before, [NEW])
+    after = insert_sources(before, [NEW])
 
     assert after == f"sources:\n  - {OLD}\n{BELOW}\npolicy: audit\n".replace("\n", "\r\n")
 
@@ -86,7 +86,7 @@ def test_a_file_of_another_system_keeps_its_line_ends() -> None:
 )
 def test_where_nothing_can_be_added_safely_the_text_to_paste_is_given(text: str) -> None:
     with pytest.raises(InsertionError, match="nothing can be added safely") as caught:
-        inserted(text, [NEW])
+        insert_sources(text, [NEW])
 
     assert caught.value.snippet == snippet([NEW]) == f"sources:\n{BELOW}"
 

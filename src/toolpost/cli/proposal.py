@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolpost.cli.output import Output
-from toolpost.configuration.file_editor import InsertionError, add_sources, plain
+from toolpost.configuration.file_editor import InsertionError, add_sources, source_data
 from toolpost.configuration.secret_extraction import Variable, references
 from toolpost.configuration.settings import Settings
 from toolpost.connecting.presets import unpinned_package
@@ -85,7 +85,7 @@ def unpinned(sources: Iterable[ExternalToolConfig]) -> Iterator[str]:
 
 def needed(sources: Iterable[ExternalToolConfig], environ: Mapping[str, str]) -> list[str]:
     """The variables that the sources refer to and that are not set."""
-    named = (name for source in sources for text in _texts(plain(source)) for name in references(text))
+    named = (name for source in sources for text in _texts(source_data(source)) for name in references(text))
     return [name for name in dict.fromkeys(named) if name not in environ]
 
 

@@ -58,7 +58,7 @@ def add_sources(path: Path, sources: Sequence[ExternalToolConfig], *, environ: M
     """
     target = path.resolve()
     before = _read(target) if target.exists() else ""
-    after = inserted(before, sources)
+    after = insert_sources(before, sources)
     with _draft(target, after) as draft:
         settings = _checked(draft, target, environ)
         _replace(draft, target)
@@ -72,13 +72,13 @@ def remove_source(path: Path, name: str) -> str:
     """
     target = path.resolve()
     before = _read(target) if target.exists() else ""
-    after, taken = removed(before, name)
+    after, taken = cut_source(before, name)
     with _draft(target, after) as draft:
         _replace(draft, target)
     return taken
 
 
-def removed(text: str, name: str) -> tuple[str, str]:
+def cut_source(text: str, name: str) -> tuple[str, str]:
     """Return the text without a source's entry, and the entry; ConfigError when it is missing or cannot be cut."""
     try:
         where, node, number = _entry(text, name)
@@ -129,7 +129,7 @@ def snippet(sources: Sequence[ExternalToolConfig]) -> str:
     return f"{_KEY}:\n{_block(sources, 2)}"
 
 
-def inserted(text: str, sources: Sequence[ExternalToolConfig]) -> str:
+def insert_sources(text: str, sources: Sequence[ExternalToolConfig]) -> str:
     """Return the text with the sources added; InsertionError when that would change anything else."""
     newline = "\r\n" if "\r\n" in text else "\n"
     try:
@@ -199,7 +199,7 @@ def _in_flow(text: str, node: yaml.SequenceNode, sources: Sequence[ExternalToolC
     place = node.end_mark.index - 1
     between = text[node.value[-1].end_mark.index : place]
     has_comma = any("," in line.partition("#")[0] for line in between.splitlines())
-    items = ", ".join(json.dumps(plain(source), ensure_ascii=False) for source in sources)
+    items = ", ".join(json.dumps(source_data(source), ensure_ascii=False) for source in sources)
     return place, items if has_comma else f", {items}", place
 
 
@@ -269,19 +269,21 @@ def _without_entry(data: Any, where: tuple[str, ...], number: int) -> Any:
     return {**data, key: [*data[key][:number], *data[key][number + 1 :]]}
 
 
-def plain(source: ExternalToolConfig) -> dict[str, Any]:
+def source_data(source: ExternalToolConfig) -> dict[str, Any]:
     """Return a source as plain data without defaults."""
     return source.model_dump(mode="json", exclude_defaults=True)
 
 
 def _block(sources: Sequence[ExternalToolConfig], column: int) -> str:
-    dumped = yaml.safe_dump([plain(source) for source in sources], sort_keys=False, allow_unicode=True, width=_WIDE)
+    dumped = yaml.safe_dump(
+        [source_data(source) for source in sources], sort_keys=False, allow_unicode=True, width=_WIDE
+    )
     return "".join(f"{' ' * column}{line}" for line in dumped.splitlines(keepends=True))
 
 
 def _with_sources(data: Any, sources: Sequence[ExternalToolConfig]) -> dict[str, Any]:
     document: dict[str, Any] = data or {}
-    return {**document, _KEY: [*(document.get(_KEY) or []), *map(plain, sources)]}
+    return {**document, _KEY: [*(document.get(_KEY) or []), *map(source_data, sources)]}
 
 
 def _read(path: Path) -> str:

@@ -325,7 +325,7 @@ class LimitSettings(ConfigModel):
 
 
 class RetentionSettings(ConfigModel):
-    """How long records and how many artifacts are kept; null means without limit."""
+    """How long records are kept, and how much space artifacts may take; null means without limit."""
 
     max_age: Seconds | None = None
     max_artifact_mb: float | None = Field(default=None, gt=0)

@@ -157,7 +157,7 @@ def _compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
 
 
 def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
-    """What a source loads or starts."""
+    """Yield the files that a source loads or starts."""
     reason = f"what source {source.name!r} loads"
     documents = [source.connection, source.graphql.schema_file, source.cli.manual]
     yield from (_protected(document, reason) for document in documents if document and is_local_file(document))

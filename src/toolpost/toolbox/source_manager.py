@@ -71,19 +71,23 @@ class SourceState:
 
 
 class _ManagedSource:
-    """One source, its tools in the catalog, the task that connects it, and its last error."""
+    """One source, its tools in the catalog, the task that connects it, and its last error.
 
-    def __init__(self, config: ExternalToolConfig, tools: SourceTools, turn: _CatalogTurn) -> None:
+    Its tools enter the catalog once every event of `before` is set: `entered` of the sources before it.
+    """
+
+    def __init__(self, config: ExternalToolConfig, tools: SourceTools, before: Sequence[asyncio.Event]) -> None:
         self.config = config
         self.tools = tools
-        self.turn = turn
+        self.before = before
+        self.entered = asyncio.Event()  # also set when it failed, or startup is over
         self.source: ToolSource | None = None
         self.task: asyncio.Task[None] | None = None
         self.error: str | None = None
         self.fault: ToolError | None = None
         self.failures = 0
         self.retry_at = 0.0
-        self.at_turn = False  # it has listed tools, and waits for the sources before it
+        self.listed = False  # it has listed tools, and may wait for the sources before it
         self.filled = asyncio.Event()
         self.filling = asyncio.Lock()  # serializes listings
         self.answered = False
@@ -132,27 +136,6 @@ class _ManagedSource:
         up = not isinstance(source, LiveSource) or source.health.state == "up"
         sure = up and not personal and not self.connecting and self.error is None
         return SourceListing(config, tuple(self.tools.tools), tuple(self.tools.problems), sure)
-
-
-class _CatalogTurn:
-    """Orders sources: the tools of a source enter the catalog after those of the sources before it."""
-
-    def __init__(self, before: Sequence[_CatalogTurn] = ()) -> None:
-        self._before = before
-        self._over = asyncio.Event()
-
-    async def come(self) -> None:
-        """Wait for the turns before this one."""
-        for turn in self._before:
-            await turn.wait()
-
-    async def wait(self) -> None:
-        """Wait until this turn is over."""
-        await self._over.wait()
-
-    def end(self) -> None:
-        """End this turn, so that the next source may enter."""
-        self._over.set()
 
 
 class SourceManager:
@@ -246,8 +229,8 @@ class SourceManager:
         sources: list[_ManagedSource] = []
         for config in configs:
             if config.enabled:
-                turn = _CatalogTurn([managed.turn for managed in sources])
-                sources.append(self._add(config, turn, rank=len(self._sources) + 1))
+                before = [managed.entered for managed in sources]
+                sources.append(self._add(config, before, rank=len(self._sources) + 1))
         for managed in sources:
             self._start(managed)
         try:
@@ -255,22 +238,24 @@ class SourceManager:
         finally:
             self._started = True
             for managed in sources:
-                managed.turn.end()
+                managed.entered.set()
         for managed in sources:
-            if managed.at_turn:  # it answered in time and only waits for its turn
+            if managed.listed:  # it answered in time and only waits for its turn
                 await managed.filled.wait()
 
     async def load(self, config: ExternalToolConfig) -> None:
         """Connect one source and wait until it has connected or failed."""
         if config.enabled:
-            managed = self._add(config, _CatalogTurn())
+            managed = self._add(config)
             await self._start(managed)
 
-    def _add(self, config: ExternalToolConfig, turn: _CatalogTurn, *, rank: int = 0) -> _ManagedSource:
+    def _add(
+        self, config: ExternalToolConfig, before: Sequence[asyncio.Event] = (), *, rank: int = 0
+    ) -> _ManagedSource:
         if config.name in self._sources:
             raise ConfigError(f"two sources are named {config.name!r}; rename one of them")
         tools = SourceTools(self._registry, config, self._overrides, rank=rank)
-        managed = self._sources[config.name] = _ManagedSource(config, tools, turn)
+        managed = self._sources[config.name] = _ManagedSource(config, tools, before)
         return managed
 
     def _start(self, managed: _ManagedSource) -> asyncio.Task[None]:
@@ -290,7 +275,7 @@ class SourceManager:
             if config.required:
                 raise ConfigError(f"required source {config.name!r} failed: {managed.error}", cause=error) from error
         finally:
-            managed.turn.end()
+            managed.entered.set()
             self._connecting.discard(config.name)
         if self._started:
             code = EventCode.SOURCE_UP if managed.error is None else EventCode.SOURCE_DOWN
@@ -340,14 +325,15 @@ class SourceManager:
         async with managed.filling:
             # In a thread: checking hundreds of tools takes a while.
             await asyncio.to_thread(managed.tools.prepare, managed.source, found)
-            managed.at_turn = True
-            await managed.turn.come()
+            managed.listed = True
+            for entered in managed.before:
+                await entered.wait()
             if answered:
                 managed.mark_up()
             self._learn_secrets(managed)
             self.files = self.files.union((file, managed.config.name) for file in getattr(managed.source, "files", ()))
             self._update_catalog(managed, found, getattr(managed.source, "problems", ()))
-        managed.turn.end()
+        managed.entered.set()
 
     def _learn_secrets(self, managed: _ManagedSource) -> None:
         """Redact the secrets that a source found in the description of its tools."""
@@ -485,7 +471,7 @@ async def _wait_ready(managed: _ManagedSource, *, whole: bool) -> None:
     if whole and managed.task is not None:
         await asyncio.wait([managed.task])
     else:
-        await managed.turn.wait()
+        await managed.entered.wait()
 
 
 def _credential(
