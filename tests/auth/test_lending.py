@@ -141,8 +141,10 @@ async def test_a_server_that_wants_ever_more_scopes_is_not_followed_for_ever(
         outcome, asked = await box.call("notes.read", {}, user=ANN), 0
         while isinstance(outcome, Paused) and asked < 10:
             asked += 1
-            ticket = await box.accounts.consents.ticket(outcome.question.payload["auth_url"].partition("ticket=")[2])
-            await box.accounts.consents.start(ticket, browser="b")
+            invitation = await box.accounts.consents.invitation(
+                outcome.question.payload["auth_url"].partition("ticket=")[2]
+            )
+            await box.accounts.consents.start(invitation, browser="b")
             outcome = await box.answer(outcome.pending_id, by=ANN)
 
     assert isinstance(outcome, Failed)

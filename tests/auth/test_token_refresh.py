@@ -12,6 +12,7 @@ import pytest
 from tests.auth.grants import KEY, grant, store_of, vault_over
 from toolpost.auth.keys import FileSealer
 from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
+from toolpost.auth.oauth.records import pack_record
 from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher, Vault
 from toolpost.contracts.errors import (
     ToolAuthError,
@@ -248,7 +249,7 @@ async def test_those_who_wait_for_another_holder_adopt_what_it_wrote(vault: Vaul
     waiting = asyncio.ensure_future(TokenRefresher(vault).current(KEY, Issuer().refresh))
     await asyncio.sleep(0)
 
-    await vault.rows.settle(KEY, kept.version, holder="someone", body=vault.body(grant(2)))
+    await vault.rows.settle(KEY, kept.version, holder="someone", body=pack_record(grant(2)))
 
     current = await waiting
     assert isinstance(current, Account)

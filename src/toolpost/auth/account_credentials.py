@@ -1,4 +1,4 @@
-"""Lends each person's own token for one source, and asks for consent where there is none."""
+"""Credentials from the accounts of people: each caller's own token, or the consent question that gets one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_CONSENTS = 4
 
 
 class AccountCredentials:
-    """Fulfils `CredentialProvider` for the sources of one service; what it lends is the caller's own."""
+    """Fulfils `CredentialProvider` for the sources of one service with the caller's own tokens."""
 
     def __init__(self, service: Service, accounts: Accounts, consents: Consents, counts: AccountCounts) -> None:
         self.service = service
@@ -44,22 +44,22 @@ class AccountCredentials:
         self._signing_in = asyncio.Lock()
 
     async def credential(self, call: PermittedCall) -> Credential | Question:
-        """The caller's token, or the question that gets one."""
+        """Return the caller's credential, or the consent question that gets one."""
         request = call.validated.request
         found = await self._accounts.current(self.service, request.principal)
         if isinstance(found, ConsentNeeded):
             self._counts.missed(self.service.provider)
             return await self._ask(request, NO_CHALLENGE)
         self._counts.hit(self.service.provider)
-        return self._lent(found)
+        return self._credential(found)
 
     async def credential_for(self, person: Principal) -> Credential | None:
-        """A person's token, if there is one that is good."""
+        """Return the credential of a person with valid tokens, or None."""
         found = await self._accounts.current(self.service, person)
-        return None if isinstance(found, ConsentNeeded) else self._lent(found)
+        return None if isinstance(found, ConsentNeeded) else self._credential(found)
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
-        """What may help after the other side refused a credential; None when nothing does."""
+        """Return another credential or a consent question after a refusal; None when neither helps."""
         request, key = call.request, call.credential.key
         challenge = challenge_of(refused)
         if refused.status_code == HTTPStatus.FORBIDDEN:
@@ -75,15 +75,15 @@ class AccountCredentials:
             return await self._ask(request, challenge, rejected)
         if rejected is not None:
             self._replaced[key] = found.version
-        lent = self._lent(found)
-        return None if lent.headers == call.credential.headers else lent
+        renewed = self._credential(found)
+        return None if renewed.headers == call.credential.headers else renewed
 
     async def _version_of(self, call: AuthorizedCall) -> int | None:
-        """The version of the tokens that a call travelled with; None when others have taken their place since."""
+        """Return the version of the tokens that a call was sent with; None when they were replaced since."""
         held = await self._accounts.held(self.service, call.request.principal)
         if held is None or held.tokens is None:
             return None
-        return held.version if self._lent(held).headers == call.credential.headers else None
+        return held.version if self._credential(held).headers == call.credential.headers else None
 
     async def _ask(
         self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None = None
@@ -91,19 +91,19 @@ class AccountCredentials:
         service = self.service
         challenge = self._consents.settled(service, challenge)
         if not service.attended:
-            return await self._signed_in(request, challenge, rejected)
+            return await self._sign_in_unattended(request, challenge, rejected)
         more = f":{' '.join(sorted(challenge.scopes or ()))}" if challenge.wants_more_scopes else ""
         key = f"consent:{service.provider}{more}"
         held = await self._accounts.held(service, request.principal)
         scopes_to_keep(challenge, None if held is None else held.tokens)
         if key in request.answers:
-            raise self._incomplete() if rejected is None else self._useless()
+            raise self._not_completed() if rejected is None else self._token_refused()
         if sum(asked.startswith("consent:") for asked in request.answers) >= _MOST_CONSENTS:
-            raise self._insatiable()
-        wish = ConsentRequest(
+            raise self._too_many_consents()
+        wanted = ConsentRequest(
             person=request.principal, challenge=challenge, trace_id=request.correlation_id, tool=request.tool_name
         )
-        payload = await self._payload(wish)
+        payload = await self._payload(wanted)
         self._counts.paused(service.provider)
         return Question(
             kind="consent",
@@ -113,26 +113,28 @@ class AccountCredentials:
             key=key,
         )
 
-    async def _payload(self, wish: ConsentRequest) -> dict[str, object]:
-        """What a person needs to sign in."""
+    async def _payload(self, wanted: ConsentRequest) -> dict[str, object]:
+        """Return the payload of a consent question: where and for what the person signs in."""
         service = self.service
         told: dict[str, object] = {
             "pause_type": "oauth",
             "provider": service.provider,
             "display_name": service.display_name,
         }
+        scopes = list(wanted.challenge.scopes or ())
         if self._consents.start_url:
-            scopes = list(wish.challenge.scopes or ())
-            return {**told, "auth_url": await self._consents.invite(service, wish), "scopes": scopes}
+            return {**told, "auth_url": await self._consents.invite(service, wanted), "scopes": scopes}
         if not self._consents.redirect_uri:  # whoever sits at a terminal can connect it all the same
-            return {**told, "scopes": list(wish.challenge.scopes or ())}
-        begun = await self._consents.begin(service, wish)
-        if isinstance(begun, ConnectedAccount):
-            raise self._incomplete()
-        return {**told, "auth_url": begun.url, "scopes": list(begun.scopes), "state": begun.state}
+            return {**told, "scopes": scopes}
+        started = await self._consents.begin(service, wanted)
+        if isinstance(started, ConnectedAccount):
+            raise self._not_completed()
+        return {**told, "auth_url": started.url, "scopes": list(started.scopes), "state": started.state}
 
-    async def _signed_in(self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None) -> Credential:
-        """Tokens without a person; of many calls that need them one gets them."""
+    async def _sign_in_unattended(
+        self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None
+    ) -> Credential:
+        """Get tokens without a person; of concurrent calls one requests them."""
         person = request.principal
         async with self._signing_in:
             found = await self._accounts.current(self.service, person, rejected=rejected)
@@ -140,13 +142,13 @@ class AccountCredentials:
                 await self._consents.begin(self.service, ConsentRequest(person=person, challenge=challenge))
                 found = await self._accounts.current(self.service, person)
         if isinstance(found, ConsentNeeded):
-            raise self._incomplete()
-        return self._lent(found)
+            raise self._not_completed()
+        return self._credential(found)
 
-    def _incomplete(self) -> ToolAuthError:
+    def _not_completed(self) -> ToolAuthError:
         return ToolAuthError(f"OAuth for {self.service.provider} was not completed", code="oauth_not_completed")
 
-    def _useless(self) -> ToolAuthError:
+    def _token_refused(self) -> ToolAuthError:
         return ToolAuthError(
             f"{self.service.display_name} refuses the token that was got for this very call. Signing in again will "
             "not help before its operator, or yours, has found out why.",
@@ -154,7 +156,7 @@ class AccountCredentials:
             status_code=HTTPStatus.UNAUTHORIZED,
         )
 
-    def _insatiable(self) -> ToolAuthError:
+    def _too_many_consents(self) -> ToolAuthError:
         return ToolAuthError(
             f"{self.service.display_name} wants yet another consent for the same call, after {_MOST_CONSENTS}. "
             "Its operator must say at once which scopes the call needs.",
@@ -162,10 +164,10 @@ class AccountCredentials:
             status_code=HTTPStatus.FORBIDDEN,
         )
 
-    def _lent(self, account: Account) -> Credential:
+    def _credential(self, account: Account) -> Credential:
         tokens = account.tokens
         if tokens is None:
-            raise self._incomplete()
+            raise self._not_completed()
         name = hashlib.sha256("\0".join(account.key).encode()).hexdigest()
         headers = {"Authorization": f"{tokens.token_type} {tokens.access_token.reveal()}"}
         return Credential(f"account:{name}", headers, _proofs(tokens) if tokens.dpop_key else None)

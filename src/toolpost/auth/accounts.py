@@ -1,4 +1,4 @@
-"""The accounts of people at the services that sources need: looked up, renewed, and let go."""
+"""Accounts of people at services: look up, store, refresh and revoke their tokens."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Accounts:
-    """Tokens of people, good when they are handed out; nobody's are ever anybody else's.
+    """Accounts of people at services: look up, store, refresh and revoke tokens.
 
-    `learn` is given every secret that passes, so that whoever redacts knows it.
+    `learn` is given every secret that is read or written, so that redaction knows it.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Accounts:
         self._clients: dict[str, HttpClient] = {}
 
     async def current(self, service: Service, person: Principal, *, rejected: int | None = None) -> Current:
-        """A person's account with tokens that are good now; `rejected` is a version that is no longer taken."""
+        """Return a person's account with valid tokens; `rejected` is a version that the resource no longer accepts."""
         needed = ConsentNeeded(key=TokenKey(*person, service.provider, "", ""), reason="missing")
         for anew in (False, True):  # the person may have signed in at another process, and at another issuer
             for binding in await self._bindings(service, anew=anew):
@@ -62,12 +62,12 @@ class Accounts:
         return needed
 
     async def held(self, service: Service, person: Principal) -> Account | None:
-        """What is kept of a person's account, in whatever state."""
+        """Return the stored account of a person in any status."""
         found = [account for _, account in await self._held(service, person)]
         return max(found, key=lambda account: account.version, default=None)
 
     async def keep(self, service: Service, person: Principal, *, binding: IssuerBinding, tokens: TokenSet) -> Account:
-        """Keep what a consent brought, in place of what others brought for the same service."""
+        """Store the tokens of a consent and remove those of other issuers for the same service."""
         await self.issuers.keep(binding)
         kept = await self._vault.keep(binding.account_of(person), tokens)
         for other in await self.issuers.of(service.provider):
@@ -76,7 +76,10 @@ class Accounts:
         return kept
 
     async def disconnect(self, service: Service, person: Principal) -> bool | None:
-        """Forget a person's account and tell its issuer; whether that was heard, None when there was no account."""
+        """Remove a person's account and revoke its tokens.
+
+        Return whether the issuer confirmed, None when there was no account.
+        """
         heard: list[bool] = []
         for binding in await self._bindings(service, anew=True):
             account = await self._taken_out(binding.account_of(person))
@@ -86,7 +89,7 @@ class Accounts:
         return all(heard) if heard else None
 
     async def has_moved(self, service: Service, person: Principal, challenge: AuthChallenge) -> bool:
-        """Whether the server that refuses a person's tokens takes those of another issuer now."""
+        """Return whether the server that refuses a person's tokens now names another issuer."""
         account = await self.held(service, person)
         plan = service.plan
         if account is None or plan.server is not None or plan.is_settled:
@@ -99,14 +102,14 @@ class Accounts:
         return told is not None and account.key.issuer not in told.authorization_servers
 
     def client_for(self, service: Service) -> HttpClient:
-        """What reaches a service's issuer, within what an operator allowed for it."""
+        """Return the HTTP client for a service's issuer, within the network policy of the service."""
         client = self._clients.get(service.provider)
         if client is None:
             client = self._clients[service.provider] = HttpClient(service.network)
         return client
 
     async def close(self) -> None:
-        """Wait for renewals and close every connection."""
+        """Wait for running refreshes and close every connection."""
         await self._refresher.close()
         for client in self._clients.values():
             await client.close()
@@ -123,7 +126,7 @@ class Accounts:
         return [(binding, account) for binding, account in found if account is not None]
 
     async def _taken_out(self, key: TokenKey) -> Account | None:
-        """An account that is kept no longer, as it stood at the last: tokens that were renewed just now count."""
+        """Remove an account and return its last version, also if it was refreshed in between."""
         while (account := await self._vault.standing(key)) is not None:
             if await self.rows.remove(key, version=account.version or None):  # one that does not open has no version
                 return account
@@ -155,4 +158,4 @@ class Accounts:
 
 
 def _unlearned(_: set[str]) -> None:
-    """Nobody redacts here."""
+    """Ignore secrets where nothing redacts."""

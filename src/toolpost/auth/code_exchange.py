@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -106,7 +105,7 @@ class SealedSignIns:
 
     async def put(self, sign_in: PendingSignIn) -> None:
         """Store a sign-in."""
-        body = {"transaction": json.loads(pack_record(sign_in.transaction)), "invitation": sign_in.invitation}
+        body = {"transaction": pack_record(sign_in.transaction), "invitation": sign_in.invitation}
         await self._rows.put(program_key(self._kind, digest(sign_in.transaction.state)), body)
 
     async def find(self, state: str) -> PendingSignIn | None:
@@ -190,5 +189,5 @@ def _unknown_state() -> ToolAuthError:
 
 
 def _read(row: TokenRow) -> PendingSignIn:
-    transaction = unpack_record(Transaction, json.dumps(row.body["transaction"]).encode())
+    transaction = unpack_record(Transaction, row.body["transaction"])
     return PendingSignIn(transaction=transaction, invitation=row.body["invitation"], version=row.version)

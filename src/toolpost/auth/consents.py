@@ -48,7 +48,7 @@ _PURGE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentRequest:
-    """Whose consent is wanted, and what a refused request said would help."""
+    """Whose consent is needed, for which tool, and the challenge of the refused request."""
 
     person: Principal
     challenge: AuthChallenge = NO_CHALLENGE
@@ -57,7 +57,7 @@ class ConsentRequest:
 
 
 class StartedSignIn(NamedTuple):
-    """Where to send a browser; `state` and the URL are secrets of the one who signs in."""
+    """The URL for the browser; URL and `state` are secrets of the person who signs in."""
 
     url: str
     state: str
@@ -68,7 +68,7 @@ class StartedSignIn(NamedTuple):
 
 
 class ConnectedAccount(NamedTuple):
-    """Who has connected which account."""
+    """The account that a sign-in connected."""
 
     person: Principal
     provider: str
@@ -77,7 +77,7 @@ class ConnectedAccount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """An invitation to sign in that lasts as long as the question; the sign-in itself begins when a browser comes."""
+    """A link that starts a sign-in when a browser opens it; valid as long as the consent question."""
 
     provider: str
     person: Principal
@@ -89,10 +89,10 @@ class Invitation:
 
 
 class Consents:
-    """Begins and finishes sign-ins.
+    """Start and finish sign-ins.
 
-    Issuers send browsers back to `redirect_uri`, with the name of the service behind it. With a `start_url` people are
-    invited there first, where the sign-in is bound to their browser.
+    Issuers send browsers back to `redirect_uri` followed by the name of the service. With a `start_url`, people open an
+    invitation there first, where the sign-in is bound to their browser.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class Consents:
         self.refusal: Callable[[str], ToolError | None] = lambda _: None
 
     def offer(self, service: Service) -> None:
-        """Take in a service that people can sign in to.
+        """Register a service that people can sign in to.
 
-        Sources may share one, but not where tokens are for one address only: these would travel to another.
+        Sources may share a service, but not if its tokens are for one address only: they would be sent to another.
         """
         other = self._services.get(service.provider)
         if other is not None:
@@ -121,10 +121,9 @@ class Consents:
         self._accounts.learn(plan_secrets(service.plan))
 
     def settled(self, service: Service, challenge: AuthChallenge = NO_CHALLENGE) -> AuthChallenge:
-        """What to ask for: without a challenge, what the sources of a service heard last when they were refused.
+        """Return the challenge to answer: the given one, else the last refusal that a source of the service received.
 
-        The scopes that an operator wrote are asked for in place of those that a stranger is told; only a server that
-        does not find them enough gets its own.
+        The operator's scopes replace those of the challenge, unless the server finds them insufficient.
         """
         refused = self.refusal(service.provider) if challenge == NO_CHALLENGE else None
         if refused is not None:
@@ -134,11 +133,11 @@ class Consents:
 
     @property
     def services(self) -> Mapping[str, Service]:
-        """All that were taken in, by name."""
+        """All registered services by name."""
         return self._services
 
     def service(self, provider: str) -> Service:
-        """One of them; ConfigError names the others."""
+        """Return a registered service; ConfigError names those that exist."""
         found = self._services.get(provider)
         if found is None:
             known = ", ".join(sorted(self._services)) or "none"
@@ -148,15 +147,15 @@ class Consents:
     async def begin(
         self,
         service: Service,
-        wish: ConsentRequest,
+        request: ConsentRequest,
         *,
         redirect_uri: str = "",
         browser: str = "",
-        ticket: str = "",
+        invitation: str = "",
     ) -> StartedSignIn | ConnectedAccount:
-        """Begin a sign-in; where no person is needed it is finished at once.
+        """Start a sign-in; where no person is needed it is finished at once.
 
-        `browser` is the binding of the browser that begins, and the only one that can finish; that uses up `ticket`.
+        Only the browser with the binding `browser` can finish the sign-in, which then uses up `invitation`.
         """
         uri = callback_url(redirect_uri or self.redirect_uri, service.provider)
         if not uri and service.attended:
@@ -164,18 +163,20 @@ class Consents:
                 f"people cannot sign in to {service.display_name!r}: nothing says where their browsers come back to; "
                 "write accounts.public_url, or connect with: toolpost accounts connect"
             )
-        step = await self._step(service, wish, _caller(service, wish, uri, browser))
+        step = await self._step(service, request, _caller(service, request, uri, browser))
         if isinstance(step, TokenGrant):
             resource = step.tokens.resource or ""
             binding = IssuerBinding(
                 provider=service.provider, server=step.server, client=step.client, resource=resource
             )
-            await self._accounts.keep(service, wish.person, binding=binding, tokens=step.tokens)
-            return ConnectedAccount(wish.person, service.provider, wish.trace_id)
+            await self._accounts.keep(service, request.person, binding=binding, tokens=step.tokens)
+            return ConnectedAccount(request.person, service.provider, request.trace_id)
         transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
         await self._purge()
         await self._accounts.issuers.keep_client(step.client)
-        await self._sign_ins.put(PendingSignIn(transaction=transaction, invitation=digest(ticket) if ticket else ""))
+        await self._sign_ins.put(
+            PendingSignIn(transaction=transaction, invitation=digest(invitation) if invitation else "")
+        )
         self._accounts.learn(_secrets_of(step.client))
         passed = {transaction.state} | revealed([transaction.verifier] if transaction.verifier else [])
         self._learn(passed, until=transaction.expires)
@@ -184,11 +185,10 @@ class Consents:
     async def finish(
         self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str = ""
     ) -> ConnectedAccount:
-        """Take what a browser brought back; a ToolAuthError says what is wrong with it.
+        """Verify a callback, exchange its code and store the tokens; a ToolAuthError says what is wrong.
 
         `provider` is the service to whose address the browser came back, and `person` who is logged in there: nobody
-        else's sign-in is finished. Only a callback that is right in everything uses the sign-in up, so that nobody can
-        spoil another's. It is then carried out whether or not the browser waits for it: a code serves once.
+        else's sign-in is finished. Only a callback that is right in everything uses the sign-in up.
         """
         pending = await find_sign_in(self._sign_ins, parameters.get("state", ""))
         caller = pending.transaction.caller
@@ -204,7 +204,7 @@ class Consents:
         return ConnectedAccount(owner, caller.provider, caller.trace_id)
 
     async def _exchange(self, pending: PendingSignIn, parameters: Mapping[str, str], browser: str) -> None:
-        """Exchange the code of a callback and store the tokens; the invitation that led there is used up."""
+        """Exchange the code of a callback, store the tokens and remove the invitation."""
         transaction, accounts = pending.transaction, self._accounts
         caller = transaction.caller
         service = self.service(caller.provider)
@@ -232,54 +232,56 @@ class Consents:
         if not task.cancelled():
             task.exception()  # The browser may be gone; then nobody else looks at it.
 
-    async def invite(self, service: Service, wish: ConsentRequest) -> str:
-        """A URL at which a browser can begin the sign-in, for as long as a question lasts."""
+    async def invite(self, service: Service, request: ConsentRequest) -> str:
+        """Create an invitation and return its URL."""
         secret, expires = secrets.token_urlsafe(32), self._accounts.clock() + INVITATION_TTL_S
         self._learn({secret}, until=expires)
         body = {
             "provider": service.provider,
-            "person": list(wish.person),
+            "person": list(request.person),
             "expires": expires,
-            "challenge": asdict(wish.challenge),
-            "trace_id": wish.trace_id,
-            "tool": wish.tool,
+            "challenge": asdict(request.challenge),
+            "trace_id": request.trace_id,
+            "tool": request.tool,
         }
         await self._purge()
         await self._rows.put(program_key("ticket", digest(secret)), body)
         return f"{self.start_url}?ticket={secret}"
 
-    async def ticket(self, secret: str) -> Invitation:
-        """What an invitation is for; ToolAuthError when it is none, or too old."""
+    async def invitation(self, secret: str) -> Invitation:
+        """Return the invitation of a secret; ToolAuthError when it is unknown or expired."""
         row = await self._rows.get(program_key("ticket", digest(secret)))
         if row is None or not row.body or float(row.body["expires"]) <= self._accounts.clock():
             message = "This link was used, or is too old. If the account is not connected, ask for the tool again."
             raise ToolAuthError(message, code="oauth_expired")
-        return _ticket(row.body, secret)
+        return _read_invitation(row.body, secret)
 
-    async def start(self, ticket: Invitation, *, browser: str) -> StartedSignIn | ConnectedAccount:
-        """Begin the sign-in of an invitation in the browser that came."""
-        wish = ConsentRequest(person=ticket.person, challenge=ticket.challenge, trace_id=ticket.trace_id)
-        return await self.begin(self.service(ticket.provider), wish, browser=browser, ticket=ticket.secret)
+    async def start(self, invitation: Invitation, *, browser: str) -> StartedSignIn | ConnectedAccount:
+        """Start the sign-in of an invitation in the browser that opened it."""
+        request = ConsentRequest(person=invitation.person, challenge=invitation.challenge, trace_id=invitation.trace_id)
+        return await self.begin(
+            self.service(invitation.provider), request, browser=browser, invitation=invitation.secret
+        )
 
     async def forget(self, person: Principal) -> None:
-        """Give up the sign-ins and invitations of a person; one whose code is being redeemed here is finished first."""
+        """Remove the sign-ins and invitations of a person, after the code exchanges that run for that person."""
         await self._sign_ins.forget(person)
         await self._drop_invitations(lambda body: bool(body) and Principal(*body["person"]) == person)
         if mine := [task for task, whose in self._exchanges.items() if whose == person]:
             await asyncio.wait(mine)  # each has a deadline
 
     async def _step(
-        self, service: Service, wish: ConsentRequest, caller: SignInContext
+        self, service: Service, request: ConsentRequest, caller: SignInContext
     ) -> TokenGrant | ConsentRedirect:
-        challenge = self.settled(service, wish.challenge)
-        held = await self._accounts.held(service, wish.person)
+        challenge = self.settled(service, request.challenge)
+        held = await self._accounts.held(service, request.person)
         tokens = None if held is None else held.tokens
         plan = with_redirect_uri(service.current_plan(), caller.redirect_uri)
         plan = await self._accounts.issuers.tied(service.provider, plan)
         self._learn(plan_secrets(plan))
         if plan.server is not None and plan.registered is not None and plan.grant == "code":
             asked = (*scopes_to_keep(challenge, tokens), *(challenge.scopes or ()))
-            request = begin_authorization(
+            started = begin_authorization(
                 plan.server,
                 plan.registered,
                 caller,
@@ -288,13 +290,13 @@ class Consents:
                 ttl_s=self._ttl_s,
                 clock=self._accounts.clock,
             )
-            return ConsentRedirect(url=request.url, transaction=request.transaction, client=plan.registered)
+            return ConsentRedirect(url=started.url, transaction=started.transaction, client=plan.registered)
         known = await self._accounts.issuers.clients(plan.profile.redirect_uris)
         flow = sign_in(plan, challenge, caller, tokens=tokens, clients=known, clock=self._accounts.clock)
         return await run_flow(flow, self._accounts.client_for(service))
 
     async def _purge(self) -> None:
-        """Forget what nobody came back for; now and then, because all are looked at."""
+        """Remove expired sign-ins and invitations; at most once a minute, because all rows are read."""
         now = self._accounts.clock()
         if self._purge_at - _PURGE_S <= now < self._purge_at:
             return
@@ -308,15 +310,15 @@ class Consents:
                 await self._rows.remove(row.key, version=row.version)
 
     def _learn(self, passed: set[str], *, until: float | None = None) -> None:
-        """Let whoever redacts know what is a secret for a while."""
+        """Give secrets with an end to redaction."""
         self._accounts.learn(passing(passed, until=until, now=self._accounts.clock()))
 
 
 def callback_url(base: str, provider: str) -> str:
-    """Where one service sends browsers back to; nowhere without a base.
+    """Return the callback URL of a service; empty without a base.
 
-    Each has an address of its own (RFC 9700 section 4.4.2.2), because not all issuers say in the answer who they are:
-    one that sends the person on to another's sign-in would otherwise be handed the code that comes of it.
+    Each service has its own (RFC 9700 section 4.4.2.2), because not all issuers name themselves in the answer: one that
+    sends the person on to another's sign-in would otherwise receive the code that comes of it.
     """
     if not base:
         return ""
@@ -335,7 +337,7 @@ def _refuse_mix_up(begun_at: str, came_from: str) -> None:
 
 
 def _refuse_strangers(service: Service, other: Service) -> None:
-    """Two sources of one name must be of one service."""
+    """Refuse two sources of one provider that are not the same service."""
     if _issued_by(other) != _issued_by(service):
         raise ConfigError(
             f"two sources with the accounts of {service.provider!r} differ in issuer, client or grant: write the same "
@@ -349,25 +351,25 @@ def _refuse_strangers(service: Service, other: Service) -> None:
 
 
 def _meant_for(service: Service) -> tuple[str, str | None]:
-    """Where the tokens of a service go, and the name that an operator gave to that."""
+    """Return where the tokens of a service are sent, and the resource that an operator names."""
     return service.plan.url, service.plan.resource
 
 
 def _issued_by(service: Service) -> tuple[object, ...]:
-    """Whose tokens a service has, for whom, and how they are got."""
+    """Return who issues the tokens of a service, to which client, by which grant."""
     plan, server, own = service.plan, service.plan.server, service.plan.registered
     issuer = (plan.issuer, None if server is None else (server.issuer, server.token_endpoint))
     return (*issuer, None if own is None else own.id, service.attended, type(plan.grant))
 
 
 def challenge_of(refused: ToolError) -> AuthChallenge:
-    """What a refusal says would help."""
+    """Return the challenge of a refusal."""
     headers = Headers(tuple(("WWW-Authenticate", challenge) for challenge in refused.challenges))
     return parse_auth_challenge(refused.status_code or NO_CHALLENGE.status, headers)
 
 
 def with_redirect_uri(plan: SignInPlan, redirect_uri: str) -> SignInPlan:
-    """The plan of a client whose browsers come back to this address, whatever others use."""
+    """Return the plan with this redirect URI as the only one of its client."""
     if not redirect_uri or redirect_uri in plan.profile.redirect_uris:
         return plan
     return replace(plan, profile=replace(plan.profile, redirect_uris=(redirect_uri,)))
@@ -377,18 +379,18 @@ def _secrets_of(client: Client) -> set[str]:
     return revealed(secret for secret in (client.secret, client.private_key) if secret)
 
 
-def _caller(service: Service, wish: ConsentRequest, redirect_uri: str, browser: str) -> SignInContext:
+def _caller(service: Service, request: ConsentRequest, redirect_uri: str, browser: str) -> SignInContext:
     return SignInContext(
         redirect_uri=redirect_uri,
-        tenant=wish.person.tenant,
-        user=wish.person.user,
+        tenant=request.person.tenant,
+        user=request.person.user,
         browser=browser,
         provider=service.provider,
-        trace_id=wish.trace_id,
+        trace_id=request.trace_id,
     )
 
 
-def _ticket(told: Mapping[str, Any], secret: str) -> Invitation:
+def _read_invitation(told: Mapping[str, Any], secret: str) -> Invitation:
     return Invitation(
         provider=told["provider"],
         person=Principal(*told["person"]),
@@ -407,7 +409,7 @@ def _challenge(told: Mapping[str, Any]) -> AuthChallenge:
 
 
 async def start_device_sign_in(service: Service, accounts: Accounts, *, redirect_uri: str = "") -> DeviceGrant:
-    """A code for the person to enter; where we must register first, it is as a client that comes back to here."""
+    """Request a device code for a person to enter (RFC 8628), registering a client first if needed."""
     if not service.attended:
         raise ToolAuthError(f"{service.display_name!r} asks nobody for consent: its tools can be called as they are.")
     plan = with_redirect_uri(service.current_plan(), callback_url(redirect_uri, service.provider))
@@ -424,7 +426,7 @@ async def start_device_sign_in(service: Service, accounts: Accounts, *, redirect
 async def finish_device_sign_in(
     service: Service, accounts: Accounts, person: Principal, grant: DeviceGrant
 ) -> ConnectedAccount:
-    """Wait until the code was entered and keep what that brought; ToolAuthError when the person said no."""
+    """Poll until the device code was entered and store the tokens; ToolAuthError when the person declined."""
     tokens = await await_device(grant, accounts.client_for(service), clock=accounts.clock)
     binding = IssuerBinding(
         provider=service.provider, server=grant.server, client=grant.client, resource=grant.resource or ""

@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 _FILLED_ALWAYS = ("base_url", "env", "cwd", "headers", "auth_config")
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _log = logging.getLogger("toolpost.auth")
+_SECRET_TOO = frozenset({"assertion", "discovery", "id_token"})
+_INSIDE = re.compile(r"(?:[?&;\s-](?P<name>[A-Za-z][\w.-]*)(?:=|\s+)|://[^\s/@:]*:(?=[^\s/@]+@))(?P<secret>[^\s&;#@]+)")
+_NOTHING: frozenset[str] = frozenset()
 
 
 def static_credential(config: ExternalToolConfig) -> Credential:
-    """The credential that every caller of a source shares; none for sources that know each user by name."""
+    """Return the credential that all callers of a source share; none for OAuth of users."""
     headers = _headers(config)
     if not headers:
         return NO_CREDENTIAL
@@ -41,7 +44,7 @@ def static_credential(config: ExternalToolConfig) -> Credential:
 
 
 def discovery_credential(config: ExternalToolConfig) -> Credential:
-    """What a source for people's own accounts lists its tools with: `auth_config.discovery`, else nothing."""
+    """Return the credential that lists the tools of an OAuth source: `auth_config.discovery`, else none."""
     given: object = config.auth_config.get("discovery")
     if not given:
         return NO_CREDENTIAL
@@ -51,7 +54,7 @@ def discovery_credential(config: ExternalToolConfig) -> Credential:
 
 
 def fingerprint(headers: Mapping[str, str]) -> str:
-    """What tells credentials apart without telling them."""
+    """Return a hash that identifies headers without their secrets."""
     told = "\0".join(f"{name}\0{value}" for name, value in sorted(headers.items()))
     return hashlib.sha256(told.encode()).hexdigest()
 
@@ -73,7 +76,7 @@ def _headers(config: ExternalToolConfig) -> dict[str, str]:
 
 
 def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | None = None) -> ExternalToolConfig:
-    """The configuration with every `${VAR}` filled in; ToolAuthError names the first one that is not set."""
+    """Return the configuration with every `${VAR}` substituted; ToolAuthError names the first one that is not set."""
     known = os.environ if environ is None else environ
     names = _FILLED_ALWAYS if is_inline(config) else ("connection", *_FILLED_ALWAYS)
     filled = {key: _filled(getattr(config, key), config.name, known) for key in names}
@@ -84,7 +87,7 @@ def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | No
 
 
 def _filled_webhook(config: ExternalToolConfig, environ: Mapping[str, str]) -> WebhookOptions:
-    """The URLs of webhooks, which may hold a key, and what signs them."""
+    """Substitute variables in webhook URLs, which may hold a key, and in the signing secret."""
     signature, tools = config.webhook.signature, config.webhook.tools
     if signature is not None:
         signature = signature.model_copy(update={"secret": _filled(signature.secret, config.name, environ)})
@@ -94,7 +97,7 @@ def _filled_webhook(config: ExternalToolConfig, environ: Mapping[str, str]) -> W
 
 
 def is_inline(config: ExternalToolConfig) -> bool:
-    """Whether the connection is a whole UTCP manual, whose `${VAR}` are the manual's own."""
+    """Return whether the connection is a whole UTCP manual, whose `${VAR}` are the manual's own."""
     return config.transport is TransportType.UTCP and config.connection.lstrip()[:1] in ("{", "[")
 
 
@@ -115,7 +118,7 @@ def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
 
 
 def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]:
-    """What must not be told of a source: keys and tokens, and whatever else it signs in with."""
+    """Return the secrets of a source to redact: keys, tokens and everything else that it signs in with."""
     given = _auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER)
     sent = {
         part
@@ -127,9 +130,9 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
 
 
 def named_secrets(config: ExternalToolConfig) -> frozenset[str]:
-    """The keys and tokens of a source, wherever in its configuration they stand; nothing that is theirs by chance.
+    """Return the keys and tokens anywhere in the configuration of a source.
 
-    A name to sign in with is none of them: it may be in an answer for reasons of its own.
+    A user name is none of them: it may be in a result for other reasons.
     """
     handed_on = {name: os.environ[name] for name in config.cli.pass_env if name in os.environ}
     given = {**handed_on, **config.env, **config.headers}
@@ -149,7 +152,7 @@ def _urls(config: ExternalToolConfig) -> list[str]:
 
 
 def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
-    """The secrets of `auth_config`, however deep; for people's accounts it mostly says where they sign in."""
+    """Yield the secrets of `auth_config` at any depth."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _auth_secrets(cast("dict[str, Any]", value), all_of_it=all_of_it)
@@ -157,17 +160,13 @@ def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
             yield value
 
 
-_SECRET_TOO = frozenset({"assertion", "discovery", "id_token"})
-_INSIDE = re.compile(r"(?:[?&;\s-](?P<name>[A-Za-z][\w.-]*)(?:=|\s+)|://[^\s/@:]*:(?=[^\s/@]+@))(?P<secret>[^\s&;#@]+)")
-
-
 def _tells(found: re.Match[str]) -> bool:
-    """Whether what stands behind a name, or before the host of an address, is a secret."""
+    """Return whether a match is a secret: a password in a URL, or the value of a secret name."""
     return found["name"] is None or is_secret_name(found["name"])
 
 
 def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: Mapping[str, str]) -> set[str]:
-    """The values that took the place of variables."""
+    """Return the values that replaced variables."""
     if before is after:
         return set()
     kept = [] if is_inline(before) else [before.connection]
@@ -177,13 +176,10 @@ def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: 
     return {environ[name] for name in _VARIABLE.findall(text) if environ.get(name)}
 
 
-_NOTHING: frozenset[str] = frozenset()
-
-
 class Authorizer:
-    """Knows, by source, the credential that all share, or who provides one for each person.
+    """Choose the credential of a call: one shared by all callers of a source, or one per user from a provider.
 
-    Python tools act with the rights of this process, so their calls travel without one.
+    Python tools act with the rights of this process, so their calls have none.
     """
 
     def __init__(self, providers: Mapping[str, CredentialProvider] | None = None) -> None:
@@ -192,33 +188,33 @@ class Authorizer:
         self._providers = dict(providers or {})
 
     def provide(self, source: str, provider: CredentialProvider) -> None:
-        """Let each call of a source travel with its caller's own."""
+        """Use a provider for the calls of a source."""
         self._providers[source] = provider
 
     def provides(self, source: str) -> bool:
-        """Whether somebody lends credentials for a source."""
+        """Return whether a source has a credential provider."""
         return source in self._providers
 
     def share(self, source: str, credential: Credential) -> None:
-        """Let every call of a source travel with this credential."""
+        """Use one credential for all calls of a source."""
         self._shared[source] = credential
 
     def entrust(self, source: str, secrets: frozenset[str]) -> None:
-        """Remember what else a source was given that its other side must not repeat."""
+        """Store further secrets of a source that its results must not repeat."""
         self._secrets[source] = secrets
 
     def entrusted(self, source: str) -> frozenset[str]:
-        """What a source was given beside credentials."""
+        """Return the further secrets of a source."""
         return self._secrets.get(source, _NOTHING)
 
     async def authorize(self, call: PermittedCall) -> Credential | Question:
-        """The credential of a call, or the question that gets one."""
+        """Return the credential of a call, or the question that gets one."""
         source = call.validated.tool.spec.source
         if source in self._providers:
             return await self._providers[source].credential(call)
         return self._shared.get(source, NO_CREDENTIAL)
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
-        """What may help after the other side refused a call's credential; None when nothing does."""
+        """Return another credential or a question after a refusal; None when neither helps."""
         provider = self._providers.get(call.tool.spec.source)
         return await provider.renewed(call, refused) if isinstance(provider, RenewingProvider) else None

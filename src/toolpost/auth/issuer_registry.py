@@ -1,8 +1,7 @@
-"""What the program knows of a service's issuers: their endpoints, our client there, and what tokens are for."""
+"""Registry of the issuers of each service: endpoints, our client there, and the resource of the tokens."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +22,13 @@ _MOST = 32
 
 
 def program_key(kind: str, name: str) -> TokenKey:
-    """Where the program keeps something of its own."""
+    """Return the key of a row that belongs to the program, not to a person."""
     return TokenKey(PROGRAM, kind, name, "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerBinding:
-    """One service as a sign-in found it; a person's tokens belong to one of them."""
+    """The issuer, client and resource that a sign-in to a service used."""
 
     provider: str
     server: ServerMetadata
@@ -37,16 +36,16 @@ class IssuerBinding:
     resource: str = ""
 
     def account_of(self, person: Principal) -> TokenKey:
-        """Where a person's tokens are.
+        """Return the key of a person's tokens.
 
-        Those that are for no resource in particular are for the service that they were got for: another one at the
-        same issuer, of the same client, is at another address, which must not see them.
+        Tokens for no particular resource belong to the service that requested them: another service of the same issuer
+        and client is at another address, which must not see them.
         """
         kept_for = self.resource or f"provider:{self.provider}"
         return TokenKey(person.tenant, person.user, self.server.issuer, kept_for, self.client.id)
 
     def under(self, plan: SignInPlan) -> IssuerBinding | None:
-        """The same with what an operator writes now; None where that is another issuer, client or resource.
+        """Return the binding with the operator's current plan; None where that names another issuer or client.
 
         A source that was pointed elsewhere must not take the tokens of the old place along.
         """
@@ -63,21 +62,21 @@ class IssuerBinding:
 
 
 class IssuerRegistry:
-    """The bindings of all services, by their name; of one service the newest comes first."""
+    """Store of the issuers and registered clients of all services; of one service the newest comes first."""
 
     def __init__(self, rows: TokenRows) -> None:
         self._rows = rows
         self._known: dict[str, tuple[IssuerBinding, ...]] = {}
 
     async def of(self, provider: str, *, anew: bool = False) -> tuple[IssuerBinding, ...]:
-        """What is known of a service; `anew` looks at what other processes found out."""
+        """Return the bindings of a service; `anew` reads what other processes stored."""
         if anew or provider not in self._known:
             rows = [row for row in await self._listed(_BINDING) if row.key.issuer == provider]
             self._known[provider] = tuple(_read(row) for row in rows)
         return self._known[provider]
 
     async def tied(self, provider: str, plan: SignInPlan) -> SignInPlan:
-        """The plan of a client that belongs to the issuer that it was used with, unless an operator names another.
+        """Return the plan with its client bound to the issuer that it was used with, unless an operator names another.
 
         Otherwise a server could name another issuer one day, and that one would be shown the client's secret.
         """
@@ -88,29 +87,29 @@ class IssuerRegistry:
         return replace(plan, registered=replace(own, issuer=issuers[0])) if issuers else plan
 
     async def clients(self, redirect_uris: tuple[str, ...]) -> dict[str, Client]:
-        """The clients that registering brought for these addresses, by issuer, so that none is registered twice."""
-        found = [unpack_record(Client, json.dumps(row.body).encode()) for row in await self._listed(_CLIENT)]
+        """Return the dynamically registered clients for these redirect URIs, by issuer."""
+        found = [unpack_record(Client, row.body) for row in await self._listed(_CLIENT)]
         wanted = set(redirect_uris)
         return {one.issuer: one for one in reversed(found) if one.issuer and wanted <= set(one.redirect_uris)}
 
     async def keep_client(self, client: Client) -> None:
-        """Remember a client that registering brought, whether or not the person then says yes."""
+        """Store a dynamically registered client, whether or not the person then consents."""
         if client.origin != "dynamic" or not client.issuer:
             return
-        body = json.loads(pack_record(client))
+        body = pack_record(client)
         key = TokenKey(PROGRAM, _CLIENT, client.issuer, " ".join(client.redirect_uris), "")
         row = await self._rows.get(key)
         if row is None or row.body != body:
             await self._rows.put(key, body)
 
     async def forget_client(self, client: Client) -> None:
-        """Give up a client that its issuer does not know any more, so that the next sign-in registers another."""
+        """Remove a client that its issuer no longer knows, so that the next sign-in registers another."""
         for row in await self._listed(_CLIENT) if client.origin == "dynamic" else ():
             if (row.key.issuer, row.body["id"]) == (client.issuer, client.id):
                 await self._rows.remove(row.key, version=row.version)
 
     async def keep(self, binding: IssuerBinding) -> None:
-        """Remember what a sign-in found."""
+        """Store the binding of a sign-in."""
         provider = binding.provider
         key = TokenKey(PROGRAM, _BINDING, provider, f"{binding.server.issuer} {binding.resource}", binding.client.id)
         await self._rows.put(key, _written(binding))
@@ -119,7 +118,7 @@ class IssuerRegistry:
             await self._rows.remove(TokenKey(PROGRAM, _BINDING, provider, gone, old.client.id))
 
     async def _listed(self, kind: str) -> list[TokenRow]:
-        """The rows of a kind, the newest first."""
+        """Return the rows of a kind, the newest first."""
         rows = [row for row in await self._rows.list(tenant=PROGRAM, user=kind) if row.body]
         return sorted(rows, key=lambda row: row.version, reverse=True)
 
@@ -129,8 +128,8 @@ def _written(binding: IssuerBinding) -> dict[str, Any]:
     if client.origin == "registered":  # its secrets stand where the operator keeps them, and may change there
         client = replace(client, secret=None, private_key=None)
     return {
-        "server": json.loads(pack_record(binding.server)),
-        "client": json.loads(pack_record(client)),
+        "server": pack_record(binding.server),
+        "client": pack_record(client),
         "resource": binding.resource,
     }
 
@@ -139,7 +138,7 @@ def _read(row: TokenRow) -> IssuerBinding:
     body = row.body
     return IssuerBinding(
         provider=row.key.issuer,
-        server=unpack_record(ServerMetadata, json.dumps(body["server"]).encode()),
-        client=unpack_record(Client, json.dumps(body["client"]).encode()),
+        server=unpack_record(ServerMetadata, body["server"]),
+        client=unpack_record(Client, body["client"]),
         resource=str(body["resource"]),
     )

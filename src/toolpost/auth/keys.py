@@ -26,48 +26,57 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 _KEYRING_GLANCE_S = 30.0  # asking a keyring costs milliseconds
+ID_BYTES = 8
+KEY_FILE = "key"
+WRAPPED_FILE = "key.wrapped"
+WRAPPERS_GROUP = "toolpost.key_wrappers"
+UNREADABLE = "row_unreadable"  # the row alone is at fault: it was moved or changed, or its key is gone
+_NAMELESS = b"\x01"  # sealed before keys had ids: nonce and text follow, the row alone is associated
+_NAMED = b"\x02"  # the key's id, nonce and text follow; version, id and row are associated
+_HEADER_BYTES = 1 + ID_BYTES
+_NONCE_BYTES = 12
 
 
 class KeyWrapper(Protocol):
-    """A key service, as a plug-in offers it: wraps keys with one that never leaves the service."""
+    """Key service of a plug-in: wraps keys with one that never leaves the service."""
 
     def wrap(self, key: bytes) -> bytes:
-        """The key, such that only `unwrap` gives it."""
+        """Return the key encrypted so that only `unwrap` returns it."""
         ...
 
     def unwrap(self, wrapped: bytes) -> bytes:
-        """The key that was wrapped; raises when this service did not wrap it."""
+        """Return a wrapped key; raises when this service did not wrap it."""
         ...
 
 
 class KeyStorage(Protocol):
-    """Where master keys are kept, the oldest first."""
+    """Storage of master keys, the oldest first."""
 
     @property
     def name(self) -> str:
-        """The place, as people are told of it."""
+        """The place, as messages name it."""
         ...
 
     @property
     def folder(self) -> Path:
-        """What is locked while keys change."""
+        """The folder that is locked while keys change."""
         ...
 
     def stamp(self) -> object:
-        """Cheap to ask: another value when the keys may have changed, None when it cannot be told."""
+        """Return a cheap value that changes with the keys; None when that cannot be told."""
         ...
 
     def read(self) -> list[bytes]:
-        """All keys; none when none was made yet. StoreError says why they cannot be read."""
+        """Return all keys; none when none was created yet. StoreError says why they cannot be read."""
         ...
 
     def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
-        """Keep these keys durably; with `first` only if there are none."""
+        """Store these keys durably; with `first` only if there are none."""
         ...
 
 
 class FileKeys:
-    """Keys in a file that only its owner can read: 32 bytes each, one behind the other."""
+    """Keys in a file that only its owner can read: 32 bytes each, concatenated."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -194,7 +203,7 @@ def _stamp(path: str) -> object:
 
 
 def _read_private(path: Path) -> bytes | None:
-    """What a file holds that only its owner can read; None when it is not there."""
+    """Return the content of a file that only its owner can read; None when there is none."""
     try:
         with path.open("rb") as file:
             mode, raw = os.fstat(file.fileno()).st_mode, file.read()
@@ -208,7 +217,7 @@ def _read_private(path: Path) -> bytes | None:
 
 
 def _write_private(path: Path, data: bytes, *, first: bool) -> None:
-    """Write aside and put it into place whole; of two who write the first at once, one wins and both read that."""
+    """Write a file and move it into place; of two first writers one wins, and both read that file."""
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -235,7 +244,7 @@ def _unusable(path: Path, error: OSError) -> StoreError:
 
 
 def _sync_folder(path: Path) -> None:
-    """Nothing may be sealed with a key whose name could be lost in a power cut; Windows cannot and need not."""
+    """Sync a folder: a key whose name is lost in a power cut opens nothing. Windows cannot and need not."""
     with contextlib.suppress(PermissionError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -246,7 +255,7 @@ def _sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def folder_lock(folder: Path) -> Generator[None]:
-    """Hold the folder's lock, which the kernel lets go when we die; Windows has none for folders."""
+    """Hold the lock of a folder, which the kernel releases when the process dies; Windows has none for folders."""
     if sys.platform == "win32":
         yield
         return
@@ -264,14 +273,8 @@ def folder_lock(folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-ID_BYTES = 8
-KEY_FILE = "key"
-WRAPPED_FILE = "key.wrapped"
-WRAPPERS_GROUP = "toolpost.key_wrappers"
-
-
 class MasterKey(NamedTuple):
-    """One key, ready to seal and open; its id tells it from others and tells nothing of it."""
+    """One key, ready to seal and open; its id reveals nothing of it."""
 
     id: bytes
     cipher: AESGCM
@@ -284,7 +287,7 @@ class _Known(NamedTuple):
 
 
 class MasterKeys:
-    """The newest key seals, all of them open; what another process changed is noticed before the next sealing."""
+    """Master keys: the newest seals, all open. Changes by other processes are noticed before the next sealing."""
 
     def __init__(self, place: KeyStorage) -> None:
         self._place = place
@@ -293,35 +296,35 @@ class MasterKeys:
 
     @property
     def name(self) -> str:
-        """Where the keys are, as people are told."""
+        """The place of the keys, as messages name it."""
         return self._place.name
 
     def newest(self) -> MasterKey:
-        """The key that seals."""
+        """Return the key that seals."""
         known = self._known
         if known is None or self._place.stamp() not in (None, known.stamp):
             known = self._load()
         return known.newest
 
     def find(self, id: bytes) -> MasterKey | None:
-        """A key by its id; one that is not known may have been made by another process."""
+        """Return a key by its id; an unknown one may have been created by another process."""
         known = self._known
         if known is None or id not in known.keys:
             known = self._load()
         return known.keys.get(id)
 
     def all(self) -> list[MasterKey]:
-        """Every key, the oldest first."""
+        """Return every key, the oldest first."""
         return list((self._known or self._load()).keys.values())
 
     def rotate(self) -> str:
-        """Make a new key, which seals from now on; the older ones go on opening. Gives its id."""
+        """Create a key that seals from now on and return its id; the older ones go on opening."""
         with folder_lock(self._place.folder):
             self._place.write([*self._first_or_read(), secrets.token_bytes(KEY_BYTES)])
         return self._load().newest.id.hex()
 
     def retire(self) -> list[str]:
-        """Forget all keys but the newest, and give their ids: what only they open is lost, so seal it anew before."""
+        """Delete all keys but the newest and return their ids: what only they open is lost, so seal it anew before."""
         with folder_lock(self._place.folder):
             *older, newest = self._first_or_read()
             if older:
@@ -346,7 +349,7 @@ class MasterKeys:
             return self._known
 
     def _first_or_read(self) -> list[bytes]:
-        """The keys, of which there is at least one now."""
+        """Return the keys, after creating the first one if there is none."""
         found = self._place.read()
         if found:
             return found
@@ -355,17 +358,17 @@ class MasterKeys:
 
 
 def key_id(key: bytes) -> bytes:
-    """What tells keys apart: a hash, and keys are too random for it to lead back."""
+    """Return the hash that identifies a key."""
     return hashlib.sha256(b"toolpost key id\0" + key).digest()[:ID_BYTES]
 
 
 def keys_from(reference: str, *, folder: Path) -> MasterKeys:
-    """The keys that a reference leads to: `file`, `file:PATH`, `keyring:SERVICE/NAME` or `kms:PLUG-IN`."""
+    """Return the keys of a reference: `file`, `file:PATH`, `keyring:SERVICE/NAME` or `kms:PLUG-IN`."""
     return MasterKeys(key_storage(reference, folder=folder))
 
 
 def key_storage(reference: str, *, folder: Path) -> KeyStorage:
-    """Where a reference leads; ConfigError when it is none. `folder` is where the stores are."""
+    """Return the key storage of a reference; ConfigError when it is none. `folder` is where the stores are."""
     kind, _, rest = reference.partition(":")
     service, _, name = rest.rpartition("/")
     match kind:
@@ -381,7 +384,7 @@ def key_storage(reference: str, *, folder: Path) -> KeyStorage:
 
 
 def key_wrapper(name: str) -> KeyWrapper:
-    """The key service that an installed plug-in offers under this name: an object, or a function that makes one."""
+    """Return the key service of an installed plug-in: an object, or a function that creates one."""
     points = {point.name: point for point in entry_points(group=WRAPPERS_GROUP)}
     if name not in points:
         have = ", ".join(sorted(points)) or "none"
@@ -396,20 +399,13 @@ def key_wrapper(name: str) -> KeyWrapper:
 
 
 def move_keys(source: KeyStorage, target: KeyStorage) -> int:
-    """Keep all keys of one place in another too, so that what they sealed still opens; the target's own stay newest."""
+    """Copy all keys of one storage to another, so that what they sealed still opens; the target's own stay newest."""
     with folder_lock(target.folder):
         own = target.read()
         moved = [key for key in source.read() if key not in own]
         if moved:
             target.write([*moved, *own])
     return len(moved)
-
-
-UNREADABLE = "row_unreadable"  # the row alone is at fault: it was moved or changed, or its key is gone
-_NAMELESS = b"\x01"  # sealed before keys had ids: nonce and text follow, the row alone is associated
-_NAMED = b"\x02"  # the key's id, nonce and text follow; version, id and row are associated
-_HEADER_BYTES = 1 + ID_BYTES
-_NONCE_BYTES = 12
 
 
 class KeySealer:
@@ -419,11 +415,11 @@ class KeySealer:
         self.keys = keys
 
     def mark(self) -> bytes:
-        """How all that is sealed now begins; what begins otherwise was sealed with an older key."""
+        """Return the header of data sealed now; data with another header was sealed with an older key."""
         return _NAMED + self.keys.newest().id
 
     def knows(self, sealed: bytes) -> bool:
-        """Whether the key that sealed it is here, as far as its beginning tells."""
+        """Return whether the key that sealed the data is here, by its header."""
         if sealed[:1] == _NAMELESS:
             return True
         return sealed[:1] == _NAMED and self.keys.find(sealed[1:_HEADER_BYTES]) is not None
@@ -435,7 +431,7 @@ class KeySealer:
         return header + nonce + key.cipher.encrypt(nonce, data, header + row.encode())
 
     def open(self, sealed: bytes, *, row: str) -> bytes:
-        """Decrypt; StoreError when the row or the key is another."""
+        """Decrypt `sealed`; StoreError when the row or the key is another."""
         if sealed[:1] == _NAMED:
             header, body = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES:]
             key = self.keys.find(header[1:])
@@ -468,7 +464,7 @@ class KeySealer:
 
 
 class FileSealer(KeySealer):
-    """Seals with the keys in one file, made when there is none."""
+    """Seal with the keys in one file, created when there is none."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(MasterKeys(FileKeys(path)))

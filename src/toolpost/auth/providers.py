@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+_SAYS_WHERE = ("issuer", "auth_url", "token_url")
+
 
 class ProviderEndpoints(NamedTuple):
-    """Where people sign in to a service and where codes become tokens.
+    """OAuth endpoints of a service.
 
     `register_at` is the page on which an operator registers an OAuth app. A query in `auth_url` is sent along: some
     services give a refresh token only when they are asked for one there.
@@ -106,8 +108,6 @@ KNOWN_PROVIDERS: Mapping[str, ProviderEndpoints] = MappingProxyType(
         ),
     }
 )
-
-_SAYS_WHERE = ("issuer", "auth_url", "token_url")
 
 
 def with_known_endpoints(given: Mapping[str, Any], provider: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Secrets, references to them (`env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`), and files of environment variables."""
+"""Secret values, references to them (`env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`), and `.env` files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from toolpost.contracts.errors import ConfigError
 
 _LARGEST_FILE = 64 * 1024
 _VARIABLE = re.compile(r"(?:env:(?P<name>.+)|\$\{(?P<braced>[^}]+)\})", re.DOTALL)
+_MOST_BYTES = 1024 * 1024
+_SETTING = re.compile(
+    r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*"""
+    r"""(?:"(?P<double>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<plain>.*?))\s*(?:(?<=\s)\#.*)?$"""
+)
+_ESCAPE = re.compile(r"\\([ntr\"\\$])")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 @final
 class Secret:
-    """A text that only `reveal` gives: it refuses str, format, JSON and pickle, and its repr shows nothing.
+    """Text that only `reveal` returns: it refuses str, format, JSON and pickle, and its repr shows nothing.
 
-    Compared in constant time, and only with its like. A copy is the same object.
+    Compared in constant time, and only with other secrets. A copy is the same object.
     """
 
     __slots__ = ("_value",)
@@ -30,7 +37,7 @@ class Secret:
         object.__setattr__(self, "_value", value)
 
     def reveal(self) -> str:
-        """The text itself, for the one place that needs it."""
+        """Return the text."""
         return self._value
 
     def __repr__(self) -> str:
@@ -71,16 +78,15 @@ def _raw(text: str) -> bytes:
 
 
 def revealed(secrets: Iterable[Secret]) -> set[str]:
-    """The texts of some secrets, for whoever takes them out of what is told."""
+    """Return the texts of secrets, for redaction."""
     return {secret.reveal() for secret in secrets if secret}
 
 
 def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, allow_plain: bool = False) -> Secret:
-    """The secret that a reference leads to; ConfigError says why there is none and what to do.
+    """Read the secret of a reference; ConfigError says why there is none and what to do.
 
-    `env:NAME` or `${NAME}`, `file:PATH` (a file that only its owner can read) or
-    `keyring:SERVICE/NAME`. Anything else would be the secret itself and is refused
-    unless `allow_plain`; the error does not repeat it.
+    `env:NAME` or `${NAME}`, `file:PATH` (a file that only its owner can read) or `keyring:SERVICE/NAME`. Anything else
+    would be the secret itself and is refused unless `allow_plain`; the error does not repeat it.
     """
     if found := _VARIABLE.fullmatch(reference):
         return _from_environment(found["name"] or found["braced"], os.environ if environ is None else environ)
@@ -99,7 +105,7 @@ def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, all
 
 
 def private_text(path: Path) -> str:
-    """What a file holds that only its owner, us, can read; a newline at its end is not part of it."""
+    """Return the content of a file that only its owner can read, without a final newline."""
     try:
         # Not blocking, because a named pipe would never open.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -116,7 +122,7 @@ def private_text(path: Path) -> str:
 
 
 def _decoded(raw: bytes) -> str:
-    """The text, or nothing: the error of a failed decoding would hold the secret."""
+    """Decode, or return nothing: the error of a failed decoding would hold the secret."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -124,7 +130,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def _refuse_shared(path: Path, status: os.stat_result) -> None:
-    """Asked of the open file, so that it cannot be exchanged between the question and the reading."""
+    """Check the mode of the open file, so that it cannot be exchanged between check and read."""
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"the secret file {path} is not a regular file", code="secret_unreadable")
     if os.name != "posix":
@@ -157,7 +163,7 @@ def _from_keyring(place: str) -> Secret:
 
 
 def keyring_text(service: str, name: str) -> str | None:
-    """What the keyring of the operating system has under a name."""
+    """Return the password of the system's keyring under a name."""
     try:
         import keyring  # noqa: PLC0415 - optional, and slow to load
         import keyring.errors  # noqa: PLC0415 - as above
@@ -171,22 +177,17 @@ def keyring_text(service: str, name: str) -> str | None:
 
 
 def no_keyring(error: ImportError) -> ConfigError:
-    """What to say where the package that speaks to keyrings is missing."""
+    """Return the error for a missing keyring package."""
     said = "secrets from the keyring need the package keyring; run: pip install 'toolpost[keyring]'"
     return ConfigError(said, code="missing_extra", cause=error)
 
 
-_MOST_BYTES = 1024 * 1024
-_SETTING = re.compile(
-    r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*"""
-    r"""(?:"(?P<double>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<plain>.*?))\s*(?:(?<=\s)\#.*)?$"""
-)
-_ESCAPE = re.compile(r"\\([ntr\"\\$])")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
-
-
 def parse_env(text: str) -> dict[str, str]:
-    """Return the variables of a text; of two with one name the later one."""
+    r"""Parse `.env` text, one `NAME=value` a line; of two with one name the later counts.
+
+    `export` before a name is allowed. A value in quotes is what stands in them, and in double quotes `\n`, `\t`, `\"`,
+    `\\` and `\$` are escapes; another value ends at a comment. Nothing is expanded, and other lines are passed over.
+    """
     found = [match for line in text.splitlines() if (match := _SETTING.match(line)) is not None]
     return {match["name"]: _value(match) for match in found}
 

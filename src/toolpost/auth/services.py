@@ -70,9 +70,9 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service with accounts: its name for people, how to sign in, and for whom tokens are.
+    """A service with accounts: its names, its sign-in plan and network policy.
 
-    `resource` is what to ask tokens for (RFC 8707) where nothing is discovered.
+    `resource` is what to request tokens for (RFC 8707) where nothing is discovered.
     """
 
     provider: str
@@ -88,12 +88,12 @@ class Service:
         return self.plan.grant == "code"
 
     def current_plan(self) -> SignInPlan:
-        """The plan with what somebody vouches for us now."""
+        """Return the plan with the current assertion or id_token."""
         return self.plan if self.vouching is None else replace(self.plan, grant=self.vouching())
 
 
 def plan_secrets(plan: SignInPlan) -> set[str]:
-    """What of a plan must not be told."""
+    """Return the secrets of a plan, for redaction."""
     held: list[Secret | None] = []
     for client in (plan.registered, plan.grant.client if isinstance(plan.grant, IdentityProvider) else None):
         held += [] if client is None else [client.secret, client.private_key]
@@ -166,7 +166,7 @@ def _grant(name: str, given: dict[str, Any]) -> Literal["code", "client"]:
 
 
 def _vouching(name: str, given: dict[str, Any]) -> Callable[[], Assertion | IdentityProvider] | None:
-    """What reads the statement of the moment, for grants that rest on one."""
+    """Return what reads the assertion or id_token at sign-in, for grants that need one."""
     kind = given.get("grant")
     for grant, key in (("jwt_bearer", "assertion"), ("enterprise", "identity_provider")):
         if (kind == grant) is not bool(given.get(key)):
@@ -198,7 +198,7 @@ def _provider_urls(given: dict[str, Any]) -> list[str]:
 
 
 def _resource(config: ExternalToolConfig) -> str | None:
-    """MCP wants it named always; other services know no such parameter, unless an operator says so."""
+    """Return the resource to request tokens for: always for MCP, else only where an operator names one."""
     named = config.auth_config.get("resource")
     if not named and config.transport is TransportType.MCP and (url := _url_of(config)):
         return resource_of(url)
@@ -206,7 +206,7 @@ def _resource(config: ExternalToolConfig) -> str | None:
 
 
 def _url_of(config: ExternalToolConfig) -> str:
-    """What the tokens are for: what an operator says, else where the source is."""
+    """Return the URL that tokens are for: the operator's resource, else the address of the source."""
     named = config.auth_config.get("resource") or config.base_url or config.connection
     return str(named) if str(named).startswith(("http://", "https://")) else ""
 
@@ -246,7 +246,7 @@ def _client_of(name: str, given: dict[str, Any]) -> Client | None:
 
 
 def _secret(written: object) -> Secret | None:
-    """A reference to a secret, or what a `${VAR}` of the configuration stood for."""
+    """Read a secret from a reference or a substituted value."""
     return secret_from(str(written), allow_plain=True) if written else None
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from toolpost.auth.keys import UNREADABLE
 from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
@@ -71,7 +70,7 @@ class Vault:
         self.clock = clock
         self._learn = learn
         self._newest: dict[TokenKey, int] = {}
-        self._told: dict[TokenKey, tuple[int, float]] = {}
+        self._learned: dict[TokenKey, tuple[int, float]] = {}
         self._damaged: set[TokenKey] = set()
 
     async def find(self, key: TokenKey) -> Account | None:
@@ -93,7 +92,7 @@ class Vault:
 
     async def keep(self, key: TokenKey, tokens: TokenSet) -> Account:
         """Store the tokens of a new consent in place of any earlier ones."""
-        row = await self.rows.put(key, self.body(tokens))
+        row = await self.rows.put(key, pack_record(tokens))
         self._newest.pop(key, None)  # What is kept now counts, even if the clock was set back.
         return self.opened(row)
 
@@ -101,27 +100,22 @@ class Vault:
         """Remove an account; False when it has changed since it was read."""
         return await self.rows.remove(account.key, version=account.version)
 
-    def body(self, tokens: TokenSet) -> dict[str, Any]:
-        """Return tokens as the body of a row."""
-        body: dict[str, Any] = json.loads(pack_record(tokens))
-        return body
-
     def opened(self, row: TokenRow) -> Account:
         """Return the account of a row."""
         newest = self._newest[row.key] = max(row.version, self._newest.get(row.key, 0))
-        tokens = unpack_record(TokenSet, json.dumps(row.body).encode()) if row.body else None
+        tokens = unpack_record(TokenSet, row.body) if row.body else None
         if tokens and self._learn:
-            self._tell(self._learn, row, tokens)
+            self._learn_secrets(self._learn, row, tokens)
         status = row.status if row.version == newest else "doubtful"
         return Account(key=row.key, version=row.version, status=status, tokens=tokens, changed_at=row.changed_at)
 
-    def _tell(self, learn: Learn, row: TokenRow, tokens: TokenSet) -> None:
+    def _learn_secrets(self, learn: Learn, row: TokenRow, tokens: TokenSet) -> None:
         """Give secrets to redaction: each version when it is first seen, and again while it is in use."""
         now = self.clock()
-        version, since = self._told.get(row.key, (0, 0.0))
+        version, since = self._learned.get(row.key, (0, 0.0))
         if version != row.version or not since <= now < since + _LEARN_AGAIN_S:
             learn(passing(tokens.secrets, until=tokens.expires_at, now=now))
-            self._told[row.key] = (row.version, now)
+            self._learned[row.key] = (row.version, now)
 
 
 # An error of ours that it raises means that nothing was used up, but for time that ran out, a connection that broke
@@ -262,7 +256,7 @@ class TokenRefresher:
         status: TokenStatus = "live",
     ) -> Current:
         """Write the outcome of a refresh and end the lease."""
-        body = self._vault.body(tokens) if tokens else None
+        body = pack_record(tokens) if tokens else None
         rows, key, version = self._vault.rows, account.key, account.version
         row = await _with_retries(lambda: rows.settle(key, version, holder=holder, body=body, status=status))
         row = row or await rows.get(key)  # The person connected anew, or was forgotten, meanwhile.

@@ -1,4 +1,4 @@
-"""The pages for people who connect an account: plain HTML, without scripts and without anything from elsewhere."""
+"""HTML pages for people who connect an account: without scripts and external content."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ HEADERS = (
 
 
 class HtmlPage(NamedTuple):
-    """One answer to a browser; `more` are header fields beside those that every page has."""
+    """One response to a browser; `more` are header fields beside those that every page has."""
 
     status: int
     body: bytes
@@ -78,12 +78,12 @@ class HtmlPage(NamedTuple):
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """All fields of its head."""
+        """All header fields."""
         return (*HEADERS, *self.more, ("Content-Length", str(len(self.body))))
 
 
 class StartPageContent(NamedTuple):
-    """What a person is told before the sign-in begins."""
+    """What the start page shows before the sign-in."""
 
     service: str
     user: str
@@ -93,7 +93,7 @@ class StartPageContent(NamedTuple):
 
 
 def start_page(asked: StartPageContent) -> HtmlPage:
-    """Who asks for what, and one button; pressing it is what begins the sign-in."""
+    """Return the page that shows who asks for what, with the button that starts the sign-in."""
     service, user = escape(asked.service), escape(asked.user)
     scopes = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in asked.scopes)
     told = {
@@ -117,13 +117,13 @@ def start_page(asked: StartPageContent) -> HtmlPage:
 
 
 def connected_page(service: str) -> HtmlPage:
-    """The sign-in is done."""
+    """Return the page of a finished sign-in."""
     text = f"<p>Your account at <b>{escape(service)}</b> is connected. What waited for it goes on by itself.</p>"
     return _page(200, "Connected, you can close this page", text, mark=_DONE)
 
 
 def failure_page(error: ToolError) -> HtmlPage:
-    """Why nothing was connected, and what to do."""
+    """Return the page that says why nothing was connected, and what to do."""
     status, heading, advice = _FAILURES.get(error.error_code, _OTHERWISE)
     if isinstance(error, ConfigError):
         status, heading, advice = _NOT_SET_UP
@@ -134,13 +134,13 @@ def failure_page(error: ToolError) -> HtmlPage:
 
 
 def notice_page(status: int, heading: str, *texts: str, more: tuple[tuple[str, str], ...] = ()) -> HtmlPage:
-    """Plain sentences under a heading."""
+    """Return a page of plain sentences under a heading."""
     said = "".join(f"<p>{escape(text)}</p>" for text in texts if text)
     return _page(status, escape(heading), said)._replace(more=more)
 
 
 def redirect_page(url: str, *more: tuple[str, str]) -> HtmlPage:
-    """On to another address."""
+    """Return a redirect."""
     return HtmlPage(303, b"", (("Location", url), *more))
 
 

@@ -1,9 +1,12 @@
-"""Where people connect their accounts: a callback finishes a sign-in, and the calls that waited for it go on."""
+"""Accounts of a Toolbox's users: sign-ins, and the calls that wait for them and resume by themselves."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from toolpost.auth.account_credentials import AccountCredentials
@@ -16,26 +19,31 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import PersonalSource
-from toolpost.toolbox.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolpost.auth.consents import StartedSignIn
     from toolpost.auth.services import Service
+    from toolpost.auth.token_refresh import Account
     from toolpost.configuration.settings import AccountSettings
     from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.storage import Store
+    from toolpost.contracts.storage import PendingStore, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.concurrency import BackgroundTasks
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.runtime.pending import PendingActions
     from toolpost.wire.network import NetworkPolicy
 
+_MOST_WAITING = 10_000
+_MOST_A_TURN = 500
+_DONE = "connected"
+
 
 class AccountState(NamedTuple):
-    """One service as one person sees it: `connected`, `doubtful`, `revoked` or `missing`."""
+    """The account of a person at a service: `connected`, `doubtful`, `revoked` or `missing`."""
 
     provider: str
     display_name: str
@@ -46,7 +54,7 @@ class AccountState(NamedTuple):
 
 
 class AccountManager:
-    """The accounts of a Toolbox's people at the services that its sources need."""
+    """Accounts of a Toolbox's users at the services that its sources need."""
 
     def __init__(
         self,
@@ -78,7 +86,7 @@ class AccountManager:
         self._waiting = WaitingCalls(store.pending, background, self.accounts, self.consents, self.counts)
 
     def credentials_for(self, config: ExternalToolConfig) -> AccountCredentials:
-        """Who lends people's own tokens for a source."""
+        """Return the credential provider of an OAuth source and register its service."""
         service = service_of(config, network=self._network, profile=self._profile)
         self.consents.offer(service)
         credentials = self._credentials[config.name] = AccountCredentials(
@@ -86,20 +94,20 @@ class AccountManager:
         )
         return credentials
 
-    def attach(self, desk: PendingActions, source: Callable[[str], ToolSource | None]) -> None:
-        """Learn where calls wait, and how to get at a source, which hears refusals and may list its tools anew."""
-        self._desk = desk
+    def attach(self, actions: PendingActions, source: Callable[[str], ToolSource | None]) -> None:
+        """Set where pending calls are answered, and how to find the source of a name."""
+        self._actions = actions
         self._source = source
         self.consents.refusal = self._refusal
 
     async def states(self, person: Principal) -> list[AccountState]:
-        """Every service, and how a person stands there."""
+        """Return the account of a person at every service."""
         return [await self._state(service, person) for _, service in sorted(self.consents.services.items())]
 
     async def connect(
         self, provider: str, person: Principal, *, redirect_uri: str = ""
     ) -> StartedSignIn | ConnectedAccount:
-        """Begin a sign-in for somebody who sits at this machine."""
+        """Start a sign-in for the user of this machine."""
         return await self.consents.begin(
             self.consents.service(provider), ConsentRequest(person=person), redirect_uri=redirect_uri
         )
@@ -107,42 +115,45 @@ class AccountManager:
     async def finish(
         self, parameters: Mapping[str, str], *, provider: str, person: Principal, browser: str = ""
     ) -> ConnectedAccount:
-        """Take what a browser brought back, and let the calls that waited for it go on.
+        """Finish a sign-in with the parameters of a callback, and resume the calls that waited for it.
 
-        `provider` is the service to whose address the browser came back, the last part of it. `person` is who is
-        logged in there: nobody else's sign-in is finished. This goes on when the browser leaves: the code serves once,
-        and what it was redeemed for would be lost.
+        `provider` is the service to whose address the browser came back, the last part of it. `person` is who is logged
+        in there: nobody else's sign-in is finished. This goes on when the browser leaves: the code serves once, and the
+        tokens would be lost.
         """
         finishing = self._finish(parameters, provider=provider, person=person, browser=browser)
         return await asyncio.shield(self._background.start(finishing))
 
     async def on_connected(self, connected: ConnectedAccount) -> None:
-        """Tell of a connected account, list what it opens, and let waiting calls go on."""
+        """Emit the event of a connected account, list its tools anew and resume waiting calls."""
         told = {"user": str(connected.person)}
         self._emitter.emit_source(connected.provider, EventCode.ACCOUNT_CONNECTED, told)
         self._background.start(self._list_anew(connected))
-        await self._waiting.go_on(connected, self._desk)
+        await self._waiting.resume(connected, self._actions)
 
-    async def resume_waiting(self, desk: PendingActions) -> None:
-        """Let calls go on whose account was connected elsewhere, or by a process that then died."""
-        await self._waiting.sweep(desk)
+    async def resume_waiting(self, actions: PendingActions) -> None:
+        """Resume calls whose account was connected elsewhere, or by a process that then died."""
+        await self._waiting.resume_all(actions)
 
     async def disconnect(self, provider: str, person: Principal) -> bool | None:
-        """Forget an account and tell its issuer; whether that was heard, None when there was none."""
+        """Remove an account and revoke its tokens.
+
+        Return whether the issuer confirmed, None when there was no account.
+        """
         heard = await self.accounts.disconnect(self.consents.service(provider), person)
         if heard is not None:
             self._emitter.emit_source(provider, EventCode.ACCOUNT_DISCONNECTED, {"user": str(person), "heard": heard})
         return heard
 
     async def forget(self, person: Principal) -> dict[str, int]:
-        """Remove all that is kept of a person, after telling every issuer."""
+        """Remove all data of a person, after revoking the tokens at every issuer."""
         await self.consents.forget(person)
         for provider in self.consents.services:
             await self.disconnect(provider, person)
         return dict(await self._store.forget(person))
 
     async def close(self) -> None:
-        """Wait for renewals and close every connection."""
+        """Wait for running refreshes and close every connection."""
         await self.accounts.close()
 
     async def _finish(
@@ -173,7 +184,7 @@ class AccountManager:
         )
 
     def _refusal(self, provider: str) -> ToolError | None:
-        """What a source of a service was told when it was not let in."""
+        """Return the last refusal that a source of a service received."""
         names = [name for name, credentials in self._credentials.items() if credentials.service.provider == provider]
         heard = [source.refusal for name in names if isinstance(source := self._source(name), PersonalSource)]
         return next((refused for refused in heard if refused is not None), None)
@@ -188,7 +199,7 @@ class AccountManager:
 
 
 def _check_addresses(settings: AccountSettings) -> None:
-    """Browsers bring a cookie back only to where they got it, whatever the port."""
+    """Refuse addresses that do not share a cookie: it is bound to scheme and host, whatever the port."""
     start, back = (urlsplit(url or "") for url in (settings.public_url, settings.redirect_uri))
     if start.netloc and back.netloc and (start.scheme, start.hostname) != (back.scheme, back.hostname):
         raise ConfigError(
@@ -202,3 +213,82 @@ async def _quietly(source: PersonalSource, credential: Any) -> None:
         await source.list_for(credential)
     except ToolError:
         return  # the calls themselves will tell what is wrong
+
+
+_Waiter: TypeAlias = tuple[Principal, str]
+
+
+class WaitingCalls:
+    """Find pending consent questions that a connected account answers, and answer them."""
+
+    def __init__(
+        self,
+        pending: PendingStore,
+        background: BackgroundTasks,
+        accounts: Accounts,
+        consents: Consents,
+        counts: AccountCounts,
+    ) -> None:
+        self._pending = pending
+        self._background = background
+        self._accounts = accounts
+        self._consents = consents
+        self._counts = counts
+        self._last: _Waiter | None = None
+
+    async def resume(self, connected: ConnectedAccount, pending: PendingActions) -> None:
+        """Resume the calls that waited for this account, in the background."""
+        account = await self._accounts.held(self._consents.service(connected.provider), connected.person)
+        for action in await self._open(connected.person.tenant):
+            mine = action.asked_by == connected.person and _provider_of(action) == connected.provider
+            if mine and account is not None and _helps(account, action):
+                self._background.start(self._answer(action, pending))
+
+    async def resume_all(self, pending: PendingActions) -> None:
+        """Resume calls whose account was connected elsewhere, or by a process that then died."""
+        if not self._consents.services:
+            return
+        waiting: defaultdict[_Waiter, list[PendingAction]] = defaultdict(list)
+        for action in await self._open(None):
+            waiting[action.asked_by, _provider_of(action)].append(action)
+        for waiter in self._turn(sorted(waiting)):
+            for action in await self._helped(waiter, waiting[waiter]):
+                self._background.start(self._answer(action, pending))
+
+    def _turn(self, waiters: list[_Waiter]) -> list[_Waiter]:
+        """Return the waiters to look at now; of very many, each has its turn."""
+        at = 0 if self._last is None else bisect_right(waiters, self._last)
+        chosen = (waiters[at:] + waiters[:at])[:_MOST_A_TURN]
+        self._last = chosen[-1] if chosen else None
+        return chosen
+
+    async def _helped(self, waiter: _Waiter, actions: list[PendingAction]) -> list[PendingAction]:
+        """Return the calls of a person whose account changed since they paused."""
+        person, provider = waiter
+        service = self._consents.services.get(provider)
+        account = None if service is None else await self._accounts.held(service, person)
+        if account is None or account.status != "live":
+            return []
+        return [action for action in actions if account.changed_at > action.created_at and _helps(account, action)]
+
+    async def _open(self, tenant: str | None) -> list[PendingAction]:
+        found = await self._pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
+        return [action for action in found if action.question.kind == "consent"]
+
+    async def _answer(self, action: PendingAction, pending: PendingActions) -> None:
+        try:
+            await pending.answer(action.id, _DONE, by=str(action.asked_by))
+        except ToolError:
+            return  # somebody was faster, or the question is gone
+        self._counts.resumed(max(0.0, time.time() - action.created_at))
+
+
+def _helps(account: Account, action: PendingAction) -> bool:
+    """Return whether an account is what a call waits for: its grant must include the scopes that the call needs."""
+    more = action.question.key.removeprefix(f"consent:{_provider_of(action)}").removeprefix(":").split()
+    tokens = account.tokens
+    return tokens is not None and set(more) <= {*tokens.asked, *tokens.scopes}
+
+
+def _provider_of(action: PendingAction) -> str:
+    return str(action.question.payload.get("provider", ""))

@@ -1,4 +1,4 @@
-"""Where browsers come to connect an account: a small ASGI app of its own, to be mounted in any other."""
+"""ASGI app in which browsers connect an account, to be mounted in any other."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _IN_A_URL = "%/:=&?~#+!$,;'@()*[]"
 
 
 def callback_app(box: Toolbox, *, identify: Identify) -> CallbackApp:
-    """The app for an open Toolbox: `/oauth/start` and `/oauth/callback/...`, below whatever it is mounted at.
+    """Return the ASGI app of an open Toolbox: `/oauth/start` and `/oauth/callback/...`, below any mount point.
 
-    `identify` says who is logged in at the host, as `tenant:user`; only the user whom a link is for may use it.
+    `identify` returns who is logged in at the host, as `tenant:user`; only the user whom a link is for may use it.
     """
     return CallbackApp(box, identify)
 
@@ -66,9 +66,9 @@ class _Visit:
 
 
 class CallbackApp:
-    """Begins sign-ins in the browser that came, and finishes those that this very browser began.
+    """ASGI app that starts sign-ins in a browser and finishes those that the same browser started.
 
-    What a browser brings in its query is taken out of the scope, because servers and hosts log from there.
+    The query is removed from the scope, because servers and hosts log from there.
     """
 
     def __init__(self, box: Toolbox, identify: Identify) -> None:
@@ -107,29 +107,29 @@ class CallbackApp:
             return failure_page(error)
 
     async def _invite(self, visit: _Visit) -> HtmlPage:
-        """Show what is asked for; nothing begins before the person says so."""
-        return self._invitation(await self._ticket(visit), visit.held or secrets.token_urlsafe(32))
+        """Show the start page; nothing starts before the person presses its button."""
+        return self._start_page(await self._read_invitation(visit), visit.held or secrets.token_urlsafe(32))
 
     async def _begin(self, visit: _Visit) -> HtmlPage:
-        """The person said so, on the page that this browser was shown."""
-        ticket = await self._ticket(visit)
+        """Start the sign-in after the button of the start page."""
+        invitation = await self._read_invitation(visit)
         if not visit.held:
             raise ToolAuthError("This browser was not shown the page with the button.", code="oauth_form")
-        if not _fits(visit, ticket.secret):  # another tab was given another cookie in the meantime, or it is a forgery
-            return self._invitation(ticket, visit.held)._replace(status=403)
-        begun = await self._desk.consents.start(ticket, browser=browser_binding(visit.held))
-        if isinstance(begun, StartedSignIn):
-            return redirect_page(quote(begun.url, safe=_IN_A_URL), self._cookie(visit.held))
-        await self._desk.on_connected(begun)
-        return self._connected(begun.provider)
+        if not _fits(visit, invitation.secret):  # another tab was given another cookie since, or it is a forgery
+            return self._start_page(invitation, visit.held)._replace(status=403)
+        started = await self._accounts.consents.start(invitation, browser=browser_binding(visit.held))
+        if isinstance(started, StartedSignIn):
+            return redirect_page(quote(started.url, safe=_IN_A_URL), self._cookie(visit.held))
+        await self._accounts.on_connected(started)
+        return self._connected(started.provider)
 
     async def _finish(self, visit: _Visit) -> HtmlPage:
-        """The service sent the browser back; where that went well its code and state leave the address bar."""
+        """Finish the sign-in and redirect, so that code and state leave the address bar."""
         told = visit.fields.get("connected", "")
         if told and visit.held and _fits(visit, told):
             return self._connected(told)
         person = await self._person(visit)
-        connected = await self._desk.finish(
+        connected = await self._accounts.finish(
             visit.fields, provider=visit.provider, person=person, browser=browser_binding(visit.held)
         )
         if not visit.held:
@@ -137,25 +137,25 @@ class CallbackApp:
         query = {"connected": connected.provider, "check": _check(visit.held, connected.provider)}
         return redirect_page(f"?{urlencode(query)}")
 
-    def _invitation(self, ticket: Invitation, held: str) -> HtmlPage:
-        service = self._desk.consents.service(ticket.provider)
+    def _start_page(self, invitation: Invitation, held: str) -> HtmlPage:
+        service = self._accounts.consents.service(invitation.provider)
         asked = StartPageContent(
             service=service.display_name,
-            user=str(ticket.person),
-            tool=ticket.tool,
-            scopes=ticket.challenge.scopes or service.plan.scopes,
-            fields=(("ticket", ticket.secret), ("check", _check(held, ticket.secret))),
+            user=str(invitation.person),
+            tool=invitation.tool,
+            scopes=invitation.challenge.scopes or service.plan.scopes,
+            fields=(("ticket", invitation.secret), ("check", _check(held, invitation.secret))),
         )
         return start_page(asked)._replace(more=(self._cookie(held),))
 
-    async def _ticket(self, visit: _Visit) -> Invitation:
-        ticket = await self._desk.consents.ticket(visit.fields.get("ticket", ""))
-        if await self._person(visit) != ticket.person:
+    async def _read_invitation(self, visit: _Visit) -> Invitation:
+        invitation = await self._accounts.consents.invitation(visit.fields.get("ticket", ""))
+        if await self._person(visit) != invitation.person:
             raise ToolAuthError("The link is for another user than the one who is logged in.", code="oauth_person")
-        return ticket
+        return invitation
 
     async def _person(self, visit: _Visit) -> Principal:
-        """Who is logged in at the host."""
+        """Return who is logged in at the host."""
         found = self._identify(visit.scope)
         who = await found if inspect.isawaitable(found) else found
         try:
@@ -164,15 +164,15 @@ class CallbackApp:
             raise ToolAuthError("Nobody is logged in here whom an account could be for.", code="oauth_person") from None
 
     def _connected(self, provider: str) -> HtmlPage:
-        return connected_page(self._desk.consents.service(provider).display_name)
+        return connected_page(self._accounts.consents.service(provider).display_name)
 
     @property
-    def _desk(self) -> AccountManager:
-        desk: AccountManager = self._box.accounts
-        return desk
+    def _accounts(self) -> AccountManager:
+        accounts: AccountManager = self._box.accounts
+        return accounts
 
     def _held(self, scope: Scope) -> str:
-        """What this browser was given to be known again by; empty where it has nothing of the kind."""
+        """Return the value of this browser's cookie, or an empty text."""
         name, _, _ = self._jar()
         sent = [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == b"cookie"]
         pairs = (pair.strip().partition("=") for pair in ";".join(sent).split(";"))
@@ -183,12 +183,12 @@ class CallbackApp:
         return "Set-Cookie", f"{name}={held}; Path={path}; HttpOnly; SameSite=Lax{secure}"
 
     def _jar(self) -> tuple[str, str, str]:
-        """The cookie's name, path and protection; it must reach both addresses, as browsers see them.
+        """Return the cookie's name, path and attributes; it must reach both addresses.
 
-        With its prefix, browsers take it from this very host alone: a neighbour under the same domain who could plant
-        one of their own would have others finish a sign-in that they began.
+        The `__Host-` prefix keeps a neighbour under the same domain from planting a cookie and having others finish a
+        sign-in that it started.
         """
-        consents = self._desk.consents
+        consents = self._accounts.consents
         if consents.redirect_uri.startswith("https:"):
             return "__Host-toolpost", "/", "; Secure"
         start, back = (urlsplit(url).path.rpartition("/")[0] for url in (consents.start_url, consents.redirect_uri))
@@ -196,9 +196,9 @@ class CallbackApp:
 
 
 def _route(scope: Scope) -> tuple[str, str]:
-    """Which address was asked for, and of which service.
+    """Return the route of a request and its service.
 
-    Of a path the end counts: servers, hosts and proxies differ in what of it they call its root.
+    Only the end of the path counts: servers, hosts and proxies differ in what they call its root.
     """
     path = f"{str(scope.get('root_path', '')).rstrip('/')}{scope['path']}"
     if path.endswith(_START):
@@ -208,7 +208,7 @@ def _route(scope: Scope) -> tuple[str, str]:
 
 
 def _check(held: str, shown: str) -> str:
-    """What only a page that this browser was shown can hold: another site cannot press the button for it."""
+    """Return the token that protects the form against cross-site requests."""
     return hmac.new(held.encode(), shown.encode(), hashlib.sha256).hexdigest()
 
 
@@ -226,7 +226,7 @@ def _fields(given: bytes) -> Mapping[str, str]:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | HtmlPage:
-    """The form that was sent, as far as it is one."""
+    """Read the submitted form; a page where it is none."""
     kinds = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-type"]
     if not kinds or kinds[0].partition(b";")[0].strip().lower() != _FORM.encode():
         return notice_page(415, "This is no form")
@@ -257,7 +257,7 @@ async def _show(page: HtmlPage, send: Send) -> None:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """The Toolbox is opened and closed by whoever made it; there is nothing else to prepare."""
+    """Answer lifespan events; the Toolbox is opened and closed by its owner."""
     while True:
         kind = (await receive())["type"]
         await send({"type": f"{kind}.complete"})

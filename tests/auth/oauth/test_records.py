@@ -34,14 +34,14 @@ TRANSACTION = begin_authorization(
     ids=lambda record: type(record).__name__ + ("" if getattr(record, "resource", MCP) else " alone"),
 )
 def test_a_record_comes_back_as_it_was(record: Any) -> None:
-    found = unpack_record(type(record), pack_record(record))
+    found = unpack_record(type(record), json.loads(json.dumps(pack_record(record))))
     assert found == record
     assert hash(found) == hash(record)
 
 
 def test_a_record_of_another_version_is_read_as_far_as_it_goes() -> None:
-    older = json.dumps({"access_token": "x", "scopes": ["a"]}).encode()
-    newer = json.dumps({"access_token": "x", "scopes": ["a"], "colour": "red"}).encode()
+    older = {"access_token": "x", "scopes": ["a"]}
+    newer = {"access_token": "x", "scopes": ["a"], "colour": "red"}
     assert (
         unpack_record(TokenSet, older)
         == unpack_record(TokenSet, newer)
@@ -49,8 +49,8 @@ def test_a_record_of_another_version_is_read_as_far_as_it_goes() -> None:
     )
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"s3cret", b'{"server": "s3cret"}', b'"s3cret"'])
-def test_what_is_no_record_is_told_without_telling_it(data: bytes) -> None:
+@pytest.mark.parametrize("data", [None, [], {}, 7, {"server": "s3cret"}, "s3cret"], ids=repr)
+def test_what_is_no_record_is_told_without_telling_it(data: object) -> None:
     with pytest.raises(StoreError, match="stored Transaction cannot be read") as refused:
         unpack_record(Transaction, data)
     assert "s3cret" not in str(refused.value)

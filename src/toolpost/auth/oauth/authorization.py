@@ -36,7 +36,7 @@ OFFLINE = "offline_access"
 class SignInContext:
     """Whom a sign-in is for, and where the browser comes back to.
 
-    `browser` is the `browser_binding` of what the starting browser holds; empty where the caller binds otherwise.
+    `browser` is the `browser_binding` of the starting browser's cookie; empty where the sign-in is bound otherwise.
     """
 
     redirect_uri: str
@@ -49,7 +49,7 @@ class SignInContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """One sign-in under way: all that is needed to finish it, in any process, once."""
+    """One sign-in in progress: all that is needed to finish it, in any process, once."""
 
     state: str = field(repr=False)
     verifier: Secret | None
@@ -64,13 +64,13 @@ class Transaction:
 
     @property
     def issuer(self) -> str:
-        """Whom the code must come from."""
+        """The issuer that the code must come from."""
         return self.server.issuer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRequest:
-    """The URL for the person's browser, which holds the state, and the transaction to keep until it comes back."""
+    """The URL for the person's browser, and the transaction to store until the callback."""
 
     url: str = field(repr=False)
     transaction: Transaction
@@ -112,9 +112,9 @@ def begin_authorization(
 def read_callback(
     transaction: Transaction, parameters: Mapping[str, str], *, browser: str = "", clock: Clock = time.time
 ) -> str:
-    """The code that the browser brought back, once everything about it is as it must be.
+    """Verify the parameters of a callback and return the code.
 
-    The issuer is compared before anything else that the answer says is believed (RFC 9207 section 2.4).
+    The issuer is compared before anything else in the answer is used (RFC 9207 section 2.4).
     """
     if not hmac.compare_digest(transaction.state.encode(), parameters.get("state", "").encode()):
         raise ToolAuthError("Invalid or expired OAuth state", code="oauth_state")
@@ -134,7 +134,7 @@ def read_callback(
 
 
 def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.time) -> Flow[TokenSet]:
-    """Redeem a code; a code serves once, so nothing is repeated."""
+    """Exchange a code for tokens; a code serves once, so nothing is repeated."""
     form: Pairs = (
         ("grant_type", "authorization_code"),
         ("code", code),
@@ -156,13 +156,13 @@ def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.ti
 def finish_authorization(
     transaction: Transaction, parameters: Mapping[str, str], *, browser: str = "", clock: Clock = time.time
 ) -> Flow[TokenSet]:
-    """Check what the browser brought back and redeem its code."""
+    """Verify a callback and exchange its code."""
     code = read_callback(transaction, parameters, browser=browser, clock=clock)
     return (yield from exchange_code(transaction, code, clock=clock))
 
 
 def callback_parameters(query: str) -> dict[str, str]:
-    """The parameters of a callback, from its query or its whole URL; one that stands there twice is refused."""
+    """Parse the parameters of a callback from its query or its whole URL; a repeated one is refused."""
     address, _, rest = query.partition("?")
     is_url = "=" not in address  # what stands before it may as well be a value with a question mark in it
     pairs = parse_qsl(rest if rest and is_url else query, keep_blank_values=True, max_num_fields=50)
@@ -173,7 +173,7 @@ def callback_parameters(query: str) -> dict[str, str]:
 
 
 def browser_binding(held: str) -> str:
-    """What to keep of a browser's cookie: enough to know it again, not enough to make it."""
+    """Return the hash of a browser's cookie: it recognises the cookie and cannot recreate it."""
     return hashlib.sha256(held.encode()).hexdigest() if held else ""
 
 
@@ -185,10 +185,10 @@ def select_scopes(
     server: ServerMetadata | None = None,
     earlier: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """The scopes to ask for: those challenged, else those that an operator wishes, else all that the resource names.
+    """Return the scopes to request: those challenged, else the operator's, else all that the resource names.
 
-    Those of an `earlier` grant stay, so that nothing is lost by asking again. A refresh token is asked for where the
-    server has a scope for that, but never alone: an empty list means the server's own choice.
+    Those of an `earlier` grant stay, so that a new consent loses none. A refresh token is requested where the server
+    has a scope for that, but never alone: an empty list means the server's own choice.
     """
     supported = resource.scopes_supported if resource is not None else None
     chosen = challenged if challenged is not None else wished or supported or ()
@@ -215,7 +215,7 @@ def _endpoint(server: ServerMetadata) -> str:
 
 
 def _check_redirect(uri: str) -> None:
-    """MCP, communication security: back to this machine, or over TLS."""
+    """Refuse a redirect that is neither https nor on this machine (MCP, communication security)."""
     if parse_target(uri).scheme != "https" and not is_loopback(uri):
         raise ConfigError("A redirect URI must be https, or on this machine.")
 
@@ -243,7 +243,7 @@ def _parameters(transaction: Transaction) -> dict[str, str]:
 
 
 def _with_query(url: str, parameters: dict[str, str]) -> str:
-    """The endpoint may have a query of its own, but has no say in what is ours."""
+    """Add parameters to a URL; those of the same name in its own query are dropped."""
     parts = urlsplit(url)
     kept = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
     return urlunsplit(parts._replace(query=urlencode([*kept, *parameters.items()]), fragment=""))

@@ -29,15 +29,18 @@ AUTH_METHODS: tuple[AuthMethod, ...] = ("private_key_jwt", "client_secret_basic"
 
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_S = 300  # clocks differ
+_BASIC: AuthMethod = "client_secret_basic"
+_CODE_GRANTS = ("authorization_code", "refresh_token")
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """What is known of us at one issuer, and only there.
+    """An OAuth client at one issuer.
 
-    `origin` says how it came about: registered by an operator, a document of ours (its id is the URL), or dynamically.
-    An operator's client without an issuer is bound to the first one that it is used with. Without an `auth_method` one
-    is chosen that fits both sides.
+    `origin` is how it was registered: by an operator, by a document of ours (its id is the URL), or dynamically. An
+    operator's client without an issuer is bound to the first one that it is used with. Without an `auth_method` one is
+    chosen that both sides support.
     """
 
     id: str
@@ -53,7 +56,7 @@ class Client:
 
 
 def auth_method_of(client: Client, server: ServerMetadata) -> AuthMethod:
-    """How a client shows who it is: as it was told to, else in a way that the server takes."""
+    """Return how a client authenticates: as configured, else in a way that the server supports."""
     if client.auth_method is not None:
         return client.auth_method
     if client.private_key is not None:
@@ -65,7 +68,7 @@ def auth_method_of(client: Client, server: ServerMetadata) -> AuthMethod:
 
 
 def authenticate_client(client: Client, server: ServerMetadata, *, now: float) -> tuple[Pairs, Pairs]:
-    """The headers and the form fields that show who the client is (RFC 6749 section 2.3.1, RFC 7523)."""
+    """Return the headers and form fields that authenticate a client (RFC 6749 section 2.3.1, RFC 7523)."""
     method = auth_method_of(client, server)
     name = ("client_id", client.id)
     if method == "none":
@@ -84,11 +87,8 @@ def authenticate_client(client: Client, server: ServerMetadata, *, now: float) -
     return (("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),), ()
 
 
-_BASIC: AuthMethod = "client_secret_basic"
-
-
 def _assertion(client: Client, server: ServerMetadata, now: float) -> str:
-    """A statement of our own; it is meant for the issuer, so that no other server can use it."""
+    """Return a signed client assertion; its audience is the issuer, so that no other server can use it."""
     if client.private_key is None:
         raise ConfigError(f"The client {client.id!r} needs a private key for private_key_jwt.")
     claims = {
@@ -103,13 +103,9 @@ def _assertion(client: Client, server: ServerMetadata, now: float) -> str:
     return sign_jws(claims, key=client.private_key, algorithm=client.algorithm, header=header)
 
 
-_CODE_GRANTS = ("authorization_code", "refresh_token")
-DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProfile:
-    """What this program says of itself; `document_url` is where it publishes that, if it does."""
+    """Metadata of this program as a client; `document_url` is where it is published, if it is."""
 
     name: str = "Toolpost"
     redirect_uris: tuple[str, ...] = ()
@@ -126,10 +122,10 @@ def obtain_client(
     known: Client | None = None,
     clock: Clock = time.time,
 ) -> Flow[Client]:
-    """A client for this server, in the order of MCP's revision 2026-07-28.
+    """Return a client for this server, in the order of MCP's revision 2026-07-28.
 
-    `registered` is what an operator wrote down; `known` what an earlier registration brought. Neither is ever used
-    with another issuer than its own.
+    `registered` is an operator's client, `known` one of an earlier registration. Neither is ever used with another
+    issuer than its own.
     """
     if registered is not None:
         return _bound(registered, server)
@@ -147,7 +143,7 @@ def obtain_client(
 
 
 def document_client(server: ServerMetadata, profile: ClientProfile) -> Client:
-    """The client whose id is the URL of its document; it is the same one everywhere."""
+    """Return the client whose id is the URL of its metadata document."""
     url = profile.document_url or ""
     if parse_target(url).scheme != "https" or split_url(url)[1] in {"", "/"}:
         raise ConfigError("The client's document_url must be https and have a path.")
@@ -157,7 +153,7 @@ def document_client(server: ServerMetadata, profile: ClientProfile) -> Client:
 
 
 def client_document(profile: ClientProfile) -> dict[str, Any]:
-    """The document to publish at `document_url`."""
+    """Return the document to publish at `document_url`."""
     return {"client_id": profile.document_url, **_described(profile, "none")}
 
 
@@ -216,12 +212,12 @@ def _described(profile: ClientProfile, method: AuthMethod) -> dict[str, Any]:
 
 
 def _is_native(profile: ClientProfile) -> bool:
-    """Whether the browser comes back to this machine, not to a site."""
+    """Return whether all redirect URIs are on this machine."""
     return all(is_loopback(uri) for uri in profile.redirect_uris)
 
 
 def _wanted_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod:
-    """OAuth 2.1 section 2.1: a site can keep a secret and should have one; a program on somebody's machine need not."""
+    """Return the authentication method to register for (OAuth 2.1 section 2.1: a site should have a secret)."""
     taken = ("client_secret_basic",) if server.auth_methods is None else server.auth_methods
     secret: tuple[AuthMethod, ...] = ("client_secret_basic", "client_secret_post")
     liked: tuple[AuthMethod, ...] = ("none", *secret) if _is_native(profile) else (*secret, "none")
@@ -261,5 +257,5 @@ def _registered(told: dict[str, Any], server: ServerMetadata, profile: ClientPro
 
 
 def _expiry(value: object) -> float | None:
-    """RFC 7591 section 3.2.1: zero means never."""
+    """Return when a secret expires (RFC 7591 section 3.2.1: zero means never)."""
     return float(value) if isinstance(value, int) and value > 0 else None

@@ -28,14 +28,33 @@ ACCEPT_JSON: Pairs = (("Accept", "application/json"),)
 
 T = TypeVar("T")
 Clock: TypeAlias = Callable[[], float]
+ANSWER_BYTES = 1024 * 1024
+ANSWER_TIMEOUT_S = 10.0
+_LONGEST = 200
+_SHORTEST_SECRET = 4
+_SECRET_FIELDS = frozenset(
+    {
+        "assertion",
+        "client_assertion",
+        "client_secret",
+        "code",
+        "code_verifier",
+        "device_code",
+        "refresh_token",
+        "subject_token",
+        "token",
+    }
+)
+CLIENT_REFUSED = "oauth_client_refused"
+_ABOUT_THE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRequest:
-    """One request; `form` or `json` is its body.
+    """One request of a flow; `form` or `json` is its body.
 
-    `documents` are the URLs of the documents that led here, the first one first. Whoever wrote them may point at
-    less than an operator may.
+    `documents` are the URLs of the documents that led here, the first one first. Their authors may point at less than
+    an operator may.
     """
 
     method: Literal["GET", "POST"]
@@ -47,7 +66,7 @@ class FlowRequest:
 
 
 class FlowResponse(NamedTuple):
-    """What came back, whatever its status."""
+    """Response to a request of a flow, whatever its status."""
 
     status: int
     headers: Headers
@@ -61,7 +80,7 @@ Flow: TypeAlias = Generator[FlowRequest, FlowResponse, T]
 
 
 def json_object(reply: FlowResponse) -> dict[str, Any] | None:
-    """The JSON object that an answer holds, whatever type it says it has; None for anything else."""
+    """Parse the JSON object of a response, whatever its content type; None for anything else."""
     try:
         told: object = json.loads(reply.body)
     except (ValueError, RecursionError):
@@ -69,12 +88,8 @@ def json_object(reply: FlowResponse) -> dict[str, Any] | None:
     return told if is_object(told) else None
 
 
-ANSWER_BYTES = 1024 * 1024
-ANSWER_TIMEOUT_S = 10.0
-
-
 async def run_flow(flow: Flow[T], client: HttpClient) -> T:
-    """Send what the flow asks, one request after another, and return its result."""
+    """Send the requests of a flow one after another and return its result."""
     try:
         ask = next(flow)
         while True:
@@ -115,25 +130,6 @@ def _request(ask: FlowRequest) -> Request:
     )
 
 
-_LONGEST = 200
-_SHORTEST_SECRET = 4
-_SECRET_FIELDS = frozenset(
-    {
-        "assertion",
-        "client_assertion",
-        "client_secret",
-        "code",
-        "code_verifier",
-        "device_code",
-        "refresh_token",
-        "subject_token",
-        "token",
-    }
-)
-CLIENT_REFUSED = "oauth_client_refused"
-_ABOUT_THE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
-
-
 class OAuthProblem(NamedTuple):
     """The `error` and `error_description` of RFC 6749 section 5.2; both empty where there are none."""
 
@@ -142,7 +138,7 @@ class OAuthProblem(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The words for a person."""
+        """The description for a person, else the code."""
         return self.description or self.code
 
 
@@ -155,12 +151,12 @@ class OAuthResponseError(Exception):
 
 
 def problem_behind(failed: BaseException) -> OAuthProblem | None:
-    """Return the OAuth error that an error stands for, if it does."""
+    """Return the OAuth error that caused an error, if any."""
     return failed.__cause__.problem if isinstance(failed.__cause__, OAuthResponseError) else None
 
 
 def parse_problem(reply: FlowResponse, *, secrets: Iterable[str] = ()) -> OAuthProblem:
-    """What is wrong, in an answer of any status: some servers say 200 and mean no."""
+    """Parse the OAuth error of a response of any status: some servers say 200 and mean no."""
     told = json_object(reply) or {}
     code, description = told.get("error"), told.get("error_description")
     hidden = tuple(secrets)
@@ -171,7 +167,7 @@ def parse_problem(reply: FlowResponse, *, secrets: Iterable[str] = ()) -> OAuthP
 
 
 def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] = ()) -> ToolNodeError:
-    """The error that an answer stands for which is not what was asked for."""
+    """Return the error for a response that is not what was requested."""
     problem = parse_problem(reply, secrets=secrets)
     if reply.status == 429 or reply.status >= 500:
         told = f": {problem.told}" if problem.code else ""
@@ -184,14 +180,14 @@ def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] =
 
 
 def with_context(failed: ToolError, asked: str) -> ToolError:
-    """The same error, and before its words what was asked and of whom."""
+    """Return the same error with the request in front of its message."""
     failed.message = f"{asked}: {failed.message}"
     failed.args = (failed.message,)
     return failed
 
 
 def presentable(text: str, secrets: Iterable[str] = ()) -> str:
-    """One short line without secrets and without anything that could play tricks on a terminal or a reader."""
+    """Return one short line without secrets and control characters."""
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "…")
@@ -200,12 +196,12 @@ def presentable(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_in(form: Pairs) -> tuple[str, ...]:
-    """The values of a form that a server might echo and that nobody may read."""
+    """Return the secret values of a form, which a server might echo."""
     return tuple(value for name, value in form if name in _SECRET_FIELDS)
 
 
 def host_of(url: str) -> str:
-    """The part of a URL that an error may tell."""
+    """Return the host of a URL, the part that an error may show."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2] or "nowhere"
     except ValueError:

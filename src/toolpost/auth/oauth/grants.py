@@ -36,11 +36,27 @@ JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 - a name of RFC 8693
 ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - the same
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+_INTERVAL_S = 5.0
+_SLOWER_S = 5.0
+_SLOWEST_S = 60.0
+_LIFE_S = 600.0
+# GitHub and Slack have words of their own for it; OpenID's say that the person must be there (Core section 3.1.2.6).
+_DEAD = frozenset(
+    {
+        "invalid_grant",
+        "bad_refresh_token",
+        "invalid_refresh_token",
+        "interaction_required",
+        "login_required",
+        "consent_required",
+    }
+)
+_ITS_NAME = re.compile(r"refresh[ _]token", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityProvider:
-    """An enterprise's own server, which says for its people what they may reach; an operator wrote it down."""
+    """Identity provider of an enterprise, configured by an operator."""
 
     server: ServerMetadata
     client: Client
@@ -56,7 +72,7 @@ def client_credentials(
     dpop_key: DpopKey | None = None,
     clock: Clock = time.time,
 ) -> Flow[TokenSet]:
-    """Tokens for the client itself (RFC 6749 section 4.4)."""
+    """Request tokens for the client itself (RFC 6749 section 4.4)."""
     form = _scoped((("grant_type", "client_credentials"),), scopes)
     return request_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
 
@@ -71,9 +87,9 @@ def jwt_bearer(
     dpop_key: DpopKey | None = None,
     clock: Clock = time.time,
 ) -> Flow[TokenSet]:
-    """Tokens for whom a signed statement speaks (RFC 7523): a workload, or a person of an enterprise.
+    """Request tokens with a signed assertion (RFC 7523) of a workload or a person of an enterprise.
 
-    A refusal is final: the same statement is not shown twice, and no other grant is tried in its place.
+    A refusal is final: the same assertion is not sent twice, and no other grant is tried in its place.
     """
     form = _scoped((("grant_type", JWT_BEARER), ("assertion", assertion.reveal())), scopes)
     return request_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
@@ -87,7 +103,7 @@ def exchange_id_token(
     scopes: tuple[str, ...] = (),
     clock: Clock = time.time,
 ) -> Flow[Secret]:
-    """The statement (ID-JAG) that an identity provider makes for another issuer (RFC 8693)."""
+    """Exchange an id_token for an assertion (ID-JAG) of the identity provider for another issuer (RFC 8693)."""
     form = _scoped(
         (
             ("grant_type", TOKEN_EXCHANGE),
@@ -120,7 +136,7 @@ def enterprise_tokens(
     dpop_key: DpopKey | None = None,
     clock: Clock = time.time,
 ) -> Flow[TokenSet]:
-    """Tokens that an enterprise's identity provider vouches for, without a consent of their own."""
+    """Request tokens with an assertion of an enterprise's identity provider, without a consent of their own."""
     statement = yield from exchange_id_token(
         provider, audience=server.issuer, resource=resource, scopes=scopes, clock=clock
     )
@@ -135,15 +151,9 @@ def _scoped(form: Pairs, scopes: tuple[str, ...]) -> Pairs:
     return (*form, ("scope", " ".join(scopes))) if scopes else form
 
 
-_INTERVAL_S = 5.0
-_SLOWER_S = 5.0
-_SLOWEST_S = 60.0
-_LIFE_S = 600.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceGrant:
-    """A code that waits for its person: show `user_code` and `verification_uri`, then poll every `interval` seconds."""
+    """A device code: show `user_code` and `verification_uri`, then poll every `interval` seconds."""
 
     device_code: Secret
     user_code: str = field(repr=False)
@@ -166,7 +176,7 @@ def begin_device(
     scopes: tuple[str, ...] = (),
     clock: Clock = time.time,
 ) -> Flow[DeviceGrant]:
-    """Ask for a code."""
+    """Request a device code."""
     if server.device_authorization_endpoint is None:
         message = f"The authorization server {server.issuer!r} has no sign-in by code. Sign in with a browser."
         raise ToolAuthError(message, code="oauth_metadata")
@@ -193,7 +203,7 @@ def begin_device(
 
 
 def poll_device(grant: DeviceGrant, *, clock: Clock = time.time) -> Flow[TokenSet | DeviceGrant]:
-    """The tokens, or the grant to poll with next time; a ToolAuthError when the person said no or was too late."""
+    """Poll once: return the tokens, or the grant to poll with next; ToolAuthError when declined or expired."""
     if clock() >= grant.expires:
         raise _over("nobody entered the code in time")
     form: Pairs = (("grant_type", DEVICE_GRANT), ("device_code", grant.device_code.reveal()))
@@ -220,7 +230,7 @@ async def await_device(
     clock: Clock = time.time,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> TokenSet:
-    """Poll as often as the server allows, until the person has answered or the code is too old."""
+    """Poll at the server's interval until the person has answered or the code expired."""
     while True:
         await sleep(grant.interval)
         polled = await run_flow(poll_device(grant, clock=clock), client)
@@ -246,12 +256,12 @@ def _polled(reply: FlowResponse, grant: DeviceGrant, request: TokenRequest) -> T
 
 
 def _later(grant: DeviceGrant) -> DeviceGrant:
-    """RFC 8628 section 3.5: who was not heard comes back later, and later still; the code is as good as before."""
+    """Double the interval after a lost answer (RFC 8628 section 3.5)."""
     return replace(grant, interval=max(grant.interval, min(grant.interval * 2, _SLOWEST_S)))
 
 
 def _uris(told: dict[str, Any], server: ServerMetadata, trust: Trust) -> tuple[str, str | None]:
-    """Google writes `url` for `uri`."""
+    """Return the verification URIs; Google writes `url` for `uri`."""
     plain = told.get("verification_uri") or told.get("verification_url")
     whole = told.get("verification_uri_complete")
     checked = trust.check(plain, name="verification_uri", documents=server.documents)
@@ -278,20 +288,6 @@ def _over(reason: str) -> ToolAuthError:
     return ToolAuthError(f"The sign-in by code is over: {reason}. Start it again.", code="oauth_expired")
 
 
-# GitHub and Slack have words of their own for it; OpenID's say that the person must be there (Core section 3.1.2.6).
-_DEAD = frozenset(
-    {
-        "invalid_grant",
-        "bad_refresh_token",
-        "invalid_refresh_token",
-        "interaction_required",
-        "login_required",
-        "consent_required",
-    }
-)
-_ITS_NAME = re.compile(r"refresh[ _]token", re.IGNORECASE)
-
-
 class RefreshedTokens(NamedTuple):
     """New tokens; the old refresh token may be dead, so these must be stored before they are used.
 
@@ -303,7 +299,7 @@ class RefreshedTokens(NamedTuple):
 
 
 class GrantRevoked(NamedTuple):
-    """The grant is over. Only the person can give a new one."""
+    """The grant ended. Only the person can give a new one."""
 
     reason: str = ""
 
@@ -320,9 +316,9 @@ RefreshOutcome = RefreshedTokens | GrantRevoked | RefreshUnknown
 def refresh(
     server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: Clock = time.time
 ) -> Flow[RefreshOutcome]:
-    """Renew tokens.
+    """Refresh tokens.
 
-    What is raised had no effect: nothing was sent, or the server refused for a reason that is not the grant's.
+    An error that is raised had no effect: nothing was sent, or the server refused for a reason that is not the grant's.
     """
     if tokens.refresh_token is None:
         return GrantRevoked("there is no refresh token")
@@ -346,9 +342,9 @@ def refresh(
 
 
 def revoke(server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: Clock = time.time) -> Flow[bool]:
-    """Tell the server that a grant is over; False where it did not say that it heard.
+    """Revoke a grant; False where the server did not confirm.
 
-    The refresh token goes first: where it dies, the access token should die with it.
+    The refresh token goes first: where it ends, the access token should end with it.
     """
     if server.revocation_endpoint is None:
         return False
@@ -378,7 +374,7 @@ def _token_request(server: ServerMetadata, client: Client, tokens: TokenSet, for
 
 
 def _is_dead(problem: OAuthProblem) -> bool:
-    """Atlassian blames the client, and says in words that it is the token."""
+    """Return whether the refresh token ended; Atlassian blames the client and names the token in the description."""
     blamed = problem.code == "unauthorized_client" and _ITS_NAME.search(problem.description)
     return problem.code in _DEAD or bool(blamed)
 

@@ -33,10 +33,12 @@ _KINDS = {
     "RS384": "RSA",
     "RS512": "RSA",
 }
+DPOP_ALGORITHM = "ES256"
+_NONCE = re.compile(r"[!-~]{1,512}")
 
 
 def sign_jws(claims: Mapping[str, Any], *, key: Secret, algorithm: str, header: Mapping[str, Any]) -> str:
-    """The claims in compact form, signed with a private key in PEM or as a JWK."""
+    """Sign claims with a private key in PEM or JWK form and return the compact form."""
     from joserfc import jws  # noqa: PLC0415 - 0.1 s, for the few who sign
 
     payload = json.dumps(claims, separators=(",", ":"))
@@ -44,19 +46,19 @@ def sign_jws(claims: Mapping[str, Any], *, key: Secret, algorithm: str, header: 
 
 
 def new_private_key() -> Secret:
-    """A private key for ES256, as a JWK."""
+    """Create a private key for ES256, as a JWK."""
     from joserfc.jwk import ECKey  # noqa: PLC0415 - as above
 
     return Secret(json.dumps(ECKey.generate_key("P-256", private=True).as_dict(private=True)))
 
 
 def public_jwk(key: Secret, algorithm: str) -> dict[str, Any]:
-    """The public half of a private key, as a JWK."""
+    """Return the public half of a private key, as a JWK."""
     return dict(_read(key, algorithm).as_dict(private=False))
 
 
 def thumbprint_of(key: Secret, algorithm: str) -> str:
-    """What names a key (RFC 7638)."""
+    """Return the thumbprint of a key (RFC 7638)."""
     return _read(key, algorithm).thumbprint()
 
 
@@ -80,12 +82,8 @@ def _read(key: Secret, algorithm: str) -> Key:
     return read
 
 
-DPOP_ALGORITHM = "ES256"
-_NONCE = re.compile(r"[!-~]{1,512}")
-
-
 class DpopKey:
-    """A private key of our own; `private` is what to keep of it, where secrets are kept."""
+    """Private key for DPoP proofs; `private` is what to store of it, where secrets are stored."""
 
     __slots__ = ("private",)
 
@@ -94,7 +92,7 @@ class DpopKey:
 
     @classmethod
     def new(cls) -> DpopKey:
-        """A fresh key."""
+        """Create a key."""
         return cls(new_private_key())
 
     def __repr__(self) -> str:
@@ -102,11 +100,11 @@ class DpopKey:
 
     @property
     def thumbprint(self) -> str:
-        """What a bound token names the key by."""
+        """The thumbprint that a bound token names."""
         return thumbprint_of(self.private, DPOP_ALGORITHM)
 
     def proof(self, method: str, url: str, *, now: float, access_token: str | None = None, nonce: str = "") -> str:
-        """The DPoP header for one request, never to be sent twice."""
+        """Return the DPoP header for one request, never to be sent twice."""
         claims = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
@@ -123,6 +121,6 @@ class DpopKey:
 
 
 def dpop_nonce(headers: Headers) -> str:
-    """The nonce that the next proof for this server must hold; empty where there is none."""
+    """Return the nonce for the next proof to this server, or an empty text."""
     told = headers.get("dpop-nonce") or ""
     return told if _NONCE.fullmatch(told) else ""

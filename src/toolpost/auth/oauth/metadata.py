@@ -19,16 +19,24 @@ if TYPE_CHECKING:
     from toolpost.wire.network import AllowRule, Target
 
 _ANYBODY = NetworkPolicy()
+_MOST = 200
+_RESOURCE = "/.well-known/oauth-protected-resource"
+_OAUTH = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+_CODE = "oauth_metadata"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Judges by the policy of the source that the sign-in is for."""
+    """Checks URLs of documents by the network policy of the source that the sign-in is for.
+
+    Only the text of a URL is checked, for a browser may be sent there; the HTTP client checks its own requests again.
+    """
 
     policy: NetworkPolicy = _ANYBODY
 
     def check(self, url: object, *, name: str, documents: tuple[str, ...] = ()) -> str:
-        """The URL, if it may be used; without documents an operator wrote it, who may write http as well."""
+        """Return the URL if it may be used; without documents an operator wrote it, who may write http as well."""
         if not isinstance(url, str) or not url:
             raise _refused(name, documents, "it is no URL")
         try:
@@ -55,14 +63,14 @@ class Trust:
 
 
 def is_local(target: Target) -> bool:
-    """Whether the host is plainly this machine, or an address that is not public."""
+    """Return whether the host is this machine by name, or an address that is not public."""
     if target.address is not None:
         return judge(target.address) is not None
     return f".{target.ascii_host}".endswith(".localhost")
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL is on this machine."""
+    """Return whether a URL is on this machine."""
     target = parse_target(url)
     return target.address.is_loopback if target.address else f".{target.ascii_host}".endswith(".localhost")
 
@@ -80,15 +88,9 @@ def _refused(name: str, documents: tuple[str, ...], reason: str) -> ToolAuthErro
     return ToolAuthError(f"{name}{where} is refused: {reason}.", code="oauth_endpoint_refused")
 
 
-_MOST = 200
-_RESOURCE = "/.well-known/oauth-protected-resource"
-_OAUTH = "/.well-known/oauth-authorization-server"
-_OPENID = "/.well-known/openid-configuration"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceMetadata:
-    """A protected server: its name for tokens, and who issues them. Lists are None where it did not say."""
+    """Metadata of a protected server (RFC 9728). Lists are None where the document has none."""
 
     resource: str
     authorization_servers: tuple[str, ...]
@@ -99,7 +101,7 @@ class ResourceMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerMetadata:
-    """An authorization server; every endpoint has been judged.
+    """Metadata of an authorization server with checked endpoints.
 
     `issuer_known` is False for one that an operator described without naming its issuer. `documents` led to the
     endpoints: none where an operator wrote them.
@@ -124,9 +126,9 @@ class ServerMetadata:
 
 
 def find_resource(server_url: str, *, trust: Trust, metadata_url: str | None = None) -> Flow[ResourceMetadata | None]:
-    """The document of the server at a URL that an operator wrote; None where it has none.
+    """Fetch the metadata of the protected server at an operator's URL; None where it has none.
 
-    `metadata_url` is what the server's challenge named; without one, or with nothing there, the well-known places are
+    `metadata_url` is named by the server's challenge; without one, or with nothing there, the well-known places are
     tried.
     """
     if metadata_url is not None:
@@ -139,7 +141,7 @@ def find_resource(server_url: str, *, trust: Trust, metadata_url: str | None = N
 
 
 def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata | None]:
-    """The document of an issuer; None where it has none. Without `documents` an operator named the issuer."""
+    """Fetch the metadata of an issuer; None where it has none. Without `documents` an operator named the issuer."""
     trust.check(issuer, name="the issuer", documents=documents)
     if urlsplit(issuer).query:
         raise ToolAuthError(f"The issuer at {host_of(issuer)!r} has a query, which no issuer has.", code=_CODE)
@@ -160,7 +162,7 @@ def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -
 
 
 def discover_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata]:
-    """The document of an issuer that must have one."""
+    """Fetch the metadata of an issuer that must have it."""
     found = yield from find_server(issuer, trust=trust, documents=documents)
     if found is None:
         raise ToolAuthError(
@@ -172,7 +174,7 @@ def discover_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = (
 
 
 def legacy_server(server_url: str) -> ServerMetadata:
-    """The endpoints that MCP's revision 2025-03-26 gives a server without any metadata, which must know PKCE."""
+    """Return the default endpoints of MCP's revision 2025-03-26 for a server without metadata."""
     origin = origin_of(server_url)
     return ServerMetadata(
         issuer=origin,
@@ -192,7 +194,7 @@ def configured_server(
     revocation_endpoint: str = "",
     device_endpoint: str = "",
 ) -> ServerMetadata:
-    """A server whose endpoints an operator wrote down, who thereby says that it takes PKCE."""
+    """Return the metadata of a server whose endpoints an operator wrote, which implies that it supports PKCE."""
     return ServerMetadata(
         issuer=issuer or origin_of(authorization_endpoint),
         issuer_known=issuer is not None,
@@ -205,13 +207,13 @@ def configured_server(
 
 
 def resource_urls(server_url: str) -> tuple[str, ...]:
-    """Where the document of a protected server may lie: below its path first, then at the root."""
+    """Return where the metadata of a protected server may be: below its path first, then at the root."""
     origin, path = origin_of(server_url), urlsplit(server_url).path.rstrip("/")
     return tuple(dict.fromkeys((f"{origin}{_RESOURCE}{path}", f"{origin}{_RESOURCE}")))
 
 
 def server_urls(issuer: str) -> tuple[str, ...]:
-    """Where the document of an issuer may lie, in the order that MCP asks for."""
+    """Return where the metadata of an issuer may be, in the order of MCP."""
     origin, path = origin_of(issuer), urlsplit(issuer).path.rstrip("/")
     if not path:
         return (f"{origin}{_OAUTH}", f"{origin}{_OPENID}")
@@ -219,20 +221,20 @@ def server_urls(issuer: str) -> tuple[str, ...]:
 
 
 def resource_of(server_url: str) -> str:
-    """The name of a server that has no document (RFC 8707): its URL without query, fragment and an empty path."""
+    """Return the resource of a server without metadata (RFC 8707): its URL without query, fragment and empty path."""
     parts = urlsplit(server_url)
     path = "" if parts.path == "/" else parts.path
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{path}"
 
 
 def origin_of(url: str) -> str:
-    """Scheme and authority."""
+    """Return scheme and authority of a URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def covers(resource: str, server_url: str) -> bool:
-    """Whether tokens for the resource are meant for the server: the same origin, and its path or one above it."""
+    """Return whether tokens for a resource are meant for a server: the same origin, and its path or one above it."""
     try:
         wider, narrower = urlsplit(resource), urlsplit(server_url)
         same = _origin(wider) == _origin(narrower)
@@ -242,11 +244,8 @@ def covers(resource: str, server_url: str) -> bool:
     return same and not wider.fragment and not wider.query and (path == above or path.startswith(f"{above}/"))
 
 
-_CODE = "oauth_metadata"
-
-
 def _first(urls: tuple[str, ...], documents: tuple[str, ...]) -> Flow[tuple[str, dict[str, Any]] | None]:
-    """The first place that answers with a JSON object; a page for people is as good as nothing."""
+    """Return the first JSON object that one of the URLs answers with; an HTML page counts as nothing."""
     for url in urls:
         reply = yield FlowRequest(method="GET", url=url, documents=documents)
         if reply.status == 429 or reply.status >= 500:  # it may be there: another place must not speak for it
@@ -312,7 +311,7 @@ def _server(told: dict[str, Any], issuer: str, trust: Trust, documents: tuple[st
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
-    """The texts of a list; None where there is no list."""
+    """Return the texts of a list; None where there is no list."""
     if not is_array(value):
         return None
     return tuple(dict.fromkeys(text for text in value[:_MOST] if isinstance(text, str) and text))

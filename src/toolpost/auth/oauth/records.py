@@ -1,8 +1,7 @@
-"""Transactions, clients and tokens as plain JSON, for stores that seal them, and back."""
+"""Serialization of transactions, clients, metadata and tokens to plain JSON, for stores that seal it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -21,15 +20,15 @@ StoredRecord = Client | DeviceGrant | ServerMetadata | TokenSet | Transaction
 Record = TypeVar("Record", Client, DeviceGrant, ServerMetadata, TokenSet, Transaction)
 
 
-def pack_record(record: StoredRecord) -> bytes:
-    """The record with its secrets in clear: seal it before it is kept."""
-    return json.dumps(_plain(record), separators=(",", ":")).encode()
+def pack_record(record: StoredRecord) -> dict[str, Any]:
+    """Return a record as plain data with its secrets in clear: seal it before it is stored."""
+    return {one.name: _plain(getattr(record, one.name)) for one in fields(record)}
 
 
-def unpack_record(kind: type[Record], data: bytes) -> Record:
-    """The record again; what an older version did not write has its default, what a newer one added is left out."""
+def unpack_record(kind: type[Record], data: object) -> Record:
+    """Return the record of plain data; missing fields have their default, unknown ones are left out."""
     try:
-        found: Record = _whole(kind, json.loads(data))
+        found: Record = _whole(kind, data)
     except (ValueError, TypeError, KeyError):
         # Their own texts could show what they could not read.
         said = f"A stored {kind.__name__} cannot be read; it was written by something else."
@@ -42,6 +41,9 @@ def _plain(value: Any) -> Any:
         return value.reveal()
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, tuple):
+        items: tuple[Any, ...] = value
+        return list(items)
     return value
 
 
@@ -54,7 +56,7 @@ def _whole(kind: type[Any], told: object) -> Any:
 
 @cache
 def _types(kind: type[Any]) -> dict[str, Any]:
-    """Reading the hints of a class takes longer than all the rest."""
+    """Return the cached type hints of a class; reading them takes longer than all the rest."""
     return get_type_hints(kind)
 
 

@@ -44,11 +44,16 @@ _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]+|(?=,)|$)")
 _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$))")
 _BETWEEN = re.compile(r"[\s,]*")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ANYBODY = Trust()
+_NOBODY_KNOWN: Mapping[str, Client] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """One way to be let in; names are in lower case, and of two parameters with one name the first counts."""
+    """One challenge of a WWW-Authenticate field (RFC 9110 section 11.6.1).
+
+    Names are in lower case; of two parameters with one name the first counts.
+    """
 
     scheme: str
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -57,9 +62,9 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthChallenge:
-    """What a protected server asks for: Bearer or DPoP tokens (RFC 6750, RFC 9449), with which scopes.
+    """The tokens and scopes that a protected server demands (RFC 6750, RFC 9449).
 
-    `scopes` are None where it did not say. `resource_metadata` is where its document lies (RFC 9728).
+    `scopes` are None where it did not say. `resource_metadata` is the URL of its metadata (RFC 9728).
     """
 
     status: int = 401
@@ -71,12 +76,12 @@ class AuthChallenge:
 
     @property
     def wants_more_scopes(self) -> bool:
-        """Whether the token was good, but not for this."""
+        """Whether the token was valid but lacks scopes."""
         return self.error == "insufficient_scope"
 
 
 def parse_auth_challenge(status: int, headers: Headers) -> AuthChallenge:
-    """The challenge of an answer; an empty one where it has no challenge that an OAuth client can meet."""
+    """Parse the challenge of a response; an empty one where no Bearer or DPoP challenge is there."""
     found = [one for one in parse_challenges(headers.get_all("www-authenticate")) if one.scheme in {"bearer", "dpop"}]
     told: dict[str, str] = {}
     for challenge in found:
@@ -94,7 +99,7 @@ def parse_auth_challenge(status: int, headers: Headers) -> AuthChallenge:
 
 
 def parse_challenges(values: Iterable[str]) -> tuple[Challenge, ...]:
-    """Every challenge, in order; what cannot be read ends the field that it stands in."""
+    """Parse every challenge in order; what cannot be read ends its field."""
     return tuple(challenge for value in values for challenge in _field(value[:_LONGEST]))
 
 
@@ -125,13 +130,9 @@ def _skip(text: str, at: int) -> int:
     return between.end() if between else at
 
 
-_ANYBODY = Trust()
-_NOBODY_KNOWN: Mapping[str, Client] = {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assertion:
-    """A signed statement by which a workload shows who it is."""
+    """A signed assertion that authenticates a workload."""
 
     token: Secret
 
@@ -141,12 +142,12 @@ Grant: TypeAlias = Literal["code", "client"] | Assertion | IdentityProvider
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInPlan:
-    """How this program signs in to one protected server; all of it was written by an operator.
+    """How to sign in to one protected server, as configured by an operator.
 
     `grant` is `code` for a person's consent, `client` for the program itself. `registered` is a client that the
-    authorization server knows already. With `legacy` a server without any metadata is believed to be one of MCP's
-    revision 2025-03-26. `server` takes the place of discovery. `resource` is what an operator calls the thing that
-    tokens are for (RFC 8707).
+    authorization server knows already. With `legacy` a server without any metadata is taken for one of MCP's revision
+    2025-03-26. `server` takes the place of discovery. `resource` is what an operator calls the thing that tokens are
+    for (RFC 8707).
     """
 
     url: str
@@ -162,7 +163,7 @@ class SignInPlan:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the server has nothing to tell: who issues tokens is written, and what they are for.
+        """Whether discovery is not needed: issuer and resource are configured.
 
         RFC 8707: a resource is an identifier, and nothing need answer there.
         """
@@ -171,7 +172,7 @@ class SignInPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredIssuer:
-    """Who guards a server, and what its tokens are for."""
+    """The authorization server of a protected server, and the resource of its tokens."""
 
     server: ServerMetadata
     resource: str
@@ -180,7 +181,7 @@ class DiscoveredIssuer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenGrant:
-    """Tokens; the server and our client there are to be kept with them."""
+    """Tokens, with the server and client to store with them."""
 
     tokens: TokenSet
     client: Client
@@ -189,7 +190,7 @@ class TokenGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentRedirect:
-    """A person must say yes at the URL; keep the transaction, and the client for its issuer, until then."""
+    """A person must consent at the URL; store the transaction and the client until the callback."""
 
     url: str = field(repr=False)
     transaction: Transaction
@@ -199,7 +200,7 @@ class ConsentRedirect:
 def discover(
     plan: SignInPlan, challenge: AuthChallenge, *, known: Mapping[str, Client] = _NOBODY_KNOWN
 ) -> Flow[DiscoveredIssuer]:
-    """Find the authorization server of a protected one; of several, one that knows us."""
+    """Find the authorization server of a protected server; of several, one that knows the client."""
     if plan.resource is not None and plan.is_settled:
         server = plan.server or (yield from _unannounced(plan))
         return DiscoveredIssuer(server=server, resource=plan.resource)
@@ -228,7 +229,7 @@ def sign_in(
     clients: Mapping[str, Client] = _NOBODY_KNOWN,
     clock: Clock = time.time,
 ) -> Flow[TokenGrant | ConsentRedirect]:
-    """Meet a challenge: tokens at once where no person is needed, else the question for one.
+    """Answer a challenge: return tokens where no person is needed, else the redirect for consent.
 
     `tokens` are those that were refused; `clients` are those of earlier registrations, by issuer.
     """
@@ -258,7 +259,7 @@ def sign_in(
 
 
 def scopes_to_keep(challenge: AuthChallenge, tokens: TokenSet | None) -> tuple[str, ...]:
-    """The scopes to keep asking for; what was asked for and not given will not be given the next time."""
+    """Return the scopes of earlier tokens; ToolAuthError when the challenged ones were requested and not granted."""
     if tokens is None:
         return ()
     if challenge.wants_more_scopes and set(challenge.scopes or ()) <= set(tokens.asked):
@@ -275,7 +276,7 @@ def scopes_to_keep(challenge: AuthChallenge, tokens: TokenSet | None) -> tuple[s
 async def authorize(
     step: TokenGrant | ConsentRedirect, *, client: HttpClient, visit: Visit, clock: Clock = time.time
 ) -> TokenGrant:
-    """The rest of the way in one go: `visit` opens a URL in a browser and brings the parameters of the callback."""
+    """Finish a sign-in in one go: `visit` opens a URL in a browser and returns the parameters of the callback."""
     if isinstance(step, TokenGrant):
         return step
     parameters = await visit(step.url)
@@ -285,7 +286,7 @@ async def authorize(
 
 
 def _unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
-    """A server without a document of its own: an operator's issuer, or the server itself as in 2025-03-26."""
+    """Find the issuer of a server without metadata: the operator's, or the server itself as in 2025-03-26."""
     if plan.issuer is not None:
         return (yield from discover_server(plan.issuer, trust=plan.trust))
     origin = origin_of(plan.url)
@@ -303,7 +304,7 @@ def _unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
 
 
 def _asked(plan: SignInPlan) -> str:
-    """What was asked of the server, and why, for an error that it ended in."""
+    """Return what the server was asked and why, for the message of an error."""
     if plan.url == plan.issuer:
         return f"The issuer {plan.issuer!r} was asked what its tokens are for"
     if plan.resource is None:
@@ -329,7 +330,7 @@ def _choice(plan: SignInPlan, resource: ResourceMetadata, known: Mapping[str, Cl
 
 
 def _dpop_key(found: DiscoveredIssuer, challenge: AuthChallenge, tokens: TokenSet | None) -> DpopKey | None:
-    """A key where the server wants bound tokens and its issuer can bind them; the old one, if there is one."""
+    """Return a DPoP key where tokens must be bound and the issuer can bind them; the earlier one, if any."""
     required = (found.metadata is not None and found.metadata.dpop_required) or not challenge.bearer
     if not required and not challenge.dpop:
         return None

@@ -40,7 +40,7 @@ _BEARERS = frozenset({"", "bearer", "bot", "user"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSet:
-    """What one grant brought, for one resource at one issuer.
+    """Tokens of one grant, for one resource at one issuer.
 
     `scopes` are those granted, `asked` those requested. A DPoP token is of no use without its `dpop_key`.
     """
@@ -59,7 +59,7 @@ class TokenSet:
     dpop_key: Secret | None = None
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it will be good for a while yet; clocks differ, so its last moments are not used."""
+        """Return whether the token is still valid for a while; clocks differ, so its last moments are not used."""
         if self.expires_at is None:
             return True
         life = self.expires_at - self.received_at
@@ -67,14 +67,14 @@ class TokenSet:
 
     @property
     def secrets(self) -> set[str]:
-        """Everything of it that must not be told."""
+        """All secrets of the token set."""
         held = (self.access_token, self.refresh_token, self.id_token, self.dpop_key)
         return revealed(secret for secret in held if secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """What was asked of a token endpoint, as far as the answer must be read with it."""
+    """What was requested from a token endpoint, as far as reading the response needs it."""
 
     issuer: str
     client_id: str
@@ -86,12 +86,12 @@ class TokenRequest:
 
     @property
     def subject(self) -> str:
-        """How an error names the endpoint."""
+        """The endpoint, as errors name it."""
         return f"The token endpoint of {self.issuer!r}"
 
 
 def read_tokens(reply: FlowResponse, request: TokenRequest) -> TokenSet:
-    """The tokens of an answer; a ToolAuthError says what is in their place."""
+    """Parse the tokens of a response; a ToolAuthError says what is in their place."""
     told = json_object(reply)
     if reply.status not in {200, 201} or told is None or parse_problem(reply).code:
         raise refusal_error(request.subject, reply, secrets=request.secrets)
@@ -116,7 +116,7 @@ def read_tokens(reply: FlowResponse, request: TokenRequest) -> TokenSet:
 def request_headers(
     tokens: TokenSet, method: str, url: str, *, nonce: str = "", clock: Clock = time.time
 ) -> dict[str, str]:
-    """What one request to the protected server travels with: the token, and a fresh proof where a key is bound."""
+    """Return the headers of one request with a token, and a fresh proof where it is bound to a key."""
     token = tokens.access_token.reveal()
     headers = {"Authorization": f"{tokens.token_type} {token}"}
     if tokens.dpop_key is not None:
@@ -135,7 +135,7 @@ def _token(told: dict[str, Any], request: TokenRequest) -> Secret:
 
 
 def _type(told: dict[str, Any], request: TokenRequest) -> TokenType:
-    """RFC 6749 section 7.1: a token of a type that is not understood must not be used."""
+    """Parse the token type (RFC 6749 section 7.1: a token of an unknown type must not be used)."""
     written = told.get("token_type", "")
     kind = written.lower() if isinstance(written, str) else "?"
     if kind in _BEARERS:
@@ -154,7 +154,7 @@ def _optional(told: dict[str, Any], name: str) -> Secret | None:
 
 
 def _end(value: object, began: float) -> float | None:
-    """When a token ends by our own clock; numbers come as texts too, and anything else says nothing."""
+    """Return when a token expires by our own clock; numbers come as texts too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -167,7 +167,7 @@ def _end(value: object, began: float) -> float | None:
 def post_form(
     url: str, server: ServerMetadata, client: Client, form: Pairs, *, clock: Clock, dpop_key: DpopKey | None = None
 ) -> Flow[FlowResponse]:
-    """Post a form as this client; a server that wants a nonce in the proof is asked once more, with it."""
+    """Post a form as this client, and once more if the server demands a DPoP nonce."""
 
     def ask(nonce: str) -> FlowRequest:
         headers, fields = authenticate_client(client, server, now=clock())
@@ -198,7 +198,7 @@ def request_tokens(
     scopes: tuple[str, ...] = (),
     dpop_key: DpopKey | None = None,
 ) -> Flow[TokenSet]:
-    """The tokens that a grant brings; the scopes are those that it was asked for, in this request or before."""
+    """Request tokens with a grant; the scopes are those requested now or before."""
     request = TokenRequest(
         issuer=server.issuer,
         client_id=client.id,
