@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
-import ssl
 from collections import deque
 from functools import partial
 from http import HTTPStatus
@@ -34,7 +32,6 @@ from yarl import URL
 
 from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import (
-    ErrorCategory,
     ToolClientError,
     ToolConnectionError,
     ToolError,
@@ -43,7 +40,7 @@ from toolpost.contracts.errors import (
 from toolpost.wire.network import REFUSED
 from toolpost.wire.requests import Headers
 from toolpost.wire.responses import parse_retry_after
-from toolpost.wire.routes import check_peer
+from toolpost.wire.routes import check_peer, connect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -414,7 +411,7 @@ class _Connector(BaseConnector):
             options = await self._request.route.connect_options(self._request.proxy)
             transport, protocol = await self._loop.create_connection(lambda: self.protocol, **options)
         except OSError as failed:  # also what TLS raises
-            raise _connect_error(failed, self._request) from None
+            raise connect_error(failed, self._request.subject, self._request.route, 0) from None
         if self._request.proxy is None:
             try:
                 check_peer(transport.get_extra_info("peername"), address)
@@ -584,17 +581,6 @@ async def _body_text(response: ClientResponse) -> str:
             body = await response.content.read(_BODY_BYTES)
             return _one_line(body.decode(errors="replace"))
     return ""
-
-
-def _connect_error(failed: OSError, request: _Request) -> ToolConnectionError:
-    subject, address = request.subject, request.route.address
-    if isinstance(failed, ssl.SSLCertVerificationError):
-        message = f"{subject}: the server's certificate is refused ({failed.verify_message or failed})"
-        return ToolConnectionError(message, sent=False, category=ErrorCategory.NON_RETRYABLE_CLIENT)
-    if isinstance(failed, ssl.SSLError):
-        return ToolConnectionError(f"{subject}: TLS failed ({failed.reason or failed})", sent=False)
-    reason = os.strerror(failed.errno) if failed.errno else str(failed) or type(failed).__name__
-    return ToolConnectionError(f"{subject}: no connection to {address} ({reason})", sent=False)
 
 
 def _handshake_error(failed: Exception, request: _Request) -> ToolError:

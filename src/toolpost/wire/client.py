@@ -18,7 +18,7 @@ from toolpost.wire.network import parse_target
 from toolpost.wire.proxies import proxy_at
 from toolpost.wire.requests import REDIRECTS, Request, check_method, clean_headers, redirect_request
 from toolpost.wire.responses import ACCEPTED_ENCODINGS, Response, ResponseBody
-from toolpost.wire.routes import RouteCache, SharedLookups
+from toolpost.wire.routes import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,9 +32,6 @@ PAGE_TIMEOUT_S = 10.0
 PAGE_BYTES = 5 * 1024 * 1024
 MAX_REDIRECTS = 3
 
-_CONNECT_S = 10.0
-_CONNECT_SHARE = 0.8
-_NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
 _ROUTES_S = 30.0
 _DEFAULT_HEADERS = (("Accept", "*/*"), ("Accept-Encoding", ACCEPTED_ENCODINGS), ("User-Agent", "toolpost"))
 
@@ -72,8 +69,7 @@ class HttpClient:
         timeout_s = self.timeout_s if request.timeout_s is None else request.timeout_s
         request = self._normalize(request)
         target = parse_target(request.url)
-        # Less than the whole timeout, so that a failed connect is reported as one: nothing was sent.
-        connect_s = min(_CONNECT_S, _CONNECT_SHARE * timeout_s)
+        connect_s = connect_timeout(timeout_s)
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             with self._deadlines.until(deadline):
@@ -163,7 +159,7 @@ class HttpClient:
         """Send a request along the first route whose address answers."""
         route, *others = routes
         try:
-            first_s = min(_NEXT_ADDRESS_S, connect_s) if others else connect_s
+            first_s = min(NEXT_ADDRESS_S, connect_s) if others else connect_s
             return await self._transport.send(request, route, connect_s=first_s)
         except ToolConnectionError as failed:
             if failed.sent or not others:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
-from toolpost.wire.proxies import ProxyError
+from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
 from toolpost.wire.requests import Headers, request_path
-from toolpost.wire.routes import check_peer
+from toolpost.wire.routes import check_peer, connect_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -203,7 +202,7 @@ class Http1Transport:
             async with asyncio.timeout(connect_s):
                 await loop.create_connection(lambda: connection, **await route.connect_options(self._proxy))
         except (OSError, ssl.SSLError) as failed:  # also a TimeoutError
-            raise _connect_error(failed, request.subject, route, connect_s) from None
+            raise connect_error(failed, request.subject, route, connect_s) from None
         self._open.add(connection)
         if self._proxy is None:
             connection.verify_peer(request, route)
@@ -227,22 +226,6 @@ class Http1Transport:
         oldest = min((kept[0] for kept in self._idle.values()), key=lambda found: found.idle_since, default=None)
         if oldest is not None:
             self._sweep_timer = oldest.loop.call_at(oldest.idle_since + self._keep_alive_s, self._sweep)
-
-
-def _connect_error(failed: OSError, subject: str, route: Route, connect_s: float) -> ToolConnectionError:
-    address = route.address
-    match failed:
-        case TimeoutError() if failed.errno is None:
-            message = f"{subject}: no connection to {address} within {connect_s:g} s"
-            return ToolConnectionError(message, sent=False)
-        case ssl.SSLCertVerificationError():
-            message = f"{subject}: the server's certificate is refused ({failed.verify_message})"
-            return ToolConnectionError(message, sent=False, category=ErrorCategory.NON_RETRYABLE_CLIENT)
-        case ProxyError():
-            return ToolConnectionError(f"{subject}: {failed}", sent=False)
-        case _:
-            reason = failed.strerror or failed
-            return ToolConnectionError(f"{subject}: no connection to {address} ({reason})", sent=False)
 
 
 class Http1Connection(asyncio.Protocol):

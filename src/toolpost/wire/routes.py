@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from toolpost.contracts.errors import ToolPermissionError
+from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import plain
 from toolpost.wire.network import REFUSED
+from toolpost.wire.proxies import ProxyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from toolpost.wire.network import NetworkPolicy, Resolver, Target
     from toolpost.wire.proxies import Proxy
 
+NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
+_CONNECT_S = 10.0
+_CONNECT_SHARE = 0.8
 _MAX_CACHED = 1024
 _FOREVER = float("inf")
 _SECURE = frozenset({"https", "wss"})
@@ -62,6 +67,29 @@ def check_peer(peer: tuple[Any, ...] | None, address: Address) -> None:
     if peer is None or (peer[0] != str(address) and plain(ip_address(peer[0])) != address):
         message = f"the peer {peer and peer[0]} is not {address}, the address that was judged"
         raise ToolPermissionError(message, code=REFUSED)
+
+
+def connect_timeout(timeout_s: float) -> float:
+    """Return how long connecting may take: less than the whole, so that a failed connect is reported as one."""
+    return min(_CONNECT_S, _CONNECT_SHARE * timeout_s)
+
+
+def connect_error(failed: OSError, subject: str, route: Route, timeout_s: float) -> ToolConnectionError:
+    """Build the error of a failed connect; nothing was sent."""
+    start = f"{subject}: no connection to {route.address}"
+    match failed:
+        case TimeoutError() if failed.errno is None:
+            return ToolConnectionError(f"{start} within {timeout_s:g} s", sent=False)
+        case ssl.SSLCertVerificationError():
+            message = f"{subject}: the server's certificate is refused ({failed.verify_message or failed})"
+            return ToolConnectionError(message, sent=False, category=ErrorCategory.NON_RETRYABLE_CLIENT)
+        case ssl.SSLError():
+            return ToolConnectionError(f"{subject}: TLS failed ({failed.reason or failed})", sent=False)
+        case ProxyError():
+            return ToolConnectionError(f"{subject}: {failed}", sent=False)
+        case _:
+            reason = os.strerror(failed.errno) if failed.errno else str(failed) or type(failed).__name__
+            return ToolConnectionError(f"{start} ({reason})", sent=False)
 
 
 class SharedLookups:

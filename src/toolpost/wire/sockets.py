@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 from toolpost.wire.network import parse_target
+from toolpost.wire.routes import NEXT_ADDRESS_S, connect_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 16 * 1024 * 1024
 
-_CONNECT_S = 10.0
-_CONNECT_SHARE = 0.8
-_NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
 _PIECE = 64 * 1024
 
 
@@ -161,12 +159,12 @@ async def _connected(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the first judged address that answers; nothing has been sent when there is none."""
     addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
-    whole_s = min(_CONNECT_S, _CONNECT_SHARE * timeout_s)
+    whole_s = connect_timeout(timeout_s)
     failure = ""
     for number, address in enumerate(addresses, start=1):
         last = number == len(addresses)
         try:
-            return await _connect(address, target.port, whole_s if last else min(whole_s, _NEXT_ADDRESS_S))
+            return await _connect(address, target.port, whole_s if last else min(whole_s, NEXT_ADDRESS_S))
         except TimeoutError:
             failure = "no connection in time"
         except OSError as error:

@@ -11,7 +11,7 @@ from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolVali
 from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.proxies import proxy_at
 from toolpost.wire.requests import clean_headers, request_path
-from toolpost.wire.routes import Route
+from toolpost.wire.routes import NEXT_ADDRESS_S, Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +26,6 @@ MESSAGE_BYTES = 16 * 1024 * 1024
 CONNECT_S = 10.0
 PING_S = 30.0
 
-_NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
 _OWN_HEADERS = "sec-websocket-"
 _DEFAULT_HEADERS = (("Accept-Encoding", "identity"), ("User-Agent", "toolpost"))
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -104,7 +103,7 @@ async def _open_first(routes: list[Route], open_at: Opener) -> WebSocket:
     """Open a connection to the first address that answers."""
     for route in routes[:-1]:
         try:
-            async with asyncio.timeout(_NEXT_ADDRESS_S):
+            async with asyncio.timeout(NEXT_ADDRESS_S):
                 return await open_at(route)
         except TimeoutError:
             continue
