@@ -9,6 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
+from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.lines import LineSplitter
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
@@ -60,7 +63,7 @@ _BY_SUFFIX: dict[str, Kind] = {
 MOST_ITEMS = 10_000
 _BEGINNINGS = frozenset({b"{", b"["})
 _NO_PROSE = frozenset({b"{", b"[", b'"', b"<"})  # broken JSON, and web pages
-_LINE_END = re.compile(r"\r\n|\r|\n")
+_MAX_LINE_BYTES = 16 * 1024 * 1024
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MAY_BE_MISLABELLED = frozenset({"text", "binary"})
 
@@ -235,24 +238,69 @@ def _lines(data: bytes, kind: MediaType, _: str) -> Content:
 
 
 def _events(data: bytes, kind: MediaType, _: str) -> Content:
-    events = list(_each_event(data.decode("utf-8-sig", "replace")))
+    decoder = SseDecoder()
+    events = [{**event, "data": _event_data(event["data"])} for event in (*decoder.feed(data), *decoder.flush())]
     return Content(events[:MOST_ITEMS], kind.essence, _left_out(len(events)))
 
 
-def _each_event(text: str) -> Iterator[dict[str, Any]]:
-    """Yield server-sent events, also a last one without its empty line, because servers forget it."""
-    fields: dict[str, Any] = {}
-    for line in [*_LINE_END.split(text), ""]:
+class LineDecoder:
+    """Decode chunks of bytes into lines of text that end with LF, CR or CRLF."""
+
+    def __init__(self) -> None:
+        self._lines = LineSplitter(universal=True)
+        self._bom = codecs.BOM_UTF8  # until the first line
+
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Yield the lines that a chunk completes."""
+        for line in self._lines.feed(chunk):
+            yield self._decode(line)
+        if self._lines.pending_bytes > _MAX_LINE_BYTES:
+            message = f"a line of the stream is longer than {_MAX_LINE_BYTES:,} bytes"
+            raise ToolClientError(message, code="response_too_large")
+
+    def flush(self) -> Iterator[str]:
+        """Yield the last line where it has no line ending."""
+        if left := self._decode(self._lines.take_rest()):
+            yield left
+
+    def _decode(self, line: bytes) -> str:
+        text, self._bom = line.removeprefix(self._bom).decode("utf-8", "replace"), b""
+        return text
+
+
+class SseDecoder:
+    """Decode chunks of bytes into server-sent events: their fields `data`, `event` and `id`."""
+
+    def __init__(self) -> None:
+        self._lines = LineDecoder()
+        self._fields: dict[str, str] = {}
+
+    def feed(self, chunk: bytes) -> Iterator[dict[str, str]]:
+        """Yield the events that a chunk completes."""
+        for line in self._lines.feed(chunk):
+            if line:
+                self._read_field(line)
+            else:
+                yield from self._take_event()
+
+    def flush(self) -> Iterator[dict[str, str]]:
+        """Yield a last event without its empty line, which the standard drops but servers forget."""
+        for line in self._lines.flush():
+            self._read_field(line)
+        yield from self._take_event()
+
+    def _read_field(self, line: str) -> None:
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        if line and name == "data":
-            fields["data"] = f"{fields['data']}\n{value}" if "data" in fields else value
-        elif line and name in ("event", "id"):
-            fields[name] = value
-        elif not line:
-            if "data" in fields:
-                yield {**fields, "data": _event_data(fields["data"])}
-            fields = {}
+        if name == "data" and name in self._fields:
+            self._fields[name] += f"\n{value}"
+        elif name in ("data", "event", "id"):
+            self._fields[name] = value
+
+    def _take_event(self) -> Iterator[dict[str, str]]:
+        fields, self._fields = self._fields, {}
+        if "data" in fields:
+            yield fields
 
 
 def _event_data(text: str) -> Any:

@@ -5,20 +5,18 @@ A stream of events or lines that does not end yields the items that came before 
 
 from __future__ import annotations
 
-import codecs
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError
-from toolpost.contracts.lines import LineSplitter
 from toolpost.sources.utcp.context import MAX_BYTES, STREAM_TIME_SHARE, json_or_text
 from toolpost.sources.utcp.http_calls import REMEDY, TRUNCATED, build_request, send_authenticated
-from toolpost.web.content import OCTETS, decode_text, parse_media_type
+from toolpost.web.content import OCTETS, LineDecoder, SseDecoder, decode_text, parse_media_type
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import response_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool
     from toolpost.sources.utcp.templates import SseTemplate
@@ -27,68 +25,6 @@ if TYPE_CHECKING:
     from toolpost.wire.responses import Response
 
 _MAX_LINE_BYTES = 16 * 1024 * 1024
-
-
-class ServerSentEvent(NamedTuple):
-    """One server-sent event; its default type is `message`."""
-
-    type: str
-    data: Any
-
-
-class LineDecoder:
-    """Decode chunks of bytes into lines of text that end with LF, CR or CRLF."""
-
-    def __init__(self) -> None:
-        self._lines = LineSplitter(universal=True)
-        self._bom = codecs.BOM_UTF8  # until the first line
-
-    def feed(self, chunk: bytes) -> Iterator[str]:
-        """Yield the lines that a chunk completes."""
-        for line in self._lines.feed(chunk):
-            yield self._decode(line)
-        if self._lines.pending_bytes > _MAX_LINE_BYTES:
-            message = f"a line of the stream is longer than {_MAX_LINE_BYTES:,} bytes"
-            raise ToolClientError(message, code="response_too_large")
-
-    def flush(self) -> Iterator[str]:
-        """Yield the last line where it has no line ending."""
-        if left := self._decode(self._lines.take_rest()):
-            yield left
-
-    def _decode(self, line: bytes) -> str:
-        text, self._bom = line.removeprefix(self._bom).decode("utf-8", "replace"), b""
-        return text
-
-
-class SseDecoder:
-    """Decode chunks of bytes into server-sent events; an unfinished last event is dropped, as the standard says."""
-
-    def __init__(self) -> None:
-        self._lines = LineDecoder()
-        self._type = ""
-        self._data: list[str] = []
-
-    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
-        """Yield the events that a chunk completes."""
-        for line in self._lines.feed(chunk):
-            if line:
-                self._read_field(line)
-            elif (event := self._pop_event()) is not None:
-                yield event
-
-    def _read_field(self, line: str) -> None:
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "data":
-            self._data.append(value)
-        elif name == "event":
-            self._type = value
-
-    def _pop_event(self) -> ServerSentEvent | None:
-        data, type_ = self._data, self._type
-        self._data, self._type = [], ""
-        return ServerSentEvent(type_ or "message", json_or_text("\n".join(data))) if data else None
 
 
 async def call_sse(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
@@ -102,7 +38,10 @@ async def call_sse(tool: PreparedTool, invocation: Invocation, context: ManualCo
         events = SseDecoder()
 
         def decode(chunk: bytes) -> list[Any]:
-            return [event.data for event in events.feed(chunk) if template.event_type in (None, event.type)]
+            found = [
+                event for event in events.feed(chunk) if template.event_type in (None, event.get("event") or "message")
+            ]
+            return [json_or_text(event["data"]) for event in found]
 
         return await _collect(response, decode, invocation.progress())
 
