@@ -31,18 +31,18 @@ _CHUNK = 1 << 16
 
 
 class ContentFiles:
-    """Bytes under `<folder>/<first two digits>/<sha256>`; knows nothing of who they belong to."""
+    """Sealed contents in `<folder>/<first two digits>/<sha256>`, without knowledge of their owners."""
 
     def __init__(self, folder: Path, sealer: Sealer) -> None:
         self._folder = folder
         self._sealer = sealer
 
     def path(self, sha256: str) -> Path:
-        """Where content lies, or would."""
+        """Return the path of a content, whether it exists or not."""
         return self._folder / sha256[:2] / sha256
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Whether this content is here, whole."""
+        """Return whether the content is stored completely."""
         try:
             with self.path(sha256).open("rb") as file:
                 length = os.fstat(file.fileno()).st_size
@@ -51,7 +51,7 @@ class ContentFiles:
             return False
 
     def write(self, sha256: str, data: bytes) -> None:
-        """Have the content on disk, synced before it gets its name; what an older version left unsealed is sealed."""
+        """Store a content, synced before it gets its name; seal a file that an older version left unsealed."""
         if not self.holds(sha256, len(data)) or self.path(sha256).stat().st_size == len(data):
             self._replace(sha256, data)
 
@@ -72,7 +72,7 @@ class ContentFiles:
             ) from exc
 
     def read(self, sha256: str, *, size: int, offset: int, limit: int | None) -> bytes:
-        """Part of the content, without loading the rest."""
+        """Read a part of a content without loading the rest."""
         start = min(max(0, offset), size)
         end = size if limit is None else min(size, start + max(0, limit))
         try:
@@ -88,7 +88,7 @@ class ContentFiles:
             ) from exc
 
     def reseal(self, sha256: str, size: int) -> bool:
-        """Seal content with the newest key; whether it was not. StoreError when it does not open."""
+        """Seal a content with the newest key; return whether it was sealed anew. StoreError when it does not open."""
         with contextlib.suppress(FileNotFoundError):
             mark = self._sealer.mark()
             with self.path(sha256).open("rb") as file:
@@ -101,11 +101,11 @@ class ContentFiles:
         return False
 
     def names(self) -> Iterator[str]:
-        """The hashes of all contents."""
+        """Return the hashes of all contents."""
         return (path.name for path in self._folder.glob("??/*") if path.suffix != _TEMPORARY)
 
     def delete(self, sha256: str) -> bool:
-        """Remove content; whether it was there."""
+        """Delete a content; return whether it existed."""
         try:
             self.path(sha256).unlink()
         except FileNotFoundError:
@@ -113,14 +113,14 @@ class ContentFiles:
         return True
 
     def sweep(self, now: float) -> None:
-        """Remove what writers that died left half-written."""
+        """Delete temporary files of writers that died."""
         for path in self._folder.glob(f"??/*{_TEMPORARY}"):
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_mtime < now - STALE_S:
                     path.unlink()
 
     def _sealed(self, sha256: str, data: bytes) -> Iterator[bytes]:
-        """What a file holds, piece by piece."""
+        """Yield the header and the sealed chunks of a file."""
         overhead = len(self._sealer.seal(b"", row="artifact"))
         yield _MARK + (_CHUNK + overhead).to_bytes(4, "big")
         for number, start in enumerate(range(0, len(data), _CHUNK)):
@@ -142,14 +142,14 @@ def _row(sha256: str, size: int, number: int) -> str:
 
 
 def _chunk_length(file: BinaryIO) -> int:
-    """How long a full chunk of a sealed file is; 0 for a file that is none."""
+    """Return the length of a full sealed chunk; 0 for a file that is not sealed."""
     file.seek(0)
     header = file.read(_HEADER_BYTES)
     return int.from_bytes(header[len(_MARK) :], "big") if header.startswith(_MARK) else 0
 
 
 def _sealed_size(file: BinaryIO, size: int) -> int | None:
-    """How long a sealed file of this much content is; None for a file that is not sealed."""
+    """Return the file size that a content of `size` bytes has when sealed; None for a file that is not sealed."""
     length = _chunk_length(file)
     if length <= _CHUNK:
         return None
@@ -167,7 +167,7 @@ def _write_synced(path: Path, parts: Iterator[bytes]) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """A new name is durable once its folder is; Windows cannot and need not."""
+    """Sync a folder, so that a new name in it is durable; not possible, nor needed, on Windows."""
     with contextlib.suppress(PermissionError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -185,7 +185,7 @@ _SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE (:tenant IS NULL OR tenant = 
 
 
 class SQLiteArtifactStore:
-    """An id is random, so that holding some bytes does not give the id of another's."""
+    """Artifacts under random ids: who has the same bytes does not know the id of another's artifact."""
 
     def __init__(self, writer: Writer, reader: Reader, files: ContentFiles) -> None:
         self._writer = writer
@@ -221,7 +221,7 @@ class SQLiteArtifactStore:
 
     def _insertion(self, ref: ArtifactRef) -> Callable[[sqlite3.Connection], bool]:
         def work(db: sqlite3.Connection) -> bool:
-            """Files are pruned within transactions too, so what is there now stays."""
+            # Files are pruned within transactions too, so a file that exists now stays.
             if not self._files.holds(ref.sha256, ref.size):
                 return False
             db.execute(_INSERT, astuple(ref))
@@ -231,10 +231,10 @@ class SQLiteArtifactStore:
 
 
 def new_artifact_id() -> str:
-    """An id that nobody can guess."""
+    """Return a new id that cannot be guessed."""
     return f"art_{os.urandom(16).hex()}"
 
 
 def ref_of(row: tuple[Any, ...]) -> ArtifactRef:
-    """The reference that a row stands for."""
+    """Build the reference of a row."""
     return ArtifactRef(**dict(zip(_NAMES, row, strict=True)))

@@ -76,7 +76,7 @@ class LogKey:
         return "LogKey()"
 
     def digest(self, ids: str, *, id: int, seq: int, code: int, at: float, payload: str) -> bytes:
-        """Return the digest of an event; `ids` is what `join_ids` made."""
+        """Return the digest of an event; `ids` comes from `join_ids`."""
         text = _bits(at) + f"{id}|{seq}|{code}|{ids}|{payload}".encode()
         return blake2b(text, digest_size=DIGEST_BYTES, key=self._key, person=_EVENT).digest()
 
@@ -85,13 +85,13 @@ class LogKey:
         return self._mac(kind.encode(), fields)
 
     def forget(self, row: EventRow, *, user: str) -> EventRow:
-        """Remove what an event says, and keep its place in the chain; `user` is whose it is said to be from now on."""
+        """Remove the payload of an event and keep its place in the chain; `user` replaces its user."""
         digest = row.forgotten[DIGEST_BYTES:] if row.forgotten else self._digest_of(row)
         bare = row._replace(user=user, payload=_forgotten_payload(row.payload), forgotten=None)
         return bare._replace(forgotten=self._mac(_FORGOTTEN, (*bare, digest)) + digest)
 
     def find_breaks(self, rows: Iterable[EventRow], *, last_seq: int, last_hash: bytes) -> list[str]:
-        """What is wrong with a run's events, in order; empty when all is well."""
+        """Return the problems of a run's events, in order; empty when the chain is intact."""
         problems, end = _find_gaps(rows, self._is_intact)
         if end != (last_seq, last_hash):
             problems.append(f"the run's record ends at event {last_seq}, its events end at {end[0]}")
@@ -114,17 +114,17 @@ class LogKey:
 
 
 def join_ids(*ids: str) -> str:
-    """What the events of one call share; lengths keep two fields from being read as one."""
+    """Join the ids of a call for the digest; lengths keep two fields from being read as one."""
     return "|".join([*map(str, map(len, ids)), *ids])
 
 
 def link(previous: bytes, digest: bytes) -> bytes:
-    """The link of the chain after `previous`."""
+    """Return the link that follows `previous`."""
     return sha256(previous + digest).digest()
 
 
 def plain_link(previous: bytes, ids: str, *, seq: int, code: int, at: float, payload: str) -> bytes:
-    """The link of a chain without a key, as state stores of others and logs before the key have it."""
+    """Return the link of a chain without a key, for state stores of others and logs of older versions."""
     return sha256(previous + _bits(at) + f"{seq}|{code}|{ids}|{payload}".encode()).digest()
 
 
@@ -154,7 +154,7 @@ def _find_gaps(
 
 
 def stored_event(row: EventRow) -> StoredEvent:
-    """The event that a row stands for."""
+    """Build the stored event of a row."""
     return StoredEvent(
         id=row.id,
         run_id=row.run_id,
@@ -169,12 +169,12 @@ def stored_event(row: EventRow) -> StoredEvent:
 
 
 def _forgotten_payload(payload: str) -> str:
-    """What is left of a payload that was forgotten: the tool that was called."""
+    """Return the payload of a forgotten event: only the tool name is left."""
     return _compact({"tool_name": parse_payload(payload).get("tool_name", ""), FORGOTTEN: True})
 
 
 def parse_payload(payload: str) -> dict[str, Any]:
-    """What an event tells; one that was damaged keeps nobody from the others, and `find_breaks` shows it."""
+    """Parse the payload of an event; a damaged one becomes `unrenderable` instead of an error."""
     try:
         facts = json.loads(payload)
     except ValueError as error:
@@ -189,7 +189,7 @@ _encode_payload = compact_encoder(allow_nan=False, ensure_ascii=False, default=s
 
 
 def payload_text(event: RunEvent) -> str:
-    """The payload as JSON that can be stored; never raises, because an event must not be lost."""
+    """Render the redacted payload of an event as JSON; never raises, because an event must not be lost."""
     try:
         payload = event.payload
         try:
@@ -202,12 +202,12 @@ def payload_text(event: RunEvent) -> str:
 
 
 def _without_nan(payload: dict[str, Any]) -> Any:
-    """NaN and the infinities are not JSON; their names are."""
+    """Replace NaN and the infinities, which are not JSON, by their names."""
     return json.loads(json.dumps(payload, default=str), parse_constant=str)
 
 
 def _fit_to_store(text: str) -> str:
-    """Lone surrogates are legal in Python and JSON escapes, but not in UTF-8."""
+    """Escape lone surrogates, which UTF-8 does not allow; OverflowError when the text is too large."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -240,10 +240,10 @@ _head_columns = attrgetter(
 
 
 class RunHead:
-    """A run as its last event left it. Mutable: it advances with every event.
+    """The state of a run after its last event. Mutable: it advances with every event.
 
-    `nr` counts the runs of a log in the order in which they began; `open_calls` are those that were requested and have
-    not ended. `seal` is a MAC over all of it, empty where the stored record was found changed.
+    `nr` numbers the runs of a log in the order of their first events; `open_calls` counts calls that were requested
+    and have not ended. `seal` is a MAC over all columns, empty where the stored row was found changed.
     """
 
     __slots__ = (
@@ -299,20 +299,20 @@ class RunHead:
 
     @classmethod
     def of_first(cls, call: CallRef, at: float, nr: int = 0) -> RunHead:
-        """The head before a run's first event; a run of mere notices counts as finished."""
+        """Return the head before a run's first event; a run without calls counts as completed."""
         user, tool_name = escape_surrogates(call.user), escape_surrogates(call.tool_name)
         return cls(nr, call.run_id, call.tenant, user, tool_name, "completed", at, at, 0, b"", call.call_id, 0)
 
     @classmethod
     def of_row(cls, row: tuple[Any, ...]) -> RunHead:
-        """The head that a row of the table stands for."""
+        """Build the head of a row of the table."""
         *facts, seal = row
         head = cls(*facts)
         head.seal = seal
         return head
 
     def advance(self, event: RunEvent, call: CallRef, payload: str, *, id: int, key: LogKey) -> EventRow:
-        """Number and chain one more event; unchanged when an id of it cannot be encoded."""
+        """Number and chain one more event; raises, without a change, when an id cannot be encoded."""
         if call is not self._call:
             self._call, self._ids = call, join_ids(self.run_id, call.call_id, call.tenant, call.user)
         code, at, seq = int(event.code), float(event.at), self.seq + 1
@@ -324,13 +324,13 @@ class RunHead:
         )
 
     def make_seal(self, key: LogKey) -> bytes:
-        """The seal that this head should have."""
+        """Compute the seal of this head."""
         return key.seal("run", *self.columns())
 
     def update_status(self, code: int, call_id: str) -> None:
-        """Change the status. A run ends with the call that began it, not with a call nested in that one.
+        """Update the status after an event. A run ends with the call that began it, not with a nested call.
 
-        After its end another call, or the answer to a question, may begin it anew.
+        After its end another call, or the answer to a question, may start the run again.
         """
         turn = _STATUS_BY_CODE.get(code)
         if turn is None:
@@ -350,7 +350,7 @@ class RunHead:
         return _head_columns(self)
 
     def summary(self) -> RunSummary:
-        """The run at a glance."""
+        """Return the summary of the run."""
         return RunSummary(
             run_id=self.run_id,
             tenant=self.tenant,
@@ -365,7 +365,7 @@ class RunHead:
 
 
 def escape_call_ids(call: CallRef) -> CallRef:
-    """The call with ids that are valid UTF-8; the same object nearly always."""
+    """Escape lone surrogates in the ids of a call; returns the same object where there are none."""
     if (call.run_id + call.call_id + call.tenant + call.user).isascii():
         return call
     return call._replace(
@@ -377,13 +377,13 @@ def escape_call_ids(call: CallRef) -> CallRef:
 
 
 def escape_surrogates(text: str) -> str:
-    """The text with lone surrogates written out."""
+    """Escape lone surrogates in a text."""
     whole = str(text)  # a caller may have taken something else for an id
     return whole if whole.isascii() else whole.encode("utf-8", "backslashreplace").decode()
 
 
 def find_open_calls(rows: Iterable[EventRow]) -> list[RunSummary]:
-    """The calls of a run that were requested and have not ended, the innermost first, each like a run of its own."""
+    """Return the calls of a run that were requested and have not ended, innermost first, each as a summary."""
     found: dict[str, RunHead] = {}
     for row in rows:
         call = CallRef(

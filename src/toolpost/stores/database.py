@@ -34,7 +34,7 @@ _ADVICE = {
 
 
 def open_writable(path: Path, *, busy_s: float) -> sqlite3.Connection:
-    """A connection for the writer, in WAL mode with every commit synced, on the newest schema."""
+    """Open the writer's connection in WAL mode with synced commits, and migrate the schema."""
     try:
         _create_private(path)
         db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
@@ -53,13 +53,13 @@ def open_writable(path: Path, *, busy_s: float) -> sqlite3.Connection:
 
 
 def open_readable(path: Path, *, busy_s: float) -> sqlite3.Connection:
-    """A connection that cannot write."""
+    """Open a read-only connection."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     return sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False)
 
 
 def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> None:
-    """Apply the numbered files that this database has not seen, each in a transaction of its own."""
+    """Apply the migrations that this database lacks, each in a transaction of its own."""
     files = sorted(folder.glob("*.sql"))
     newest = int(files[-1].name.split("_")[0])
     version = _version(db)
@@ -73,9 +73,9 @@ def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> No
 
 
 def truncate_wal(path: Path, *, busy_s: float) -> None:
-    """Move the write-ahead log into the database and cut it off: it holds pages as they were before later changes.
+    """Checkpoint and truncate the write-ahead log, which holds pages of deleted rows.
 
-    StoreError when somebody reads for so long that it cannot be done.
+    StoreError when another connection reads for longer than `busy_s`.
     """
     try:
         with closing(sqlite3.connect(path, timeout=busy_s, isolation_level=None)) as db:
@@ -87,7 +87,7 @@ def truncate_wal(path: Path, *, busy_s: float) -> None:
 
 
 def store_error(exc: BaseException, path: Path) -> StoreError:
-    """What went wrong with the database, where, and what to do about it."""
+    """Turn a database error into a StoreError with the path and advice."""
     if isinstance(exc, StoreError):
         return exc
     if isinstance(exc, UnicodeEncodeError):
@@ -98,7 +98,7 @@ def store_error(exc: BaseException, path: Path) -> StoreError:
 
 
 def _create_private(path: Path) -> None:
-    """Make the file before SQLite does: its side files get the mode of the database."""
+    """Create the file with mode 0600 before SQLite does; its side files get the same mode."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     os.close(descriptor)
     path.chmod(0o600)
@@ -113,7 +113,7 @@ def _configure(db: sqlite3.Connection) -> None:
 
 
 def _retry_while_busy(work: Callable[[], T], patience_s: float) -> T:
-    """Switching a new file to WAL ignores the busy timeout, so two processes that open it at once try again."""
+    """Retry while the database is busy: switching to WAL ignores the busy timeout."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -129,7 +129,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def in_transaction(db: sqlite3.Connection, work: Callable[[], T]) -> T:
-    """Do some work alone and whole, or not at all."""
+    """Run `work` in an exclusive write transaction; roll back when it raises."""
     db.execute("BEGIN IMMEDIATE")
     try:
         done = work()
@@ -154,7 +154,7 @@ def _apply(db: sqlite3.Connection, file: Path) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script; `executescript` would end the transaction around them."""
+    """Yield the statements of a script; `executescript` would commit the transaction around them."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -164,7 +164,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 class Reader:
-    """Runs queries one at a time; each sees what was durable when it began."""
+    """Runs queries on a read-only connection in a thread, one at a time."""
 
     def __init__(self, path: Path, *, busy_s: float) -> None:
         self._path = path
@@ -173,7 +173,7 @@ class Reader:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolpost-reader")
 
     async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of `work`."""
+        """Run `work` on the connection and return its result."""
         if self._closed:
             raise StoreError(f"the store at {str(self._path)!r} is closed; open it again to go on")
         try:
@@ -182,7 +182,7 @@ class Reader:
             raise store_error(exc, self._path) from exc
 
     async def close(self) -> None:
-        """Finish what runs and let go."""
+        """Finish the running query and close the connection."""
         self._closed = True
         await asyncio.to_thread(self._thread.shutdown)
         self._db.close()

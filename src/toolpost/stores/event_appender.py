@@ -43,7 +43,7 @@ _SAVE = "UPDATE ledger SET last_event = ?, last_run = ?, runs = ?, total = ?, se
 
 
 class Ledger:
-    """The counts of a log and the sum of its seals, as of the last transaction. Mutable: it goes with every event."""
+    """The number of runs and events of a log and the sum of the runs' seals. Mutable: it changes with every event."""
 
     __slots__ = ("is_intact", "key", "last_event", "last_run", "runs", "total")
 
@@ -53,7 +53,7 @@ class Ledger:
         self.is_intact = True
 
     def load(self, db: sqlite3.Connection) -> None:
-        """Read the row; one that was changed is never sealed again, so that this goes on to show."""
+        """Read the row; one that was changed is never sealed again, so that `verify` goes on to report it."""
         self.last_event, self.last_run, self.runs, total, seal = db.execute(_LOAD).fetchone()
         self.total = int.from_bytes(total, "big")
         self.is_intact = seal == self._seal()
@@ -65,11 +65,11 @@ class Ledger:
         db.execute(_SAVE, (self.last_event, self.last_run, self.runs, total, seal))
 
     def change(self, *, old: bytes = b"", new: bytes = b"") -> None:
-        """Take a seal out of the sum and another in."""
+        """Replace a seal in the sum."""
         self.total = (self.total - int.from_bytes(old, "big") + int.from_bytes(new, "big")) % (1 << _BITS)
 
     def find_breaks(self, seals: list[bytes]) -> list[str]:
-        """What is wrong with the runs as a whole, given the seals of those that are there."""
+        """Return the problems of the runs as a whole, given the seals of the stored runs."""
         if not self.is_intact:
             return ["the ledger of the log was changed, so that nobody can tell how many runs there should be"]
         if self.runs != len(seals):
@@ -83,9 +83,9 @@ class Ledger:
 
 
 def load_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger | None:
-    """The ledger of a log; None where there is none, or its key is lost.
+    """Load the ledger of a log; None where there is none, or its key is lost.
 
-    The key is random and kept sealed with the folder's, so that it outlives a change of that.
+    The log's key is random and sealed with the folder's key, so that it survives a rotation of the latter.
     """
     row = db.execute("SELECT key FROM ledger").fetchone()
     if row is None:
@@ -101,7 +101,7 @@ def load_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger | None:
 
 
 def make_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
-    """A new ledger; in place of one whose key is lost, one that goes on to say that it was changed."""
+    """Create a ledger; one that replaces a ledger with a lost key stays marked as changed."""
     secret = secrets.token_bytes(KEY_BYTES)
     ledger, sealed = Ledger(LogKey(secret)), sealer.seal(secret.hex(), *_ROW)
     if db.execute("UPDATE ledger SET key = ?, seal = x''", (sealed,)).rowcount:
@@ -136,9 +136,9 @@ _LOAD_HEADS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id IN (SELECT value FR
 
 
 class EventAppender:
-    """Appends events within the writer's transactions and remembers the heads of recent runs, and the ledger.
+    """Appends events within the writer's transactions; caches the heads of recent runs and the ledger.
 
-    What is remembered is dropped whenever another process has written, or a transaction was rolled back.
+    The cache is dropped when another process has written, or a transaction was rolled back.
     """
 
     def __init__(self, owner_id: str, ledger: Ledger) -> None:
@@ -150,7 +150,7 @@ class EventAppender:
         self._unsaved = False
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Start a transaction's worth of events."""
+        """Begin a transaction: drop the cache if another process has written."""
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             self.forget()
@@ -158,15 +158,15 @@ class EventAppender:
             self._version = version
 
     def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
-        """Insert events behind what their runs already have."""
+        """Chain events to their runs and insert them."""
         self._load_heads(db, events)
         _insert(db, _EVENTS, self._chain(events))
         self._unsaved = True
 
     def save_heads(self, db: sqlite3.Connection) -> None:
-        """Write the heads that moved, each once however many events it got.
+        """Write the heads that changed in this transaction.
 
-        They stay remembered until the transaction ends: a function that asks for this may be rolled back.
+        They are written again when the transaction ends: the function that called this may be rolled back.
         """
         ledger = self.ledger
         rows: list[tuple[object, ...]] = []
@@ -178,7 +178,7 @@ class EventAppender:
         _insert(db, _HEADS, rows)
 
     def finish(self, db: sqlite3.Connection) -> None:
-        """End a transaction's worth of events."""
+        """End a transaction: write heads and ledger, and shrink the cache."""
         self.save_heads(db)
         self._touched.clear()
         if self._unsaved:
@@ -188,7 +188,7 @@ class EventAppender:
             del self._heads[name]
 
     def remove_runs(self, removed: Iterable[tuple[RunName, bytes]]) -> None:
-        """Take runs that were deleted, given with their seals, out of the ledger."""
+        """Remove deleted runs, given with their seals, from the ledger and the cache."""
         for name, seal in removed:
             self._heads.pop(name, None)
             self._touched.pop(name, None)
@@ -197,7 +197,7 @@ class EventAppender:
             self._unsaved = True
 
     def rename_user(self, db: sqlite3.Connection, names: Iterable[RunName], user: str) -> None:
-        """Say of whole runs that they are somebody else's."""
+        """Change the user of runs."""
         wanted = set(names)
         self._load(db, [run_id for _, run_id in wanted])
         for name in wanted:
@@ -207,14 +207,14 @@ class EventAppender:
             self._unsaved = True
 
     def forget(self) -> None:
-        """Forget every head; the table has them."""
+        """Drop the cache."""
         self._heads.clear()
         self._touched.clear()
         self._version = None
         self._unsaved = False
 
     def _load_heads(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
-        """Have the heads of these events' runs at hand, the ones used last at the end."""
+        """Load the heads of these events' runs into the cache, the most recently used last."""
         heads = self._heads
         missing: list[str] = []
         for name in {(event.call.tenant, event.call.run_id) for event in events}:
@@ -227,7 +227,7 @@ class EventAppender:
             self._load(db, missing)
 
     def _load(self, db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
-        """Read heads; one that does not fit its seal is never sealed again, so that this goes on to show."""
+        """Read heads; one with a wrong seal is never sealed again, so that `verify` goes on to report it."""
         for row in db.execute(_LOAD_HEADS, (json.dumps(run_ids),)):
             head = RunHead.of_row(row)
             if (head.tenant, head.run_id) in self._heads:
@@ -236,7 +236,7 @@ class EventAppender:
             self._heads[head.tenant, head.run_id] = head
 
     def _chain(self, events: Iterable[RunEvent]) -> list[EventRow]:
-        """The rows of these events; one flat loop, because it runs for every event there ever is."""
+        """Return the chained rows of events; one flat loop, because it runs for every event."""
         touched, ledger = self._touched, self.ledger
         key, id_ = ledger.key, ledger.last_event
         rows: list[EventRow] = []
@@ -264,7 +264,7 @@ class EventAppender:
 
 
 def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows, many with each statement: every one costs a turn of the interpreter's lock."""
+    """Insert rows, many with each statement: every statement gives up the interpreter's lock once."""
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:
@@ -275,6 +275,6 @@ def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]
 
 @cache
 def _statement(sql: str, width: int, rows: int) -> str:
-    """One of few texts, so that SQLite need not compile it again."""
+    """Return the statement for so many rows; few variants, so that SQLite's statement cache holds them."""
     one = f"({', '.join('?' * width)})"
     return sql.replace("$ROWS", ", ".join([one] * rows))

@@ -19,7 +19,7 @@ _COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, res
 
 
 class SQLiteJournal:
-    """Every intent belongs to the process that wrote it, until that process is dead."""
+    """Intents and results of calls; an intent is owned by the process that wrote it until that process dies."""
 
     def __init__(self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness) -> None:
         self._writer = writer
@@ -64,7 +64,7 @@ class SQLiteJournal:
         db.execute("UPDATE journal SET result = ? WHERE call_id = ? AND step = ?", (sealed, call_id, step))
 
     def _adopt(self, db: sqlite3.Connection) -> list[JournalEntry]:
-        """Within one transaction, so that no other process can adopt the same; a damaged intent keeps none waiting."""
+        """Take over the intents of dead owners in one transaction: each goes to one process. Skip damaged ones."""
         unfinished = "result IS NULL AND step = ''"
         owners = db.execute(f"SELECT DISTINCT owner FROM journal WHERE {unfinished}").fetchall()  # noqa: S608 - constants
         sql = f"UPDATE journal SET owner = ? WHERE owner = ? AND {unfinished} RETURNING {_COLUMNS}"  # noqa: S608 - constants
@@ -104,7 +104,7 @@ _RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outco
 
 
 class SQLiteKeyStore:
-    """The keys of every user, apart from each other."""
+    """Idempotency keys by user: reserved by one statement, stored with the outcome of their call."""
 
     def __init__(self, writer: Writer, *, sealer: RowSealer, liveness: Liveness, clock: Callable[[], float]) -> None:
         self._writer = writer
@@ -153,7 +153,7 @@ _REQUESTED = "SELECT target_id, at, tenant FROM cancels WHERE target_id IN (SELE
 
 
 class SQLiteCancelStore:
-    """A wish for what is known to belong to other tenants alone is not kept."""
+    """Cancel requests, seen by the process that runs the call; one for a target of other tenants only is ignored."""
 
     def __init__(self, writer: Writer, reader: Reader, *, clock: Callable[[], float]) -> None:
         self._writer = writer

@@ -24,7 +24,7 @@ else:
     import fcntl
 
     def _try_lock(descriptor: int, *, shared: bool) -> bool:
-        """Shared for those who only look, so that two who look do not take each other for the owner."""
+        """Try to lock a file; shared for a check, so that two checks do not take each other for the owner."""
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -34,10 +34,10 @@ else:
 
 
 class Liveness:
-    """This store's own sign of life, and a look at those of others.
+    """Holds a lock file that shows that this process is alive, and checks those of other processes.
 
-    An owner whose file is missing is dead: ids are random and never used again.
-    A forked child would share its parent's lock and keep it after the parent's end, so it lets go at once.
+    An owner without a file is dead: ids are random and never reused. A forked child would share its parent's lock
+    beyond the parent's end, so it releases it at once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class Liveness:
         _HELD.add(self)
 
     def alive(self, owner_id: str) -> bool:
-        """Whether the owner of an id still lives; when it cannot be told, it does."""
+        """Return whether the owner of an id is alive; true when that cannot be determined."""
         try:
             descriptor = os.open(self._path(owner_id), os.O_RDWR)
         except FileNotFoundError:
@@ -67,14 +67,14 @@ class Liveness:
             os.close(descriptor)
 
     def sweep(self) -> None:
-        """Remove the files of the dead; they are as dead without."""
+        """Delete the lock files of dead owners."""
         for path in self._folder.glob("*.lock"):
             if path.stem != self.owner_id:
                 with contextlib.suppress(OSError):
                     _remove_if_dead(path)
 
     def release(self) -> None:
-        """Die on purpose."""
+        """Release the lock and delete its file."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 self._path(self.owner_id).unlink()
@@ -82,13 +82,13 @@ class Liveness:
             self._descriptor = -1
 
     def abandon(self) -> None:
-        """Let go in a forked child; the parent lives on."""
+        """Close the lock in a forked child; the parent keeps it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _take(self) -> tuple[str, int]:
-        """A locked file under a new id; tried again if someone swept it away before it was locked."""
+        """Create and lock a file under a new id; retry if another process swept it before it was locked."""
         while True:
             owner_id = f"own_{os.urandom(12).hex()}"
             path = self._path(owner_id)

@@ -35,7 +35,7 @@ _USUAL = 3  # requested, started, ended: in more events a run may have begun ane
 
 
 class MemoryRun:
-    """One run: its events as they came, until they are rendered; how it stands is worked out for who asks."""
+    """One run: its raw events until they are rendered; its head is computed on demand."""
 
     __slots__ = ("_chain", "_head", "_key", "_rows", "_turned", "fresh", "ids")
 
@@ -50,7 +50,7 @@ class MemoryRun:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it came to its end; nearly every run shows that by its first and its last event."""
+        """Whether the run has ended; for most runs its first and its last event show that."""
         if self._head is None and len(self.fresh) <= _USUAL:
             first, last = self.fresh[0], self.fresh[-1]
             if first.code is _REQUESTED and first.call is last.call:
@@ -59,7 +59,7 @@ class MemoryRun:
 
     @property
     def head(self) -> RunHead:
-        """The run as its last event left it."""
+        """The state of the run after its last event."""
         head = self._head or RunHead.of_first(escape_call_ids(self.fresh[0].call), float(self.fresh[0].at))
         for event in self.fresh[self._turned :]:
             head.seq, head.updated_at = head.seq + 1, float(event.at)
@@ -68,7 +68,7 @@ class MemoryRun:
         return head
 
     def render(self) -> list[EventRow]:
-        """All events, chained."""
+        """Number, chain and render the new events; return all rows."""
         _ = self.head  # afterwards there are only rows
         for id_, event in zip(self.ids[len(self._rows) :], self.fresh, strict=True):
             call = escape_call_ids(event.call)
@@ -79,7 +79,7 @@ class MemoryRun:
         return self._rows
 
     def forget(self, who: Principal) -> int:
-        """Remove what events say of a person; how many did."""
+        """Remove the payloads of a person's events, and of those that name the person; return how many."""
         rows, forgotten = self.render(), 0
         for at, row in enumerate(rows):
             mine = (row.tenant, row.user) == who
@@ -89,13 +89,13 @@ class MemoryRun:
         return forgotten
 
     def find_breaks(self) -> list[str]:
-        """What is wrong with the chain."""
+        """Return the problems of the chain."""
         rows, last = self.render(), self._chain.hash if self._chain else b""
         return [*self._key.find_breaks(rows, last_seq=self.head.seq, last_hash=last), *find_second_answers(rows)]
 
 
 class MemoryRuns:
-    """All runs, by name and in the order in which they began."""
+    """All runs by tenant and id, in the order of their first events."""
 
     def __init__(self, key: LogKey) -> None:
         self.by_name: dict[RunName, MemoryRun] = {}
@@ -104,7 +104,7 @@ class MemoryRuns:
         self._count = 0
 
     def add(self, events: Iterable[RunEvent]) -> None:
-        """Give events their ids and their runs."""
+        """Number events and sort them into their runs."""
         by_name, id_ = self.by_name, self._last_id
         for event in events:
             id_ += 1
@@ -122,18 +122,18 @@ class MemoryRuns:
         self._last_id = id_
 
     def find_runs(self, run_id: str, tenant: str | None = None) -> list[MemoryRun]:
-        """The runs of a name; one for each tenant that has one."""
+        """Return the runs of an id: of one tenant, or of each that has one."""
         if tenant is not None:
             return [run for run in [self.by_name.get((tenant, run_id))] if run is not None]
         return [run for (_, name), run in self.by_name.items() if name == run_id]
 
     def remove(self, names: Iterable[RunName]) -> None:
-        """Forget whole runs."""
+        """Remove whole runs."""
         for name in names:
             self._count -= len(self.by_name.pop(name).ids)
 
     def make_room(self, max_events: int) -> None:
-        """Forget the oldest finished runs until the rest fits."""
+        """Remove the oldest finished runs until at most `max_events` are left."""
         surplus = self._count - max_events
         doomed: list[RunName] = []
         for name, run in self.by_name.items() if surplus > 0 else ():
@@ -147,7 +147,7 @@ class MemoryRuns:
     def events(
         self, run_id: str | None, after: int, tenant: str | None, *, newest: bool = False
     ) -> Iterator[StoredEvent]:
-        """The events with an id above `after`, of one run or of all, of one tenant or of all."""
+        """Yield the events with an id above `after`, of one run or of all, of one tenant or of all."""
         runs = self.by_name.values() if run_id is None else self.find_runs(run_id, tenant)
         meant = [(id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after]
         for _, at, run in sorted(meant, key=itemgetter(0), reverse=newest):
@@ -157,7 +157,10 @@ class MemoryRuns:
 
 
 class MemoryEventLog:
-    """As long as the process; with `max_events` the oldest finished runs go first, whole."""
+    """Event log in memory: emitting is an append; numbering, chaining and rendering wait for a reader.
+
+    With `max_events` the oldest finished runs are dropped whole.
+    """
 
     def __init__(self, *, max_events: int | None = None) -> None:
         self._max_events = max_events
@@ -176,10 +179,10 @@ class MemoryEventLog:
         return False
 
     async def drain(self) -> None:
-        """There is always room."""
+        """Return at once: there is no queue."""
 
     async def flush(self) -> None:
-        """Memory is as durable as it gets."""
+        """Return at once: there is nothing to write."""
 
     async def read(
         self,
@@ -207,7 +210,7 @@ class MemoryEventLog:
         return found[0].head.summary() if found else None
 
     async def adopt_orphans(self) -> list[RunSummary]:
-        """There is no other process."""
+        """Return nothing: there is no other process."""
         return []
 
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
@@ -216,7 +219,7 @@ class MemoryEventLog:
             return [call for run in runs for call in find_open_calls(run.render())]
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
-        """Nobody else can reach the memory, so that no run can be missing."""
+        """Check the chain of runs; no other process can remove one."""
         runs = self.collect_runs()
         meant = list(runs.by_name.values()) if run_id is None else runs.find_runs(run_id, tenant)
         if run_id is not None and not meant:
@@ -225,7 +228,7 @@ class MemoryEventLog:
             return [problem for run in meant for problem in run.find_breaks()]
 
     def forget(self, who: Principal) -> dict[str, int]:
-        """Remove what events say of a person, and their name from runs; how many of each."""
+        """Remove a person's payloads from events and name from runs; return how many of each."""
         runs = list(self.collect_runs().by_name.values())
         with self._lock:
             events = sum(run.forget(who) for run in runs)
@@ -235,7 +238,7 @@ class MemoryEventLog:
         return {"events": events, "runs": len(theirs)}
 
     def collect_runs(self) -> MemoryRuns:
-        """The runs, once what was emitted is sorted into them and there is room."""
+        """Sort emitted events into their runs, make room, and return the runs."""
         with self._lock:
             batch = self._fresh[:]
             del self._fresh[: len(batch)]

@@ -26,7 +26,7 @@ _ANSWER = tuple(field.name for field in fields(Answer))
 
 
 def action_to_data(action: PendingAction) -> dict[str, Any]:
-    """The part of a pending action that never changes."""
+    """Convert the constant part of a pending action to plain data."""
     return {
         **{name: getattr(action, name) for name in _KEPT},
         "question": {name: getattr(action.question, name) for name in _QUESTION},
@@ -35,7 +35,7 @@ def action_to_data(action: PendingAction) -> dict[str, Any]:
 
 
 def action_from_data(data: dict[str, Any]) -> PendingAction:
-    """A pending action as it was added."""
+    """Build a pending action from plain data, as it was added."""
     question: dict[str, Any] = {**data["question"], "answerers": _names(data["question"].get("answerers"))}
     values: dict[str, Any] = {
         **data,
@@ -52,12 +52,12 @@ def _names(kept: list[str] | None) -> tuple[str, ...] | None:
 
 
 def answer_to_data(answer: Answer) -> dict[str, Any]:
-    """An answer as plain data."""
+    """Convert an answer to plain data."""
     return {name: getattr(answer, name) for name in _ANSWER}
 
 
 def copy_action(action: PendingAction) -> PendingAction:
-    """A copy of a pending action, as reading it back from a disk would give."""
+    """Copy a pending action deeply, as storing and reading it would."""
     answer, outcome = action.answer, action.outcome
     return replace(
         action_from_data(copy_json(action_to_data(action), "pending")),
@@ -75,7 +75,7 @@ Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the bui
 
 
 class _Change(NamedTuple):
-    """A change of how questions stand, and of which: one statement, so that it happens once."""
+    """A change of status: assignments and the condition of one atomic UPDATE."""
 
     assignments: str
     condition: str
@@ -116,10 +116,10 @@ UPDATE pending SET owner = ? WHERE owner = ? AND NOT EXISTS (
 
 
 class SQLitePendingStore:
-    """What was asked, sealed; how it stands, in columns that statements can compare.
+    """Questions, sealed; their status in columns that statements can compare, with a seal over them.
 
-    Among many, a row that does not open is told of and passed over; asked for by its id, it is an error. The columns
-    have a seal: a question that was opened again, or given to others, from outside is not taken.
+    A list skips and logs rows that do not open; `get` raises for them. A question whose status was changed from
+    outside, such as opened again, cannot be claimed.
     """
 
     def __init__(self, writer: Writer, reader: Reader, *, key: LogKey, sealer: RowSealer, liveness: Liveness) -> None:
@@ -199,11 +199,11 @@ class SQLitePendingStore:
         return await self._writer.submit(work)
 
     async def _change(self, change: _Change, values: dict[str, Any]) -> Actions:
-        """One atomic statement, and the questions that it changed; if these cannot be opened now, nothing is."""
+        """Apply a change and return the changed questions; nothing changes when one cannot be opened now."""
         return await self._writer.submit(lambda db: self._actions(self._apply(db, change, values)))
 
     def _apply(self, db: sqlite3.Connection, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Rows:
-        """Change rows and seal them anew, but for those whose seal was wrong before: that goes on to show."""
+        """Change rows and seal them anew, except those whose seal was wrong: `verify` goes on to report them."""
         meant = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE {change.condition}"  # noqa: S608 - constants, here and below
         sound = [row[0] for row in db.execute(meant, values).fetchall() if self._is_sound(row, strict=strict)]
         sql = f"UPDATE pending SET {change.assignments} WHERE {change.condition} RETURNING {_COLUMNS}"  # noqa: S608
@@ -243,5 +243,5 @@ class SQLitePendingStore:
 
 
 def status_seal(key: LogKey, status: tuple[Any, ...]) -> bytes:
-    """The seal of how a question stands, of its `STATUS_COLUMNS`."""
+    """Return the seal over the `STATUS_COLUMNS` of a question."""
     return key.seal("pending", *status)

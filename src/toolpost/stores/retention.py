@@ -28,7 +28,7 @@ PRUNED: tuple[str, ...] = ("runs", "events", "journal", "pending", "keys", "canc
 
 
 class ArtifactSize(NamedTuple):
-    """An artifact as far as the quota goes."""
+    """The size of an artifact and the hash of its content."""
 
     id: str
     sha256: str
@@ -36,7 +36,7 @@ class ArtifactSize(NamedTuple):
 
 
 def over_quota(oldest_first: Iterable[ArtifactSize], *, spared: frozenset[str] | set[str], max_bytes: int) -> list[str]:
-    """The ids to remove: the oldest first, content that is shared counted once; those in `spared` stay."""
+    """Return the ids to remove, oldest first, until the rest fits; shared content counts once, `spared` ids stay."""
     artifacts = list(oldest_first)
     holders = Counter(artifact.sha256 for artifact in artifacts)
     total = sum({artifact.sha256: artifact.size for artifact in artifacts}.values())
@@ -94,7 +94,7 @@ _SPARED = f"SELECT id FROM artifacts WHERE (run_id, tenant) IN ({_UNSETTLED})"  
 
 
 class Pruner:
-    """Removes in small steps, each a transaction of the writer."""
+    """Deletes old finished runs and artifacts over the quota, in small transactions."""
 
     def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, files: ContentFiles) -> None:
         self._writer = writer
@@ -103,7 +103,7 @@ class Pruner:
         self._files = files
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        """How many rows and files of each kind were removed."""
+        """Delete what is past the limits; return how many rows and files of each kind."""
         removed = Counter(dict.fromkeys(PRUNED, 0))
         if retention.max_age_s is not None:
             cutoff = now - retention.max_age_s
@@ -127,7 +127,7 @@ class Pruner:
         return removed
 
     async def _prune_files(self, now: float) -> int:
-        """Remove files without a row: after the rows are gone for good, and while nobody can add one."""
+        """Delete files without a row; within transactions, so that nobody can add the row meanwhile."""
         await asyncio.to_thread(self._files.sweep, now)
         names = await asyncio.to_thread(lambda: set(self._files.names()))
         known = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
@@ -136,7 +136,7 @@ class Pruner:
         return sum([await self._writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
 
     def delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
-        """Remove those of these files that no row names; how many there were."""
+        """Delete those of these files that no row names; return how many."""
         named = "SELECT 1 FROM artifacts WHERE sha256 = ?"
         return sum(self._files.delete(name) for name in names if not db.execute(named, (name,)).fetchone())
 
@@ -235,7 +235,7 @@ class Forgetter:
     ) -> tuple[int, int, dict[str, int] | None]:
         """Remove the payloads of some more events; return how many, the id of the last, and `_forget_calls`' counts.
 
-        The rows of calls go with the last events in one transaction: `verify` misses the rows that events mention.
+        The rows of calls are deleted with the last payloads in one transaction: no event mentions a missing row.
         """
         key = self._appender.ledger.key
         rows = [EventRow(*row) for row in db.execute(_MENTIONING, {**_person_values(principal), "after": after})]

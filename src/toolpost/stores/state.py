@@ -30,7 +30,7 @@ _ROW = "INTO state (kind, key, item, body, owner, until) VALUES (?, ?, ?, ?, ?, 
 
 
 class StateRecord(NamedTuple):
-    """Sealed bytes, whose they are (`tenant:user`, or nobody's), and until when they count."""
+    """Sealed bytes with their owner (`tenant:user`, or none) and their expiry."""
 
     body: bytes
     owner: str = ""
@@ -38,26 +38,26 @@ class StateRecord(NamedTuple):
 
 
 class StateTable(Protocol):
-    """Where sealed records stand: by kind, key and item."""
+    """Stores sealed records by kind, key and item."""
 
     async def put(self, kind: str, key: str, item: str, record: StateRecord) -> None:
-        """Keep a record; replaces the one that stood there."""
+        """Store a record, in place of an earlier one."""
         ...
 
     async def add(self, kind: str, key: str, item: str, record: StateRecord) -> bool:
-        """Keep a record where none stands; whether that was so."""
+        """Store a record unless there is one; return whether it was stored."""
         ...
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
-        """The records under a key with their items, in the order of the items."""
+        """Return the items and records of a key, ordered by item."""
         ...
 
 
 class SealedStateStore:
-    """Fulfils `StateStore` and `PlannerStateStore` on any table.
+    """Implements `StateStore` and `PlannerStateStore` on any table.
 
-    A pause's token resumes it, so only its hash is kept. One whose payload names its `user` is forgotten with that
-    person; one with `expires_at` goes when that is longer ago than things are kept.
+    A pause is stored under the hash of its token, because the token resumes it. A pause whose payload names its `user`
+    is forgotten with that person; one with `expires_at` is pruned after it expired.
     """
 
     def __init__(self, table: StateTable, sealer: RowSealer) -> None:
@@ -76,7 +76,7 @@ class SealedStateStore:
         await self._put("binding", binding.trace_id, item, asdict(binding))
 
     async def load_remote_bindings(self, trace_id: str) -> Sequence[RemoteBinding]:
-        """Where remote agents keep their sides of a run."""
+        """Return the remote bindings of a run."""
         return [RemoteBinding(**data) for data in await self._all("binding", trace_id)]
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class SealedStateStore:
         return found[0] if found else {}
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Keep a record under a token that has none yet; True for exactly one of those who try."""
+        """Store a record under a token that has none; True for exactly one caller."""
         key = _fingerprint(token)
         return await self._table.add("pause", key, "", self._pause(key, payload))
 
@@ -106,7 +106,7 @@ class SealedStateStore:
 
 
 class SQLiteStateTable:
-    """The table in a table."""
+    """State records in SQLite."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
@@ -126,7 +126,7 @@ class SQLiteStateTable:
 
 
 class MemoryStateTable:
-    """The table in a dict."""
+    """State records in a dict."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, str], dict[str, StateRecord]] = {}
@@ -141,7 +141,7 @@ class MemoryStateTable:
         return sorted((item, record.body) for item, record in self._records.get((kind, key), {}).items())
 
     def remove(self, *, runs: Collection[str] = (), owner: str = "", before: float = float("-inf")) -> int:
-        """Forget what belongs to these runs or to this person, or counts no more since before a time; how many."""
+        """Delete the records of these runs or of this owner, or that expired before a time; return how many."""
         doomed = [
             name
             for name, records in self._records.items()
@@ -161,7 +161,7 @@ def _event(data: dict[str, Any]) -> StoredEvent:
 
 
 def _owner(user: object) -> str:
-    """A person as the other tables know them."""
+    """Return a user as `tenant:user`; empty when it is not a valid user."""
     try:
         return str(Principal.parse(user)) if isinstance(user, str) else ""
     except ValueError:
@@ -180,52 +180,52 @@ _log = logging.getLogger("toolpost.stores")
 
 
 class StatefulStore(Protocol):
-    """The part of a store that a planner's memory is made of."""
+    """The parts of a store that planner state needs."""
 
     @property
     def events(self) -> EventLog:
-        """What is told of runs."""
+        """The event log."""
         ...
 
     @property
     def state(self) -> SealedStateStore:
-        """What a planner keeps."""
+        """The planner state."""
         ...
 
 
 class StoreState:
-    """Fulfils `StateStore` and `PlannerStateStore` with a Toolbox's own store: durable, and sealed.
+    """Implements `StateStore` and `PlannerStateStore` with a Toolbox's own store: durable, and sealed.
 
-    The history of a run is what the Toolbox told of it, and what was saved beside that.
+    The history of a run is its events in the log, and those that were saved beside them.
     """
 
     def __init__(self, store: StatefulStore) -> None:
         self._store = store
 
     async def save_event(self, event: StoredEvent) -> None:
-        """Keep one event."""
+        """Save one event."""
         await self._store.state.save_event(event)
 
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
-        """A run's events in order."""
+        """Return a run's events in order."""
         saved = {event.seq: event for event in await self._store.state.load_history(trace_id)}
         told = {event.seq: event for event in await self._logged_events(trace_id)}
         return [event for _, event in sorted({**saved, **told}.items())]
 
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
-        """Keep where a remote agent holds its side of the run."""
+        """Save a remote binding of a run."""
         await self._store.state.save_remote_binding(binding)
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
-        """Keep a pause under its token."""
+        """Store a pause under its token."""
         await self._store.state.save_planner_state(token, payload)
 
     async def load_planner_state(self, token: str) -> dict[str, Any]:
-        """A pause by its token; {} when there is none."""
+        """Return a pause by its token; {} when there is none."""
         return await self._store.state.load_planner_state(token)
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Keep a record under a token that has none yet; True for exactly one of those who try."""
+        """Store a record under a token that has none; True for exactly one caller."""
         return await self._store.state.claim_planner_state(token, payload)
 
     async def _logged_events(self, run_id: str) -> list[StoredEvent]:
@@ -236,17 +236,17 @@ class StoreState:
 
 
 class _Head(NamedTuple):
-    """How far a run's chain has come."""
+    """Number and link of the last event of a run."""
 
     seq: int = 0
     hash: bytes = b""
 
 
 class StateEvents:
-    """Fulfils `EventSink` with a state store: each event is saved there, in order, numbered and chained by run.
+    """Event sink that saves events in a state store, in order, numbered and chained by run.
 
-    Nobody waits for it but `flush` and `close`. What cannot be saved, or finds no room, counts as `lost`. Several
-    processes may tell of one run, as far as the store raises for a second event of the same number.
+    Saves in the background; `flush` and `close` wait for it. Events that cannot be saved, or exceed `most_waiting`,
+    count as `lost`. Several processes may emit events of one run if the store raises for a number that is taken.
     """
 
     def __init__(self, store: StateStore, *, most_waiting: int = 10_000, most_runs: int = 1000) -> None:
@@ -259,7 +259,7 @@ class StateEvents:
         self._task: asyncio.Task[None] | None = None
 
     def emit(self, event: RunEvent) -> None:
-        """Take one event."""
+        """Queue one event."""
         if len(self._waiting) >= self._most_waiting:
             self.lost += 1
             return
@@ -268,12 +268,12 @@ class StateEvents:
             self._task = asyncio.get_running_loop().create_task(self._save_all())
 
     async def flush(self) -> None:
-        """Wait until everything emitted so far is saved, or lost."""
+        """Wait until all events emitted so far are saved, or lost."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
     async def close(self) -> None:
-        """Save what waits."""
+        """Save the queued events."""
         await self.flush()
 
     async def _save_all(self) -> None:
@@ -300,7 +300,7 @@ class StateEvents:
             self._heads.popitem(last=False)
 
     async def _is_saved(self, stored: StoredEvent) -> bool:
-        """Whether it has its number now; False when another process, which tells of this run too, has taken that."""
+        """Save an event; return False when another process has taken its number."""
         try:
             await self._store.save_event(stored)
         except Exception:
@@ -312,13 +312,13 @@ class StateEvents:
         return True
 
     async def _head(self, run_id: str) -> _Head:
-        """Where a run was left, maybe by another process."""
+        """Load the head of a run, which another process may have advanced."""
         history = await self._store.load_history(run_id)
         return _Head(history[-1].seq, bytes.fromhex(history[-1].hash)) if history else _Head()
 
 
 def _chained(event: RunEvent, head: _Head) -> StoredEvent:
-    """The event as the next of its run."""
+    """Build the stored event that follows a head."""
     call, payload, seq = event.call, event.payload, head.seq + 1
     digest = plain_link(
         head.hash,
@@ -343,25 +343,25 @@ def _chained(event: RunEvent, head: _Head) -> StoredEvent:
 
 @runtime_checkable
 class _KeepsPauses(PlannerStateStore, Protocol):
-    """A state store that has the optional part."""
+    """A state store with the optional methods."""
 
 
 @runtime_checkable
 class _KeepsClaims(Protocol):
-    """A state store that can tell who came first, as our own can."""
+    """A state store with an atomic claim, such as our own."""
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Keep a record under a token that has none yet; True for exactly one of those who try."""
+        """Store a record under a token that has none; True for exactly one caller."""
         ...
 
 
 class PlannerPauses:
-    """Pauses in a state store of any make, each resumed once by the token that it was kept under.
+    """Stores pauses in any state store; each is resumed once by its token.
 
-    A store without the optional methods cannot keep them, so they are gone with the process: `durable` says so. The
-    Protocol has no way to take a pause out: that one was resumed is kept beside it. A store with
-    `claim_planner_state` lets exactly one do that, and what was resumed is then emptied; another does as surely as it
-    tells two writers of a token apart.
+    Without the optional methods of the store, pauses are gone with the process: `durable` is False. The Protocol has no
+    removal, so a resumed pause is marked by a second record. A store with `claim_planner_state` lets exactly one
+    process set the mark, and the pause is then emptied; with other stores that is as certain as their writes of one
+    token are ordered.
     """
 
     def __init__(
@@ -373,13 +373,13 @@ class PlannerPauses:
         self._clock = clock
 
     async def keep(self, payload: Mapping[str, Any]) -> str:
-        """Keep a pause; the token returned resumes it and is a secret. Secrets in its `tool_context` are left out."""
+        """Store a pause without the secrets of its `tool_context`; return the token that resumes it, a secret."""
         token = secrets.token_urlsafe(32)
         await self._save(token, payload)
         return token
 
     async def keep_again(self, token: str, payload: Mapping[str, Any]) -> None:
-        """Keep a pause whose resumption came to nothing as it stands now: its token, used before, resumes it again."""
+        """Store a pause again after a failed resumption; its token, used before, resumes it again."""
         name = token
         while resumed := await self._store.load_planner_state(_resumed_name(name)):
             if isinstance(self._store, _KeepsClaims):  # the way to the pause must last as long as the pause
@@ -388,9 +388,9 @@ class PlannerPauses:
         await self._save(name, payload)
 
     async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
-        """The pause of a token, for exactly one who resumes it; KeyError when there is none, or not any more.
+        """Return the pause of a token to exactly one caller; KeyError when there is none, or it was resumed before.
 
-        With `user`, one whose payload names another `user` is not taken, and its token not used up.
+        With `user`, a pause of another `user` is not returned, and its token stays valid.
         """
         name = await self._latest(token)
         kept = await self._store.load_planner_state(name) if token else {}
@@ -413,12 +413,12 @@ class PlannerPauses:
         await self._store.save_planner_state(name, {"payload": dict(kept), **self._lasting(payload)})
 
     def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Whose a pause is and until when it counts; a store may want to know, for what it removes."""
+        """Return user and expiry of a pause, by which a store may delete it."""
         expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
         return {"user": payload.get("user"), "expires_at": expires_at}
 
     async def _latest(self, token: str) -> str:
-        """Under what the pause of a token is kept, or would be kept next."""
+        """Return the name under which the pause of a token is stored, or would be stored next."""
         while await self._store.load_planner_state(_resumed_name(token)):
             token = _retry_name(token)
         return token
@@ -453,10 +453,10 @@ class _MemoryPauses:
 
 
 def _resumed_name(token: str) -> str:
-    """Under what it is kept that a pause was resumed; it resumes nothing."""
+    """Return the name of the record that marks a pause as resumed; it is no token."""
     return f"resumed-{sha256(token.encode()).hexdigest()}"
 
 
 def _retry_name(token: str) -> str:
-    """Under what a pause is kept whose resumption came to nothing."""
+    """Return the name of a pause that was stored again after a failed resumption."""
     return f"again-{sha256(token.encode()).hexdigest()}"

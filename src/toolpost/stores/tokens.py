@@ -34,7 +34,7 @@ _REMOVE = f"DELETE FROM tokens WHERE {_THIS} AND (? IS NULL OR version = ?)"  # 
 
 
 class SQLiteTokenRows:
-    """Identities and how rows stand, in columns; tokens, sealed."""
+    """Token rows in SQLite: identity and status in columns, tokens sealed to their key and version."""
 
     def __init__(
         self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness, clock: Callable[[], float]
@@ -101,17 +101,17 @@ class SQLiteTokenRows:
         return self._find(db, key)
 
     def _is_lost(self, owner: str, until: float, now: float) -> bool:
-        """A process that died is known at once; one that hangs, or runs elsewhere, when its time is over."""
+        """Return whether a lease is lost: its process died, or its time is over."""
         return until <= now or not self._liveness.alive(owner)
 
     def _write(
         self, db: sqlite3.Connection, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live"
     ) -> TokenRow:
-        """A new version, above the last one and, by the clock, above those of rows that were removed."""
+        """Write a body as a new version."""
         now = self._clock()
         found = db.execute(_VERSION, key).fetchone()
         version = next_version(now, found[0] if found else 0)
-        sealed = self._sealer.seal(dict(body), *row_name(key, version))
+        sealed = self._sealer.seal(dict(body), *_row_name(key, version))
         db.execute(_WRITE, (*key, version, status, now, sealed))
         return TokenRow(key=key, version=version, status=status, body=dict(body), changed_at=now)
 
@@ -120,7 +120,7 @@ class SQLiteTokenRows:
         return self._row(row) if row else None
 
     def _row_or_doubt(self, row: tuple[Any, ...]) -> TokenRow:
-        """One among others: where it does not open it is doubtful and empty, so that it can be told of and removed."""
+        """Read a row of a list; one that does not open becomes doubtful and empty, so that it can be removed."""
         try:
             return self._row(row)
         except ROW_FAULTS as error:
@@ -134,25 +134,25 @@ class SQLiteTokenRows:
             key=key,
             version=version,
             status=status,
-            body=self._sealer.open(body, *row_name(key, version)),
+            body=self._sealer.open(body, *_row_name(key, version)),
             changed_at=changed_at,
             holder=holder,
             until=until,
         )
 
 
-def row_name(key: TokenKey, version: int) -> tuple[str, ...]:
-    """The identity that a body is sealed to."""
+def _row_name(key: TokenKey, version: int) -> tuple[str, ...]:
+    """Return the row name that a body is sealed to."""
     return ("tokens", *key, str(version), "body")
 
 
 def next_version(now: float, last: int) -> int:
-    """Milliseconds, so that a row that was removed and made anew does not begin where the old one did."""
+    """Return the next version: at least the time in ms, so that a new row does not reuse versions of a deleted one."""
     return max(int(now * 1000), last + 1)
 
 
 class MemoryTokenRows:
-    """Rows by their key; the lock makes each change atomic between threads too."""
+    """Token rows in a dict; a lock makes each change atomic between threads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
