@@ -12,6 +12,7 @@ from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings
+from toolpost.configuration.protected_files import ProtectedFiles
 from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolError
@@ -26,7 +27,6 @@ from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.plugins import load_plugins
-from toolpost.toolbox.protected_files import ProtectedFiles
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.toolbox.source_registry import SourceServices
 from toolpost.wire.network import NetworkPolicy
