@@ -15,6 +15,7 @@ from toolpost.contracts.calls import (
     ToolOutput,
     ValidatedCall,
 )
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolExecutionError, ToolOutputError, ToolValidationError
 from toolpost.contracts.outcomes import ToolResult
@@ -22,6 +23,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 from toolpost.contracts.tool import Tool
+from toolpost.transports.base import BaseSource
 
 
 class ReadNumber:
@@ -51,18 +53,14 @@ class Asking:
         return ToolResult(success=True, result=await context.pause("which", {"prompt": "Which one?"}))
 
 
-class Elsewhere:
+class Elsewhere(BaseSource):
     """A source that runs the call in its own way."""
 
-    name = "elsewhere"
-
-    async def discover(self) -> list[Tool]:
-        return []
+    def __init__(self) -> None:
+        super().__init__(ExternalToolConfig(name="elsewhere", transport="cli", connection="x"))
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         return ToolOutput(f"{call.tool.spec.name} ran elsewhere")
-
-    async def close(self) -> None: ...
 
 
 async def invoke(made: Tool, *, source: Elsewhere | None = None, **arguments: Any) -> ToolOutput | Question:

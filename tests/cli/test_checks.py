@@ -12,7 +12,7 @@ import pytest
 
 from toolpost.cli import checks
 from toolpost.cli.checks import Check, data_folder, machine
-from toolpost.toolbox.plugins import Plugins
+from toolpost.transports.plugins import Plugins
 
 
 def found(name: str) -> Check:

@@ -122,7 +122,7 @@ def test_all_sources_are_those_of_both_lists() -> None:
         tools={"mcpServers": [{"name": "b", "command": "x"}]},
     )
 
-    assert [(source.name, source.transport.value) for source in made.all_sources()] == [("a", "python"), ("b", "mcp")]
+    assert [(source.name, source.transport) for source in made.all_sources()] == [("a", "python"), ("b", "mcp")]
 
 
 def test_a_policy_is_a_template_or_rules_as_plain_data() -> None:

@@ -11,32 +11,39 @@ from tests.sources.graphql.serving import library
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Received, Site
-from toolpost.connecting.endpoint_detection import (
-    classify_response,
-    detect_endpoint,
-    detect_file,
-    is_document,
-    step_below,
-)
+from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect_url, explain, is_document
+from toolpost.transports.base import ProbeResponse
+from toolpost.transports.registry import all_transports
+from toolpost.transports.urls import url_below
 
 DOCUMENT = json.dumps(described("https://example.com")).encode()
+
+
+def name_of(found: Endpoint) -> str:
+    return "unknown" if found.transport is None else found.transport.name
+
+
+def judged(status: int, body: bytes, url: str = "https://a.example/there", **headers: str) -> str:
+    response = ProbeResponse(url, url, status, headers, body)
+    found = (one.name for one in all_transports() if one.detect(response) is not None)
+    return next(found, "unknown")
 
 
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (200, DOCUMENT, "openapi"),
+        (200, DOCUMENT, "http"),
         (200, b'{"utcp_version": "1.0.0", "tools": []}', "utcp"),
         (200, b"<html></html>", "unknown"),
         (400, b'{"errors": [{"message": "GraphQL operations must contain a query"}]}', "graphql"),
         (405, b"", "unknown"),
         (405, b'{"jsonrpc": "2.0", "error": {}}', "mcp"),
-        (401, b"", "mcp"),
+        (401, b"", "unknown"),
         (500, b"", "unknown"),
     ],
 )
 def test_an_answer_speaks_for_what_gave_it(status: int, body: bytes, kind: str) -> None:
-    assert classify_response(status, body, "there").kind == kind
+    assert judged(status, body) == kind
 
 
 @pytest.mark.parametrize(
@@ -44,18 +51,14 @@ def test_an_answer_speaks_for_what_gave_it(status: int, body: bytes, kind: str) 
     [("https://a.example/mcp/", "mcp"), ("https://mcp.a.example", "mcp"), ("https://a.example/hooks/pay", "unknown")],
 )
 def test_who_takes_no_get_is_an_mcp_server_only_if_written_as_one(url: str, kind: str) -> None:
-    found = classify_response(405, b"", url)
-
-    assert found.kind == kind
-    assert kind == "mcp" or "docs/webhooks.md" in found.because
+    assert judged(405, b"", url) == kind
+    assert "docs/webhooks.md" in explain(ProbeResponse(url, url, 405, {}, b""))
 
 
 async def test_real_servers_are_told_apart() -> None:
     with little_shop() as shop, mirror() as server:
-        kinds = [
-            (await detect_endpoint(url, {})).kind for url in (f"{shop}/openapi.json", server, "http://127.0.0.1:9/")
-        ]
-    assert kinds == ["openapi", "mcp", "unknown"]
+        kinds = [name_of(await detect_url(url, {})) for url in (f"{shop}/openapi.json", server, "http://127.0.0.1:9/")]
+    assert kinds == ["http", "mcp", "unknown"]
 
 
 @pytest.mark.req("MISC-04")
@@ -68,18 +71,19 @@ async def test_graphql_utcp_and_n8n_are_told_apart_from_the_rest(tmp_path: Path)
         settings=said(200, settings), page=said(200, b"<html>not n8n's</html>", **{"content-type": "text/html"})
     )
     with library() as books, folder(tmp_path) as files:
-        assert (await detect_endpoint(books, {})).kind == "graphql"
-        assert (await detect_endpoint(f"{files}/utcp", {})).kind == "utcp"
+        assert name_of(await detect_url(books, {})) == "graphql"
+        assert name_of(await detect_url(f"{files}/utcp", {})) == "utcp"
     async with Site(said(200, page, **{"content-type": "text/html"})) as shown, Site(n8n) as hidden:
-        assert [(await detect_endpoint(site.url, {})).kind for site in (shown, hidden)] == ["n8n", "n8n"]
+        assert [name_of(await detect_url(site.url, {})) for site in (shown, hidden)] == ["webhook", "webhook"]
 
 
 async def test_what_is_below_an_address_is_found() -> None:
     with little_shop() as shop, mirror() as server:
-        api, far = await detect_endpoint(shop, {}), await detect_endpoint(f"{server.removesuffix('/mcp')}?a=b", {})
-    assert (api.kind, api.below, api.because) == ("openapi", "", f"its document is at {shop}/openapi.json")
-    assert (far.kind, far.below) == ("mcp", "mcp")
-    assert step_below("https://a.example/x/?key=${KEY}", "mcp") == "https://a.example/x/mcp?key=${KEY}"
+        api, far = await detect_url(shop, {}), await detect_url(f"{server.removesuffix('/mcp')}?a=b", {})
+    assert (name_of(api), api.because) == ("http", f"its document is at {shop}/openapi.json")
+    assert name_of(far) == "mcp"
+    assert [found.detection and found.detection.below for found in (api, far)] == ["", "mcp"]
+    assert url_below("https://a.example/x/?key=${KEY}", "mcp") == "https://a.example/x/mcp?key=${KEY}"
 
 
 async def test_who_stops_answering_is_not_known() -> None:
@@ -91,8 +95,8 @@ async def test_who_stops_answering_is_not_known() -> None:
             writer.close()
 
     async with Site(once) as site:
-        found = await detect_endpoint(site.url, {})
-    assert (found.kind, found.tried[0]) == ("unknown", site.url)
+        found = await detect_url(site.url, {})
+    assert (name_of(found), found.tried[0]) == ("unknown", site.url)
 
 
 @pytest.mark.parametrize(
@@ -106,25 +110,27 @@ async def test_who_stops_answering_is_not_known() -> None:
 )
 async def test_a_guarded_address_is_an_mcp_server_if_it_says_so(path: str, challenge: str, kind: str) -> None:
     async with Site(said(401, {}, **{"www-authenticate": challenge})) as site:
-        assert (await detect_endpoint(site.url + path, {})).kind == kind
+        assert name_of(await detect_url(site.url + path, {})) == kind
 
 
 @pytest.mark.parametrize(
     ("name", "content", "kind"),
     [
-        ("a.yaml", DOCUMENT.decode(), "openapi"),
+        ("a.yaml", DOCUMENT.decode(), "http"),
         ("a.yml", "utcp_version: 1.0.0\ntools: []\n", "utcp"),
-        ("a.gql", "schema { query: Q }\ntype Q { a: Int }\n", "graphql"),
-        ("a.json", '{"data": {"__schema": {"types": []}}}', "graphql"),
-        ("b.json", '{"servers": {"a": {"command": "a"}}}', "servers"),
-        ("c.json", "{}", "unknown"),
-        ("none.json", None, "unknown"),
+        ("a.gql", "schema { query: Q }\ntype Q { a: Int }\n", "is the schema of a GraphQL API"),
+        ("a.json", '{"data": {"__schema": {"types": []}}}', "is the schema of a GraphQL API"),
+        ("b.json", '{"servers": {"a": {"command": "a"}}}', "lists the MCP servers of another program"),
+        ("c.json", "{}", "is not an OpenAPI"),
+        ("none.json", None, "it cannot be read: No such file"),
+        ("t.py", "from toolpost import tool\n", "python"),
     ],
 )
 def test_a_file_is_told_by_what_is_in_it(tmp_path: Path, name: str, content: str | None, kind: str) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
-    assert detect_file(str(tmp_path / name)).kind == kind
+    found = detect_file(str(tmp_path / name))
+    assert kind in (found.because if found.transport is None else found.transport.name)
 
 
 def test_a_file_may_be_a_document(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ SRC = Path(__file__).parents[2] / "src"
 
 TOOLS = """
 from toolpost.catalog.function import tool
+from toolpost.transports.base import Transport
 
 @tool(side_effects="pure")
 def one() -> int:
@@ -25,19 +26,22 @@ def two() -> int:
 def made():
     return [two]
 
-def source(config):
-    return config
+class Http(Transport):
+    name = "http"
+
+class Other(Transport):
+    name = "other"
 
 not_a_tool = [one, len]
 number = 5
 """
 REPORT = """
 import json
-from toolpost.toolbox.plugins import load_plugins
+from toolpost.transports.plugins import load_plugins
 found = load_plugins()
 print(json.dumps({
     "tools": [tool.spec.name for tool in found.tools],
-    "sources": {name: factory.__module__ for name, factory in found.source_factories.items()},
+    "sources": {name: type(one).__module__ for name, one in found.transports.items()},
     "problems": list(found.problems),
 }))
 """
@@ -73,18 +77,18 @@ def load(site: Path) -> dict[str, Any]:
 
 
 def test_tools_and_sources_come_in_through_entry_points(site: Path) -> None:
-    install(site, "good", "[toolpost.tools]\na = plug:one\nb = plug:made\n[toolpost.sources]\nhttp = plug:source\n")
+    install(site, "good", "[toolpost.tools]\na = plug:one\nb = plug:made\n[toolpost.sources]\nhttp = plug:Http\n")
 
     assert load(site) == {"tools": ["one", "two"], "sources": {"http": "plug"}, "problems": []}
 
 
 def test_a_broken_plug_in_is_a_problem_and_the_others_load(site: Path) -> None:
-    install(site, "good", "[toolpost.tools]\nz = plug:one\n[toolpost.sources]\nhttp = plug:source\n")
+    install(site, "good", "[toolpost.tools]\nz = plug:one\n[toolpost.sources]\nhttp = plug:Http\n")
     install(
         site,
         "odd",
         "[toolpost.tools]\na = broken:tool\nb = leaving:tool\nc = plug:gone\nd = plug:not_a_tool\ne = plug:number\n"
-        "[toolpost.sources]\nhttp = plug:made\nmcp = plug:number\n",
+        "[toolpost.sources]\nhttp = plug:Http\nmcp = plug:number\nx = plug:Other\n",
     )
 
     found = load(site)
@@ -100,5 +104,6 @@ def test_a_broken_plug_in_is_a_problem_and_the_others_load(site: Path) -> None:
         "it offers <built-in function len>, which is not a tool; decorate it with @tool",
         "it offers something of type int, not a tool or a list of tools",
         "another plug-in already serves the transport 'http'; remove one of them",
-        "it is of type int, not a function that makes a source",
+        "it is of type int, not a toolpost.sources.Transport",
+        "its transport is named 'other'; name the entry point so, too",
     ]

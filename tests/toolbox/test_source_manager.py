@@ -8,6 +8,7 @@ import pytest
 from toolpost import ConfigError, ExternalToolConfig, Settings, Toolbox, ToolRegistry, tool
 from toolpost.auth.credentials import Authorizer
 from toolpost.toolbox.source_manager import SourceManager
+from toolpost.transports.base import BaseSource, Services, Transport
 
 TOOLS = """
 from toolpost import tool
@@ -29,7 +30,7 @@ def settings(tmp_path: Path, *sources: dict[str, Any]) -> Settings:
     ("source", "said"),
     [
         ({"transport": "python", "connection": "no.such.module"}, "cannot be imported"),
-        ({"transport": "workflow", "connection": "x"}, "no source here speaks transport 'workflow'"),
+        ({"transport": "websocket", "connection": "x"}, "only http and https and ws and wss are allowed"),
     ],
 )
 async def test_a_broken_source_is_told_of_and_the_others_work(
@@ -56,12 +57,10 @@ async def test_a_source_that_is_switched_off_is_left_out(tmp_path: Path) -> None
         assert [state.name for state in box.report] == ["good"]
 
 
-class Foreign:
+class Foreign(BaseSource):
     """A plug-in's source that raises whatever it likes."""
 
-    def __init__(self, config: ExternalToolConfig) -> None:
-        self.name = config.name
-        self.closed = 0
+    closed = 0
 
     async def discover(self) -> list[Any]:
         raise LookupError("the plug-in's own trouble")
@@ -70,18 +69,27 @@ class Foreign:
         self.closed += 1
 
 
+class Plugged(Transport):
+    """A plug-in's transport, in place of ours."""
+
+    name = "mcp"
+
+    def __init__(self, kind: type[Foreign]) -> None:
+        self._kind = kind
+        self.made: list[Foreign] = []
+
+    def make(self, config: ExternalToolConfig, services: Services) -> Foreign:
+        self.made.append(self._kind(config))
+        return self.made[-1]
+
+
 async def test_what_a_plug_in_raises_is_told_and_its_source_is_closed() -> None:
-    made: list[Foreign] = []
-
-    def factory(config: ExternalToolConfig) -> Any:
-        made.append(Foreign(config))
-        return made[-1]
-
-    sources = SourceManager(ToolRegistry(), Authorizer(), factories={"mcp": factory})
-    await sources.load(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
+    transport = Plugged(Foreign)
+    sources = SourceManager(ToolRegistry(), Authorizer(), transports={"mcp": transport})
+    await sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
     await sources.close()
     assert sources.states[0].error == "LookupError: the plug-in's own trouble"
-    assert made[0].closed == 1
+    assert transport.made[0].closed == 1
 
 
 async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_told() -> None:
@@ -89,9 +97,8 @@ async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_told() -> None:
         async def discover(self) -> list[Any]:
             return ["not a tool"]
 
-    careless: Any = Careless
-    sources = SourceManager(ToolRegistry(), Authorizer(), factories={"mcp": careless})
-    await sources.load(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
+    sources = SourceManager(ToolRegistry(), Authorizer(), transports={"mcp": Plugged(Careless)})
+    await sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
 
     assert "AttributeError" in str(sources.states[0].error)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from toolpost import __version__
 from toolpost.processes.sandbox import sandbox_report
-from toolpost.toolbox.plugins import load_plugins
+from toolpost.transports.plugins import load_plugins
 
 State = Literal["ok", "note", "broken"]
 
@@ -96,7 +96,7 @@ def _open_files() -> Iterator[Check]:
 
 def _plugins() -> Iterator[Check]:
     found = load_plugins()
-    sources = ", ".join(found.source_factories) or "none"
+    sources = ", ".join(found.transports) or "none"
     yield Check("plug-ins", "ok", f"{len(found.tools)} tools; sources: {sources}")
     yield from (Check("plug-in", "broken", problem) for problem in found.problems)
 

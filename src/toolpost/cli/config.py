@@ -98,7 +98,7 @@ def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
     missing = "; ".join(obstacles(source, os.environ))
     return {
         "name": source.name,
-        "transport": source.transport.value,
+        "transport": source.transport,
         "ok": False if missing else None,
         "tools": None,
         "error": missing or None,

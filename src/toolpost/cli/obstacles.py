@@ -11,15 +11,8 @@ from pathlib import Path
 
 from toolpost.cli.proposal import is_remote
 from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.transports.registry import find_transport
 
-# The module that a transport cannot do without, and the extra that brings it.
-_EXTRAS = {
-    TransportType.MCP: ("fastmcp", "mcp"),
-    TransportType.HTTP: ("httptools", "http"),
-    TransportType.GRAPHQL: ("graphql", "graphql"),
-    TransportType.WEBSOCKET: ("aiohttp", "websocket"),
-    TransportType.WEBHOOK: ("httptools", "http"),
-}
 _INSTALL = {"uvx": " (it comes with uv: pip install uv)", "npx": " (it comes with Node.js)"}
 _OUR_OWN = frozenset({"python", "python3"})  # the running interpreter stands in for it
 
@@ -29,9 +22,9 @@ def obstacles(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterato
     if source.unusable:  # what else is written of it stands for nothing
         yield source.unusable
         return
-    module, extra = _EXTRAS.get(source.transport, ("", ""))
+    module, extra = find_transport(source.transport).requires or ("", "")
     if module and find_spec(module) is None:
-        yield f"{source.transport.value} sources need the extra {extra}: pip install 'toolpost[{extra}]'"
+        yield f"{source.transport} sources need the extra {extra}: pip install 'toolpost[{extra}]'"
     yield from _missing_program(source, environ)
     if source.transport is TransportType.PYTHON and source.connection.endswith(".py"):
         file = Path(source.connection).expanduser()

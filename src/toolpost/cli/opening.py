@@ -210,8 +210,7 @@ def _may_call_others(entry: Entry, settings: Settings) -> bool:
     from toolpost.catalog.function import FunctionTool
     from toolpost.contracts.config import TransportType
 
-    in_process = (TransportType.PYTHON, TransportType.WORKFLOW)
-    if entry.config is not None and entry.config.transport not in in_process:
+    if entry.config is not None and entry.config.transport is not TransportType.PYTHON:
         return False
     tool = entry.tool
     if isinstance(tool, DeferredTool):

@@ -12,9 +12,10 @@ from toolpost.configuration.file_editor import InsertionError, add_sources, sour
 from toolpost.configuration.secret_extraction import Variable, references
 from toolpost.configuration.settings import Settings
 from toolpost.connecting.presets import unpinned_package
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.transports.registry import find_transport
 
 
 def is_remote(source: ExternalToolConfig) -> bool:
@@ -27,17 +28,9 @@ def exact(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-_OF_FILES = {
-    TransportType.HTTP: "is what this file describes:",
-    TransportType.UTCP: "is what this file describes:",
-    TransportType.PYTHON: "runs the Python in this file:",
-}
-
-
 def lines(source: ExternalToolConfig) -> Iterator[str]:
     """The source in words."""
-    started = _OF_FILES.get(source.transport, "starts this program on this machine:")
-    yield f"{source.name} {'is reached at' if is_remote(source) else started}"
+    yield f"{source.name} {_verb(source)}"
     yield f"  {exact(source.connection)}"
     if source.env:
         yield f"with the environment variables {', '.join(map(exact, source.env))}"
@@ -47,6 +40,15 @@ def lines(source: ExternalToolConfig) -> Iterator[str]:
         yield f"with the credentials of auth_type {source.auth_type.value}"
     if source.cwd is not None:
         yield f"in the folder {exact(source.cwd)}"
+
+
+def _verb(source: ExternalToolConfig) -> str:
+    forms = find_transport(source.transport).forms
+    if "module" in forms:
+        return "runs the Python in this file:"
+    if is_remote(source) or not {"file", "command"}.intersection(forms):
+        return "is reached at"
+    return "is what this file describes:" if "file" in forms else "starts this program on this machine:"
 
 
 def row(source: ExternalToolConfig) -> tuple[str, str, str, str]:
@@ -65,7 +67,7 @@ def document(source: ExternalToolConfig) -> dict[str, Any]:
     return {
         "name": source.name,
         "description": source.description,
-        "transport": source.transport.value,
+        "transport": source.transport,
         "mcp_transport": source.mcp.transport.value,
         "connection": source.connection,
         "env": list(source.env),

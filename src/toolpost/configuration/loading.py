@@ -22,6 +22,7 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.suggestions import nearest
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.schema.pydantic_words import in_plain_words
+from toolpost.transports.registry import find_transport
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -31,8 +32,6 @@ ENV_FILE = ".env"
 _SECRET_KEY = re.compile(r"^(env|auth_?config)$|key|token|secret|password", re.IGNORECASE)
 _MAX_SHOWN = 60  # characters of a wrong value that a message quotes
 _Source = TypeVar("_Source", ExternalToolConfig, McpServerSettings)
-# Transports whose connection may be a file; for the others it is a command or a URL.
-_FILE_TRANSPORTS = frozenset(TransportType) - {TransportType.MCP, TransportType.CLI, TransportType.WEBSOCKET}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +160,7 @@ def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalT
         source.transport is TransportType.CLI and source.cli.manual is None
     ):  # the commands of a manual run in the folder of the manual
         changes["cwd"] = str(folder)
-    if source.transport in _FILE_TRANSPORTS and is_local_file(source.connection):
+    if _reads_file(source) and is_local_file(source.connection):
         changes["connection"] = str(_absolute(source.connection, folder))
     if source.env_file is not None:
         changes["env_file"] = str(_absolute(source.env_file, folder))
@@ -173,6 +172,10 @@ def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalT
         changes["cli"] = source.cli.model_copy(update={"manual": file})
         changes["connection"] = file if source.connection == source.cli.manual else source.connection
     return source.model_copy(update=changes)
+
+
+def _reads_file(source: ExternalToolConfig) -> bool:
+    return "command" not in find_transport(source.transport).forms
 
 
 def _resolve_tool_paths(tools: ToolsSettings, folder: Path) -> ToolsSettings:

@@ -19,6 +19,7 @@ from toolpost.catalog.lock import LOCK_NAME
 from toolpost.configuration.loading import FILE_NAME, is_local_file
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ProtectedPath
+from toolpost.transports.registry import find_transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -159,11 +160,12 @@ def _compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
 def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     """Yield the files that a source loads or starts."""
     reason = f"what source {source.name!r} loads"
-    documents = [source.connection, source.graphql.schema_file, source.cli.manual]
-    yield from (_protected(document, reason) for document in documents if document and is_local_file(document))
+    transport = find_transport(source.transport)
+    documents = {source.connection, *transport.files(source)}
+    yield from (_protected(document, reason) for document in sorted(documents) if is_local_file(document))
     if source.env_file is not None:
         yield _protected(source.env_file, f"the variables of source {source.name!r}")
-    if source.transport in (TransportType.MCP, TransportType.CLI):
+    if "command" in transport.forms:
         started = f"what source {source.name!r} starts"
         yield from (_protected(path, started) for path in _scripts(source))
     for value in source.auth_config.values():

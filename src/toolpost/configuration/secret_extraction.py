@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from toolpost.configuration.document import MIN_SECRET
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import is_secret_variable
 
 if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 # `$${NAME}` is the text `${NAME}` itself.
 REFERENCE = re.compile(r"(?<!\$)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
-# Names of variables and headers are shorter than those of fields: any key among them is likely a secret.
-_LAST_WORD = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
 _PLAIN_WORDS = frozenset({"true", "false", "none", "null"})
 _SCHEME = re.compile(r"(?P<scheme>(?:bearer|basic|token|apikey)\s+)?(?P<secret>.*)", re.IGNORECASE | re.DOTALL)
@@ -69,11 +67,6 @@ class Variable:
 def references(text: str) -> list[str]:
     """Return the variables that a text refers to."""
     return [found["name"] for found in REFERENCE.finditer(text)]
-
-
-def is_secret_variable(name: str) -> bool:
-    """Return whether a variable, a header or an option of this name is likely to hold a secret."""
-    return is_secret_name(name) or _LAST_WORD.search(name) is not None
 
 
 def variable_name(*parts: str) -> str:

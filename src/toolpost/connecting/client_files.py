@@ -20,13 +20,13 @@ from pydantic import ValidationError
 from toolpost.configuration.secret_extraction import (
     SecretExtractor,
     Variable,
-    is_secret_variable,
     references,
     variable_name,
 )
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.secrets import is_secret_variable
 
 NO_SERVERS = "no_servers"  # the code of the error for a file that lists no servers
 # The keys that servers are listed under; a file has one of them.

@@ -1,38 +1,44 @@
-"""Detect what a URL or a file is: an MCP server, the document of an API, a list of servers, and so on."""
+"""Detect what is at an address or in a file, by asking every transport whether it recognises that."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.contracts.errors import ConfigError, ToolError, ToolTimeoutError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.transports.base import ProbeResponse
+from toolpost.transports.registry import all_transports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from toolpost.transports.base import Detection, Transport
     from toolpost.wire.client import HttpClient
+    from toolpost.wire.requests import Request
 
-Kind = Literal["mcp", "openapi", "utcp", "graphql", "n8n", "servers", "unknown"]
-_MAX_BYTES = 64 * 1024 * 1024
-_TIMEOUT_S = 15.0
-_MCP_STATUSES = frozenset({400, 405, 406})
-_MCP_STEPS = ("mcp", "sse")
+_PROBE_BYTES = 64 * 1024 * 1024
+_PROBE_S = 15.0
+_ACCEPT = "application/json, application/yaml, text/event-stream;q=0.5"
 _SUFFIXES = frozenset({".json", ".yaml", ".yml", ".gz", ".graphql", ".graphqls", ".gql"})
 _SDL = re.compile(rb"^\s*(?:extend\s+)?(?:schema\b[^{]*\{|type\s+\w+[^{]*\{)", re.MULTILINE)
+GRAPHQL_SCHEMA = (
+    "is the schema of a GraphQL API and does not say where that is; connect its URL, and if it does not"
+    " tell its schema itself, name the file in graphql.schema_file (docs/graphql.md)"
+)
+SERVER_LIST = "lists the MCP servers of another program; `toolpost import {file}` takes them over"
 
 
-class Detection(NamedTuple):
-    """The detected kind and the reason; `below` is the path segment to append to the URL, `tried` every URL probed."""
+class Endpoint(NamedTuple):
+    """What is at an address or in a file; without a transport `because` says why nothing was detected.
 
-    kind: Kind
+    `tried` are the addresses that were asked.
+    """
+
     because: str
-    below: str = ""
+    transport: Transport | None = None
+    detection: Detection | None = None
     tried: tuple[str, ...] = ()
 
 
@@ -42,187 +48,118 @@ def is_document(word: str) -> bool:
     return path.is_file() and (path.suffix.lower() in _SUFFIXES or not os.access(path, os.X_OK))
 
 
-def detect_file(word: str) -> Detection:
+def detect_file(name: str) -> Endpoint:
     """Detect by its content what a file is."""
-    from toolpost.connecting.client_files import read_servers  # noqa: PLC0415 - only detection needs it
-
-    path = Path(word).expanduser()
+    path = Path(name).expanduser()
     try:
         body = path.read_bytes()
     except OSError as error:
-        return Detection("unknown", f"it cannot be read: {error.strerror}")
-    found = classify_response(200, body, word)
-    if found.kind != "unknown":
-        return found
-    if _SDL.search(body) or b'"__schema"' in body:
-        return Detection("graphql", "it is the schema of a GraphQL API")
+        return Endpoint(f"it cannot be read: {error.strerror}")
+    response = ProbeResponse(name, name, 200, {}, body)
+    found = _certain(response, all_transports()) or Endpoint(explain(response))
+    if found.transport is None and (_SDL.search(body) or b'"__schema"' in body):
+        return Endpoint(GRAPHQL_SCHEMA)
+    return Endpoint(SERVER_LIST.format(file=name)) if found.transport is None and _lists_servers(path) else found
+
+
+def _lists_servers(path: Path) -> bool:
+    from toolpost.connecting.client_files import read_servers  # noqa: PLC0415 - only detection needs it
+
     try:
         read_servers(path)
     except ConfigError:
-        return found
-    return Detection("servers", "it lists MCP servers")
+        return False
+    return True
 
 
-def step_below(url: str, step: str) -> str:
-    """Append a segment to the path of a URL; the query stays."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{step}", fragment=""))
+async def detect_url(url: str, headers: Mapping[str, str]) -> Endpoint:
+    """Detect what is at a URL, or at the usual places below it, by harmless requests with these headers.
 
-
-async def detect_endpoint(url: str, headers: Mapping[str, str]) -> Detection:
-    """Probe a URL, and the well-known paths below it, with requests that change nothing."""
+    Whoever wrote the URL down allows requests to its host.
+    """
     from toolpost.wire.client import HttpClient  # noqa: PLC0415 - only detection needs it
     from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415
 
-    async with HttpClient(NetworkPolicy().for_source(url), timeout_s=_TIMEOUT_S, max_bytes=_MAX_BYTES) as client:
+    async with HttpClient(NetworkPolicy().for_source(url), timeout_s=_PROBE_S, max_bytes=_PROBE_BYTES) as client:
+        return await _Prober(client, url, headers).run()
+
+
+class _Prober:
+    """Sends the probes of every transport until one is certain."""
+
+    def __init__(self, client: HttpClient, url: str, headers: Mapping[str, str]) -> None:
+        self._client = client
+        self._url = url
+        self._headers = headers
+        self._tried: list[str] = []
+
+    async def run(self) -> Endpoint:
+        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+
+        transports = all_transports()
         try:
-            found = await _probe(client, url, headers, written=True)
+            response = await self._send(Request("GET", self._url))
         except ToolError as error:
-            return Detection("unknown", str(error), tried=(url,))
-        tried = [url]
-        if found.kind == "unknown" or (found.kind == "mcp" and (_is_root(url) or _may_be_graphql(url))):
-            return await _probe_around(client, url, headers, found, tried) or found._replace(tried=tuple(tried))
-    return found
-
-
-async def _probe_around(
-    client: HttpClient, url: str, headers: Mapping[str, str], found: Detection, tried: list[str]
-) -> Detection | None:
-    """Probe what else a URL may be, and the well-known paths below it; after a failure nothing more is probed."""
-    from toolpost.sources.openapi.well_known import well_known_urls  # noqa: PLC0415 - only detection needs it
-
-    with suppress(ToolError):
-        if _may_be_graphql(url) and (other := await _probe_graphql(client, url, headers)):
-            return other
-        if found.kind == "unknown" and _is_root(url) and (other := await _probe_n8n(client, url)):
-            return other
-        for place in well_known_urls(url):
-            tried.append(place)
-            if (other := await _probe_quietly(client, place, headers)).kind == "openapi":
-                return other._replace(because=f"its document is at {place}")
-        for step in _MCP_STEPS if found.kind == "unknown" else ():
-            tried.append(step_below(url, step))
-            if (other := await _probe_quietly(client, tried[-1], headers)).kind == "mcp":
-                return other._replace(below=step)
-    return None
-
-
-def _is_root(url: str) -> bool:
-    return urlsplit(url).path in ("", "/")
-
-
-async def _probe_quietly(client: HttpClient, url: str, headers: Mapping[str, str]) -> Detection:
-    """Probe a URL that nobody gave; errors other than a timeout are a detection of nothing."""
-    try:
-        return await _probe(client, url, headers, written=False)
-    except ToolTimeoutError:
-        raise
-    except ToolError as error:
-        return Detection("unknown", str(error))
-
-
-async def _probe(client: HttpClient, url: str, headers: Mapping[str, str], *, written: bool) -> Detection:
-    from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - the same
-    from toolpost.wire.requests import Request  # noqa: PLC0415
-
-    wanted = (("Accept", "application/json, application/yaml, text/event-stream;q=0.5"), *headers.items())
-    async with await client.send(Request("GET", url, headers=wanted)) as response:
-        if response.media_type == "text/event-stream":
-            return Detection("mcp", "it answers with a stream of events")
-        body = await response.read()
-        if looks_like_n8n(response.status, response.headers, body):
-            return Detection("n8n", "it answers as n8n does")
-        challenge = response.headers.get("www-authenticate") or ""
-        if response.status == 401 and not _is_mcp_challenge(url, challenge, written=written):
-            return Detection("unknown", "it answered HTTP 401; give it a credential with --header")
-        return classify_response(response.status, body, url)
-
-
-def _is_mcp_challenge(url: str, challenge: str, *, written: bool) -> bool:
-    """Return whether a 401 is that of an MCP server: it names its metadata (RFC 9728), or the given URL ends so."""
-    if "resource_metadata" in challenge.lower():
-        return True
-    return written and urlsplit(url).path.rstrip("/").lower().endswith(_MCP_STEPS)
-
-
-def _may_be_graphql(url: str) -> bool:
-    return urlsplit(url).path.rstrip("/").lower().endswith(("graphql", "gql"))
-
-
-async def _probe_graphql(client: HttpClient, url: str, headers: Mapping[str, str]) -> Detection | None:
-    """Query `__typename`, which every GraphQL server answers."""
-    from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
-
-    fields = (("Accept", "application/json"), ("Content-Type", "application/json"), *headers.items())
-    asked = Request("POST", url, headers=fields, body=b'{"query":"{__typename}"}')
-    async with await client.send(asked) as response:
-        told = _object(await response.read())
-    data = told.get("data")
-    if (is_object(data) and "__typename" in data) or is_array(told.get("errors")):
-        return Detection("graphql", "it answers a GraphQL query")
-    return None
-
-
-async def _probe_n8n(client: HttpClient, url: str) -> Detection | None:
-    from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - only detection needs it
-    from toolpost.wire.requests import Request  # noqa: PLC0415
-
-    async with await client.send(Request("GET", f"{url.rstrip('/')}/rest/settings")) as response:
-        if looks_like_n8n(response.status, response.headers, await response.read()):
-            return Detection("n8n", "its settings are those of n8n")
-    return None
-
-
-def classify_response(status: int, body: bytes, shown: str) -> Detection:
-    """Classify the response to a plain GET."""
-    from toolpost.sources.openapi.documents import parse_openapi  # noqa: PLC0415
-
-    if status == 200:
-        if _is_utcp(body):
-            return Detection("utcp", "it is a UTCP manual")
+            return Endpoint(str(error), tried=(self._url,))
+        if (certain := _certain(response, transports)) is not None:
+            return certain
+        guess = _first(response, transports)
+        others = [transport for transport in transports if guess is None or transport is not guess.transport]
         try:
-            parse_openapi(body, shown)
+            found = await self._probe(others)
+        except ToolError:  # who does not answer any more is not asked on
+            found = None
+        return (found or guess or Endpoint(explain(response)))._replace(tried=tuple(self._tried))
+
+    async def _probe(self, transports: Sequence[Transport]) -> Endpoint | None:
+        for transport in transports:
+            for request in transport.probes(self._url):
+                try:
+                    response = await self._send(request)
+                except ToolTimeoutError:
+                    raise
+                except ToolError:  # anything may be wrong at an address that nobody wrote down
+                    continue
+                if (found := _certain(response, [transport])) is not None:
+                    return found
+        return None
+
+    async def _send(self, request: Request) -> ProbeResponse:
+        if request.url not in self._tried:
+            self._tried.append(request.url)
+        headers = {"Accept": _ACCEPT, **dict(request.headers), **self._headers}
+        async with await self._client.send(request._replace(headers=headers)) as response:
+            # An event stream has no end to wait for.
+            body = b"" if response.media_type == "text/event-stream" else await response.read()
+            fields = {name.lower(): value for name, value in response.headers}
+            return ProbeResponse(request.url, self._url, response.status, fields, body, request.method)
+
+
+def _certain(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoint | None:
+    for transport in transports:
+        detection = transport.detect(response)
+        if detection is not None and detection.is_certain:
+            return Endpoint(detection.because, transport, detection, (response.given,))
+    return None
+
+
+def _first(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoint | None:
+    """Return the first detection, certain or not."""
+    found = ((transport, transport.detect(response)) for transport in transports)
+    return next((Endpoint(one.because, transport, one) for transport, one in found if one is not None), None)
+
+
+def explain(response: ProbeResponse) -> str:
+    """Say why a response shows nothing."""
+    from toolpost.sources.openapi.documents import parse_openapi  # noqa: PLC0415 - only detection needs it
+
+    if response.status == 401:
+        return "it answered HTTP 401; give it a credential with --header"
+    if response.status == 405:  # what a webhook is asked by a POST, it does
+        return "it takes no GET, as webhooks and MCP servers do; a webhook is declared by hand (docs/webhooks.md)"
+    if response.status == 200:
+        try:
+            parse_openapi(response.body, response.url)
         except ConfigError as error:
-            return Detection("unknown", str(error))
-        return Detection("openapi", "it is the document of an API")
-    if b"query" in body.lower() and b"graphql" in body.lower():
-        return Detection("graphql", "it asks for a GraphQL query")
-    if status == 401 or (status in _MCP_STATUSES and (b'"jsonrpc"' in body or _named_mcp(shown))):
-        return Detection("mcp", f"it refuses a plain GET with HTTP {status}, as MCP servers do")
-    if status == 405:  # a POST would trigger a webhook, so none is sent
-        return Detection(
-            "unknown",
-            "it takes no GET, as webhooks and MCP servers do; a webhook is declared by hand (docs/webhooks.md)",
-        )
-    return Detection("unknown", f"it answered HTTP {status}")
-
-
-def _named_mcp(url: str) -> bool:
-    """Return whether a URL looks like that of an MCP server; any URL may refuse a GET."""
-    parts = urlsplit(url)
-    return parts.path.rstrip("/").lower().endswith(_MCP_STEPS) or "mcp" in (parts.hostname or "")
-
-
-def _is_utcp(body: bytes) -> bool:
-    if b"utcp_version" not in body and b"manual_version" not in body:
-        return False
-    value = _mapping(body)
-    return "utcp_version" in value or ("manual_version" in value and "tools" in value)
-
-
-def _mapping(body: bytes) -> dict[str, Any]:
-    from toolpost.sources.openapi.documents import parse_document  # noqa: PLC0415 - only detection needs it
-
-    try:
-        value: object = parse_document(body, "it")
-    except ConfigError:
-        return {}
-    return value if is_object(value) else {}
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value: object = json.loads(body)
-    except ValueError:
-        return {}
-    return value if is_object(value) else {}
+            return str(error)
+    return f"it answered HTTP {response.status}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Any, Literal, Self, cast
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema, field_validator, model_validator
 
 from toolpost.contracts.options import (
     HEADER_NAME,
@@ -17,7 +18,7 @@ from toolpost.contracts.options import (
     WebhookOptions,
     WebSocketOptions,
 )
-from toolpost.contracts.suggestions import nearest
+from toolpost.contracts.suggestions import did_you_mean, nearest
 
 OutputCheck = Literal["report", "strict", "off"]
 
@@ -32,8 +33,25 @@ class TransportType(StrEnum):
     WEBSOCKET = "websocket"
     WEBHOOK = "webhook"
     GRAPHQL = "graphql"
-    WORKFLOW = "workflow"
     PYTHON = "python"
+
+
+TRANSPORTS_GROUP = "toolpost.sources"  # the entry points of plug-ins, named as their transports
+_TRANSPORT_SCHEMA = {
+    "anyOf": [{"enum": [*TransportType]}, {"type": "string", "pattern": "^[a-z][a-z0-9_-]*$"}],
+    "description": "How the source is reached: one of these, or the transport of an installed plug-in",
+}
+
+
+def _registered(value: str) -> str:
+    """Return the name of a transport, ours as the member of the enum; ValueError when no plug-in brings it either."""
+    if value in frozenset(TransportType):
+        return TransportType(value)
+    plugged = {point.name for point in entry_points(group=TRANSPORTS_GROUP)}
+    if value in plugged:
+        return value
+    known = [*TransportType, *sorted(plugged)]
+    raise ValueError(f"no transport is named {value!r}; {did_you_mean(value, known)} There are: {', '.join(known)}")
 
 
 class AuthType(StrEnum):
@@ -155,7 +173,7 @@ class ExternalToolConfig(ConfigModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", description="Unique namespace of the source's tools")
     description: str = ""
-    transport: TransportType
+    transport: Annotated[str, AfterValidator(_registered), WithJsonSchema(_TRANSPORT_SCHEMA)]
     connection: str = Field(min_length=1, description="A command, a URL, a file or a module, as the transport wants")
     utcp_mode: UtcpMode = UtcpMode.AUTO
     base_url: str | None = None
@@ -189,6 +207,7 @@ class ExternalToolConfig(ConfigModel):
     graphql: GraphqlOptions = Field(default_factory=GraphqlOptions)
     webhook: WebhookOptions = Field(default_factory=WebhookOptions)
     utcp: UtcpOptions = Field(default_factory=UtcpOptions)
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of a transport that a plug-in brings")
 
     @model_validator(mode="before")
     @classmethod
@@ -243,7 +262,7 @@ class ExternalToolConfig(ConfigModel):
 
     def _untyped(self) -> str:
         """Without a type nothing of `auth_config` would be sent."""
-        if self.transport.value not in _AUTH_IS_SENT:
+        if self.transport not in _AUTH_IS_SENT:
             return ""
         for kind, needed in _AUTH_NEEDS.items():
             if any(key in self.auth_config for key in needed):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, ToolOutput
     from toolpost.contracts.errors import ToolError
@@ -20,6 +21,26 @@ class ToolSource(Protocol):
     @property
     def name(self) -> str:
         """The namespace of its tools."""
+        ...
+
+    @property
+    def health(self) -> SourceHealth:
+        """How it is doing now."""
+        ...
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What of its tools was left out at the last listing, and why."""
+        ...
+
+    @property
+    def secrets(self) -> AbstractSet[str]:
+        """The secrets that it found in what describes its tools; they are redacted everywhere."""
+        ...
+
+    @property
+    def files(self) -> Collection[str]:
+        """The files that it read to list its tools; file tools neither read nor write those."""
         ...
 
     async def discover(self) -> Sequence[Tool]:
@@ -61,11 +82,6 @@ class SourceHealth(NamedTuple):
 @runtime_checkable
 class LiveSource(ToolSource, Protocol):
     """A source whose tools and connection may change while it is open."""
-
-    @property
-    def health(self) -> SourceHealth:
-        """How it is doing now."""
-        ...
 
     def watch(self, listener: SourceListener) -> None:
         """Tell this listener from now on."""

@@ -133,6 +133,15 @@ def is_secret_name(name: str) -> bool:
     return words[-1] in _LAST_WORDS or pair in _LAST_PAIRS or _RUN_TOGETHER.search(words[-1]) is not None
 
 
+# Names of variables and headers are shorter than those of fields, and any key among them is likely one to keep.
+_VARIABLE_TAIL = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.IGNORECASE)
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether a variable, a header or an option of this name is likely to hold a secret."""
+    return is_secret_name(name) or _VARIABLE_TAIL.search(name) is not None
+
+
 def secret_paths(schema: AnySchema) -> SecretPaths:
     """Where secrets lie in a value of this schema; `*` stands for any item or any other property.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import re
 import sys
 import threading
 from dataclasses import replace
@@ -16,6 +17,7 @@ from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.spec import ToolSpec
 from toolpost.contracts.tool import PreviewingTool
+from toolpost.transports.base import BaseSource, Detection, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,24 +28,38 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import CallPreview, Question
+    from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.tool import Tool
+    from toolpost.transports.base import ProbeResponse, Services
+
+_IMPORTS_US = re.compile(rb"^\s*(from|import)\s+toolpost\b", re.MULTILINE)
 
 
-class PythonSource:
+class PythonTransport(Transport):
+    """Tools of a Python file or of an importable module, which run in this process."""
+
+    name = "python"
+    forms = ("file", "module")
+
+    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
+        """Build the source of one module."""
+        del services
+        return PythonSource(config)
+
+    def detect(self, response: ProbeResponse) -> Detection | None:
+        """Recognise a Python file that imports what marks functions as tools."""
+        if not response.url.endswith(".py") or response.headers or not _IMPORTS_US.search(response.body):
+            return None
+        return Detection("tools in Python", "it imports toolpost")
+
+
+class PythonSource(BaseSource):
     """Collects the tools of a Python file (`./tools.py`) or of an importable module (`acme.tools`)."""
-
-    def __init__(self, config: ExternalToolConfig) -> None:
-        self._config = config
-
-    @property
-    def name(self) -> str:
-        """The namespace of its tools."""
-        return self._config.name
 
     async def discover(self) -> Sequence[Tool]:
         """Import the file or module and collect its tools."""
         named = [self._named(tool) for tool in await asyncio.to_thread(self._collect)]
-        return [tool for tool in named if self._config.includes(tool.spec.name.partition(".")[2])]
+        return [tool for tool in named if self.config.includes(tool.spec.name.partition(".")[2])]
 
     def _named(self, tool: Tool) -> Tool:
         spec = replace(tool.spec, name=canonical_name(self.name, tool.spec.name), source=self.name)
@@ -53,7 +69,7 @@ class PythonSource:
 
     def _collect(self) -> list[Tool]:
         """The tools that the module holds, each once however many names it has there."""
-        connection = self._config.connection
+        connection = self.config.connection
         try:
             module = _import(connection, self.name)
             return list({id(value): value for value in vars(module).values() if _is_tool(value)}.values())
@@ -64,9 +80,6 @@ class PythonSource:
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run one call."""
         return await run_tool(call)
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 class RenamedTool:

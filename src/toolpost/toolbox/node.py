@@ -145,7 +145,7 @@ class ToolNode:
         )
         try:
             wanted = config.model_copy(update={"enabled": True, "required": True})
-            await opened.sources.load(without_elicitation(wanted))
+            await opened.sources.add(without_elicitation(wanted))
             self._refuse_collisions(opened)
         except BaseException as error:
             await _close_router(opened)
@@ -169,9 +169,9 @@ class ToolNode:
 
     @property
     def health(self) -> SourceHealth | None:
-        """The health of the connection, for sources that have one."""
+        """How the connection is doing, once it is open."""
         source = None if self._open is None else self._open.sources.source(self.config.name)
-        return getattr(source, "health", None)
+        return None if source is None else source.health
 
     @property
     def counts(self) -> AccountCounts | None:

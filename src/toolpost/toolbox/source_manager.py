@@ -6,9 +6,12 @@ import asyncio
 import json
 import logging
 import os
+import sys
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -42,7 +45,8 @@ from toolpost.contracts.sources import LiveSource, RecallingSource
 from toolpost.policy.redaction import MASK, Redactor, mask_url_secrets, one_line
 from toolpost.schema.shared_definitions import SharedDefinitions, any_part
 from toolpost.schema.validator import unchecked_patterns
-from toolpost.toolbox.source_registry import SourceServices, make_source
+from toolpost.transports.base import Services
+from toolpost.transports.registry import find_transport, make_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,11 +56,12 @@ if TYPE_CHECKING:
     from toolpost.catalog.lock import Lock, Pin
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import Credential
+    from toolpost.contracts.commands import DescribedCommands
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import CredentialProvider, SourceHealth, ToolSource
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.tool import Tool
-    from toolpost.toolbox.plugins import SourceFactory
+    from toolpost.transports.base import Transport
 
     ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]
     Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
@@ -137,7 +142,7 @@ class _ManagedSource:
             state, error = "connecting", None if self.filled.is_set() else _CONNECTING
         return SourceState(
             name=self.config.name,
-            transport=self.config.transport.value,
+            transport=str(self.config.transport),
             ok=error is None,
             tools=self.tools.offered if error is None else 0,
             error=error,
@@ -165,9 +170,9 @@ class SourceManager:
         registry: ToolRegistry,
         authorizer: Authorizer,
         *,
-        factories: Mapping[str, SourceFactory] | None = None,
+        transports: Mapping[str, Transport] | None = None,
         overrides: Mapping[str, ToolOverride] | None = None,
-        services: SourceServices | None = None,
+        services: Services | None = None,
         resolve: bool = True,
         redactor: Redactor | None = None,
         emit: Emit = lambda _name, _code, _facts: None,
@@ -177,9 +182,9 @@ class SourceManager:
     ) -> None:
         self._registry = registry
         self._authorizer = authorizer
-        self._factories = factories or {}
+        self._transports = transports
         self._overrides = overrides or {}
-        self._services = services or SourceServices()
+        self._services = services or Services()
         self._resolve = resolve
         self._redactor = redactor or Redactor()
         self._emit = emit
@@ -257,11 +262,23 @@ class SourceManager:
             if managed.listed:  # it answered in time and only waits for its turn
                 await managed.filled.wait()
 
-    async def load(self, config: ExternalToolConfig) -> None:
-        """Connect one source and wait until it has connected or failed."""
+    async def add(self, config: ExternalToolConfig) -> None:
+        """Connect one source and wait for it."""
         if config.enabled:
             managed = self._add(config)
             await self._start(managed)
+
+    async def remove(self, name: str) -> None:
+        """Take the tools of a source out of the catalog and close it; the other sources are not touched."""
+        managed = self._sources.pop(name, None)
+        if managed is None:
+            raise ConfigError(f"there is no source {name!r}; there are: {', '.join(self._sources) or 'none'}")
+        if managed.task is not None:
+            managed.task.cancel()
+            await asyncio.gather(managed.task, return_exceptions=True)
+        managed.tools.clear()
+        if managed.source is not None:
+            await managed.source.close()
 
     def _add(
         self, config: ExternalToolConfig, before: Sequence[asyncio.Event] = (), *, rank: int = 0
@@ -299,10 +316,12 @@ class SourceManager:
 
     async def _connect(self, managed: _ManagedSource) -> None:
         try:
+            if managed.source is None:
+                await self._import_transport(managed.config)
             source = managed.source or self._make(managed)
             if isinstance(source, RecallingSource) and (known := await source.recall()):
-                await self._fill(managed, known)
-            await self._fill(managed, await source.discover(), answered=True)
+                await self._fill(managed, source, known)
+            await self._fill(managed, source, await source.discover(), answered=True)
         except ToolError:
             raise
         except (Exception, SystemExit) as raised:
@@ -320,8 +339,32 @@ class SourceManager:
         if self._lock is not None:
             managed.tools.pins = SourcePins(self._lock, config, self._secrets | filled_in)
         credential = _credential(config, self._authorizer, self._account_credentials)
-        managed.source = make_source(config, credential, self._services, self._factories)
+        managed.source = self._make_source(config, credential)
         return managed.source
+
+    def _make_source(self, config: ExternalToolConfig, credential: Credential) -> ToolSource:
+        """Build a source with its services; it may build others of its kind, which share its credential."""
+        services = replace(
+            self._services,
+            credential=credential,
+            emit=partial(self._emit, config.name),
+            make=partial(self._make_source, credential=credential),
+            describe_commands=self._describe_commands,
+        )
+        return make_source(config, services, self._transports)
+
+    async def _describe_commands(self, config: ExternalToolConfig) -> DescribedCommands:
+        """Read the commands that a manual describes: sources do not know each other, so one is injected."""
+        from toolpost.sources.utcp.cli_export import export_cli_commands  # noqa: PLC0415 - few need it
+
+        return await export_cli_commands(config, network=self._services.network)
+
+    async def _import_transport(self, config: ExternalToolConfig) -> None:
+        """Import what makes the source in a thread: it may take a second, for which the event loop would stand."""
+        module = find_transport(config.transport, self._transports).module
+        if module and module not in sys.modules:
+            with suppress(ModuleNotFoundError):  # an extra is missing, which `make_source` reports
+                await asyncio.to_thread(import_module, module)
 
     def _with_env_file(self, config: ExternalToolConfig) -> ExternalToolConfig:
         """Merge the variables of `env_file` below `env`; their values are secrets."""
@@ -334,27 +377,27 @@ class SourceManager:
         self._redactor.learn({value for value in found.values() if len(value) >= MIN_SECRET})
         return config.model_copy(update={"env": {**found, **config.env}})
 
-    async def _fill(self, managed: _ManagedSource, found: Sequence[Tool], *, answered: bool = False) -> None:
-        """Check a source's tools and, at its turn, put them into the catalog."""
+    async def _fill(
+        self, managed: _ManagedSource, source: ToolSource, found: Sequence[Tool], *, answered: bool = False
+    ) -> None:
+        """Put a source's tools into the catalog when its turn has come."""
         async with managed.filling:
             # In a thread: checking hundreds of tools takes a while.
-            await asyncio.to_thread(managed.tools.prepare, managed.source, found)
+            await asyncio.to_thread(managed.tools.prepare, source, found)
             managed.listed = True
             for entered in managed.before:
                 await entered.wait()
             if answered:
                 managed.mark_up()
-            self._learn_secrets(managed)
-            self.files = self.files.union((file, managed.config.name) for file in getattr(managed.source, "files", ()))
-            self._update_catalog(managed, found, getattr(managed.source, "problems", ()))
+            self._learn_secrets(managed.config.name, source)
+            self.files = self.files.union((file, managed.config.name) for file in source.files)
+            self._update_catalog(managed, found, source.problems)
         managed.entered.set()
 
-    def _learn_secrets(self, managed: _ManagedSource) -> None:
-        """Redact the secrets that a source found in the description of its tools."""
-        secrets: set[str] = getattr(managed.source, "secrets", set[str]())
-        self._redactor.learn(secrets)
-        name = managed.config.name
-        self._authorizer.entrust(name, self._authorizer.entrusted(name) | secrets)
+    def _learn_secrets(self, name: str, source: ToolSource) -> None:
+        """Redact the secrets that a source found in what describes its tools."""
+        self._redactor.learn(source.secrets)
+        self._authorizer.entrust(name, self._authorizer.entrusted(name) | source.secrets)
 
     def _update_catalog(self, managed: _ManagedSource, found: Sequence[Tool], problems: Sequence[str]) -> None:
         self.joining = not managed.filled.is_set()
@@ -432,7 +475,7 @@ class SourceManager:
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """Log and emit what the server of a source wrote to its log."""
         told = one_line(self._redactor.excerpt(text, _LONGEST_LOG))
-        transport = self._sources[source.name].config.transport.value
+        transport = self._sources[source.name].config.transport
         log = logging.getLogger(f"toolpost.sources.{transport}")
         log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, told)
         self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": told})

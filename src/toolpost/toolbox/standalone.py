@@ -18,7 +18,7 @@ from toolpost.policy.rules import Policy
 from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
 from toolpost.toolbox.source_manager import SourceManager
-from toolpost.toolbox.source_registry import SourceServices
+from toolpost.transports.base import Services
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ class StandaloneRouter:
         self.sources = SourceManager(
             registry,
             authorizer,
-            services=SourceServices(servers=servers),
+            services=Services(servers=servers or {}),
             redactor=self.redactor,
             emit=self.router.emitter.emit_source,
             lock=None if lock is None else Lock(Path(lock).absolute()),

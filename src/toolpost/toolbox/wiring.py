@@ -26,9 +26,9 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
-from toolpost.toolbox.plugins import load_plugins
 from toolpost.toolbox.source_manager import SourceManager
-from toolpost.toolbox.source_registry import SourceServices
+from toolpost.transports.base import Services
+from toolpost.transports.plugins import load_plugins
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink, Sealer, Store
     from toolpost.contracts.tool import Tool
     from toolpost.toolbox.accounts import AccountManager
-    from toolpost.toolbox.plugins import Plugins
+    from toolpost.transports.plugins import Plugins
 
 
 CACHE_DIR = "documents"
@@ -179,7 +179,7 @@ def _make_sources(
 ) -> SourceManager:
     settings = inputs.settings
     paths, home = settings.tools.allowed_paths, settings.data_dir
-    services = SourceServices(
+    services = Services(
         roots=None if paths is None else tuple(map(str, paths)),
         chat_model=inputs.chat_model,
         servers=inputs.servers,
@@ -191,7 +191,7 @@ def _make_sources(
     return SourceManager(
         inputs.registry,
         authorizer,
-        factories=plugins.source_factories,
+        transports=plugins.transports,
         overrides=inputs.settings.overrides,
         services=services,
         emit=router.emitter.emit_source,

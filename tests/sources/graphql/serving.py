@@ -13,6 +13,7 @@ from graphql import build_schema, graphql_sync
 
 from toolpost import ExternalToolConfig, Settings, Toolbox
 from toolpost.sources.graphql.source import GraphqlSource, GraphqlTool
+from toolpost.transports.base import Services
 
 PROGRAM = Path(__file__).with_name("library.py")
 NOWHERE = "http://127.0.0.1:9/graphql"
@@ -92,7 +93,7 @@ async def found(folder: Path, schema: str | dict[str, Any], **options: Any) -> t
     file = folder / "schema.graphql"
     file.write_text(schema if isinstance(schema, str) else json.dumps(schema))
     graphql = {"schema_file": str(file), **options}
-    opened = GraphqlSource(source(graphql=graphql))
+    opened = GraphqlSource(source(graphql=graphql), Services())
     try:
         tools = await opened.discover()
         return {tool.operation.tool_name: tool for tool in tools}, list(opened.problems)

@@ -14,6 +14,7 @@ from tests.sources.graphql.serving import found, source
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.graphql.source import GraphqlSource, GraphqlTool
+from toolpost.transports.base import Services
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ async def test_operations_beyond_what_anybody_could_use_are_left_out_and_told(tm
 async def test_a_schema_that_takes_too_long_fails_its_source_in_time(tmp_path: Path, schema: dict[str, Any]) -> None:
     file = tmp_path / "schema.json"
     file.write_text(json.dumps(schema))
-    slow = GraphqlSource(source(graphql={"schema_file": str(file)}, connect_timeout_s=0.1))
+    slow = GraphqlSource(source(graphql={"schema_file": str(file)}, connect_timeout_s=0.1), Services())
     with pytest.raises(ToolTimeoutError, match=r"schema of source 'lib' was not read within 0\.1 s; raise connect_tim"):
         await slow.discover()
     await slow.close()

@@ -13,6 +13,7 @@ from tests.sources.utcp.serving import App, in_file, manual, names, source, tool
 from tests.wire.site import Received, Site, reply
 from toolpost import ConfigError, ExternalToolConfig
 from toolpost.sources.utcp.source import UtcpSource
+from toolpost.transports.base import BaseSource, Services
 
 SERVER = """
 from fastmcp import FastMCP
@@ -133,20 +134,13 @@ async def test_a_text_with_an_api_document_needs_no_file_of_yours(app: App) -> N
     assert outcome.status == "completed"
 
 
-class Handed:
+class Handed(BaseSource):
     """A source that only keeps what it was made of."""
 
-    name = "m"
-
-    def __init__(self, config: ExternalToolConfig) -> None:
-        self.config = config
-        self.closed = False
+    closed = False
 
     async def discover(self) -> list[Any]:
         return []
-
-    async def invoke(self, call: Any) -> Any:
-        raise AssertionError(call)
 
     async def close(self) -> None:
         self.closed = True
@@ -189,19 +183,19 @@ async def test_an_endpoint_is_handed_over_with_its_headers(
         return made[-1]
 
     path = in_file(tmp_path, {"manual_call_templates": [{"name": "x", **template}]})
-    utcp = UtcpSource(source(path, headers={"X-Mine": "1"}), make=make)
+    utcp = UtcpSource(source(path, headers={"X-Mine": "1"}), Services(make=make))
     assert await utcp.discover() == []
     await utcp.close()
 
     [inner] = made
-    assert (inner.config.name, inner.config.transport.value, inner.config.connection) == ("m", transport, connection)
+    assert (inner.config.name, inner.config.transport, inner.config.connection) == ("m", transport, connection)
     assert inner.config.headers == headers
     assert inner.closed
 
 
 async def test_a_source_that_may_make_no_others_says_so(tmp_path: Path) -> None:
     path = in_file(tmp_path, {"manual_call_templates": [{"name": "x", **mcp(tmp_path)}]})
-    utcp = UtcpSource(source(path))
+    utcp = UtcpSource(source(path), Services())
     with pytest.raises(ConfigError, match="nothing here speaks mcp"):
         await utcp.discover()
     await utcp.close()

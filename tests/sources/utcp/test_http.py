@@ -21,6 +21,7 @@ from toolpost import (
 )
 from toolpost.auth.credentials import static_credential
 from toolpost.sources.utcp.source import UtcpSource
+from toolpost.transports.base import Services
 
 
 async def called(template: dict[str, Any], arguments: dict[str, Any], **options: Any) -> Any:
@@ -276,7 +277,7 @@ async def test_a_key_that_a_header_cannot_carry_is_told_without_it(app: App) -> 
 
 async def test_a_tool_can_be_run_by_itself(app: App) -> None:
     config = source(manual(tool("t", app.http("/echo"))), auth_type="bearer", auth_config={"token": "tok-1"})
-    utcp = UtcpSource(config, credential=static_credential(config))
+    utcp = UtcpSource(config, Services(credential=static_credential(config)))
     [found] = await utcp.discover()
     result = await found.execute({"a": 1}, ToolContext())
     await utcp.close()

@@ -11,6 +11,7 @@ from tests.sources.webhook.boxes import by_path, names, plain_box, said, source,
 from tests.wire.site import Received, Site
 from toolpost import ToolAuthError, ToolContext, ToolRateLimitError, ToolTimeoutError
 from toolpost.sources.webhook.source import WebhookSource
+from toolpost.transports.base import Services
 
 GREETING = {"type": "object", "properties": {"greeting": {"type": "string"}}, "required": ["greeting"]}
 
@@ -351,7 +352,7 @@ async def test_a_value_that_no_url_can_carry_is_refused() -> None:
 
 async def test_a_tool_can_be_run_without_a_router() -> None:
     async with Site(said(200, {"ok": True})) as site:
-        one = WebhookSource(source(site.url, webhook={"kind": "plain", **tools(idempotency_header="Key")}))
+        one = WebhookSource(source(site.url, webhook={"kind": "plain", **tools(idempotency_header="Key")}), Services())
         try:
             [tool] = await one.discover()
             result = await tool.execute({"a": 1}, ToolContext())

@@ -10,6 +10,7 @@ from tests.sources.websocket.servers import said, serving, source, tool, toolbox
 from toolpost import Completed, Failed
 from toolpost.contracts.context import ToolContext
 from toolpost.sources.websocket.source import WebSocketSource
+from toolpost.transports.base import Services
 
 ARGUMENTS = {
     "type": "object",
@@ -184,7 +185,7 @@ async def test_a_source_that_cannot_work_says_why(url: str, options: dict[str, A
 
 async def test_a_tool_can_be_run_without_a_box() -> None:
     async with serving(said) as url:
-        own = WebSocketSource(source(url, {"look": tool()}, mode="multiplexed"))
+        own = WebSocketSource(source(url, {"look": tool()}, mode="multiplexed"), Services())
         (look,) = await own.discover()
         result = await look.execute({"city": "Ulm"}, ToolContext())
         await own.close()

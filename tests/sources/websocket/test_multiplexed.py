@@ -15,6 +15,7 @@ from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.sources.websocket.messages import Correlation
 from toolpost.sources.websocket.session import WebSocketSession
 from toolpost.sources.websocket.source import WebSocketSource
+from toolpost.transports.base import Services
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import connect_websocket
 
@@ -65,7 +66,7 @@ async def test_an_id_inside_arguments_leaves_those_of_the_caller_alone(
     template: Any, arguments: dict[str, Any]
 ) -> None:
     async with serving(said) as url:
-        own = WebSocketSource(shared(url, {"ask": tool(message=template)}))
+        own = WebSocketSource(shared(url, {"ask": tool(message=template)}), Services())
         (ask,) = await own.discover()
         before = json.dumps(arguments)
         result = await ask.execute(arguments, ToolContext())
@@ -204,7 +205,7 @@ TAKES_ID = {"properties": {"id": {"type": "integer"}}}
     ids=["message", "argument"],
 )
 async def test_a_tool_with_something_of_its_own_where_the_id_goes_is_left_out(fields: dict[str, Any]) -> None:
-    own = WebSocketSource(shared("ws://127.0.0.1:9", {"delete": tool(**fields)}))
+    own = WebSocketSource(shared("ws://127.0.0.1:9", {"delete": tool(**fields)}), Services())
     assert await own.discover() == []
     assert "'delete' is left out: its " in own.problems[0]
     assert "where the id of a call goes" in own.problems[0]
@@ -239,7 +240,7 @@ async def test_each_credential_has_a_connection_of_its_own() -> None:
         await said(connection)
 
     async with serving(note) as url:
-        own = WebSocketSource(shared(url))
+        own = WebSocketSource(shared(url), Services())
         (ask,) = await own.discover()
         people = [Credential(name, {"Authorization": name}) for name in ("ada", "bob", "ada")]
         people += [Credential(headers={"Authorization": "eve"}), Credential(headers={"Authorization": "mal"})]
@@ -252,7 +253,7 @@ async def test_each_credential_has_a_connection_of_its_own() -> None:
 async def test_a_new_token_gets_a_new_connection_and_the_old_one_goes_when_its_calls_are_done() -> None:
     held = Held()
     async with serving(held) as url:
-        own = WebSocketSource(shared(url))
+        own = WebSocketSource(shared(url), Services())
         (ask,) = await own.discover()
 
         def call(token: str) -> asyncio.Task[Any]:
@@ -291,7 +292,7 @@ async def test_calls_that_arrive_while_it_connects_share_the_connection_or_its_f
 async def test_many_credentials_do_not_hold_connections_without_end(answered: bool) -> None:
     held = Held()
     async with serving(held) as url:
-        own = WebSocketSource(shared(url))
+        own = WebSocketSource(shared(url), Services())
         (ask,) = await own.discover()
         for number in range(70):
             person = Credential(f"user-{number}")
@@ -318,7 +319,7 @@ async def test_a_call_that_gives_up_does_not_disturb_others_whose_messages_wait_
 
     tools = {"hasty": tool(timeout_s=0.5), "patient": tool(side_effects="external")}
     async with serving(sleepy, max_size=None) as url:
-        own = WebSocketSource(shared(url, tools))
+        own = WebSocketSource(shared(url, tools), Services())
         hasty, patient = await own.discover()
         big = {"x": "y" * 8_000_000}
         first = asyncio.create_task(hasty.execute(big, ToolContext()))
@@ -343,7 +344,7 @@ async def test_closing_a_source_while_it_connects_tells_that_nothing_was_sent() 
         writer.close()
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-        own = WebSocketSource(shared(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+        own = WebSocketSource(shared(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"), Services())
         (ask,) = await own.discover()
         call = asyncio.create_task(ask.execute({}, ToolContext()))
         async with asyncio.timeout(5):
@@ -357,7 +358,7 @@ async def test_closing_a_source_while_it_connects_tells_that_nothing_was_sent() 
 async def test_closing_a_source_fails_what_waits_and_says_goodbye() -> None:
     held = Held()
     async with serving(held) as url:
-        own = WebSocketSource(shared(url))
+        own = WebSocketSource(shared(url), Services())
         (ask,) = await own.discover()
         call = asyncio.create_task(ask.execute({}, ToolContext()))
         connection, _ = await held.next()
@@ -384,7 +385,7 @@ async def test_a_connection_that_is_let_go_as_soon_as_it_is_made_says_goodbye_to
 def test_a_source_may_be_closed_on_another_loop_than_the_one_it_was_used_on() -> None:
     async def used() -> WebSocketSource:
         async with serving(said) as url:
-            own = WebSocketSource(shared(url))
+            own = WebSocketSource(shared(url), Services())
             (ask,) = await own.discover()
             await ask.execute({}, ToolContext())
         return own

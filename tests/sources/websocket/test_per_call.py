@@ -20,6 +20,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
 from toolpost.sources.websocket.source import WebSocketSource
+from toolpost.transports.base import Services
 
 
 @pytest.mark.req("MISC-03")
@@ -94,7 +95,7 @@ async def test_a_server_that_never_answers_ends_in_a_timeout_that_says_so() -> N
         gone.set()
 
     async with serving(silent) as url:
-        (ask,) = await WebSocketSource(source(url, {"ask": tool(timeout_s=0.2)})).discover()
+        (ask,) = await WebSocketSource(source(url, {"ask": tool(timeout_s=0.2)}), Services()).discover()
         with pytest.raises(ToolTimeoutError, match=r"no answer within 0\.19 s"):
             await ask.execute({}, ToolContext())
         async with asyncio.timeout(5):
@@ -114,7 +115,7 @@ async def test_an_answer_is_not_lost_in_a_goodbye_that_takes_longer_than_the_cal
         gone.set()
 
     async with serving(absent) as url:
-        own = WebSocketSource(source(url, {"pay": tool(timeout_s=0.5, side_effects="external")}))
+        own = WebSocketSource(source(url, {"pay": tool(timeout_s=0.5, side_effects="external")}), Services())
         (pay,) = await own.discover()
         async with asyncio.timeout(0.5):
             assert (await pay.execute({"n": 1}, ToolContext())).result == {"n": 1}
@@ -251,6 +252,7 @@ PROGRAM = """
 import asyncio, json, sys
 sys.modules["aiohttp"] = None
 from toolpost import ExternalToolConfig, Settings, Toolbox, tool
+from toolpost.transports.base import Services
 
 @tool(side_effects="pure")
 def add(a: int, b: int) -> int:

@@ -12,6 +12,7 @@ from toolpost import Failed
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.sources.websocket.source import WebSocketSource
+from toolpost.transports.base import Services
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ async def test_a_call_that_waits_alone_is_told_what_came_instead_of_its_answer()
             await connection.send("<html>what?</html>")
 
     async with serving(babble) as url:
-        own = WebSocketSource(shared(url, {"ask": tool(timeout_s=0.3)}))
+        own = WebSocketSource(shared(url, {"ask": tool(timeout_s=0.3)}), Services())
         (ask,) = await own.discover()
         with pytest.raises(ToolTimeoutError, match=r"'api' did not answer in time; .* not JSON: '<html>what"):
             await ask.execute({}, ToolContext())
@@ -76,7 +77,7 @@ async def test_how_a_stray_message_begins_is_neither_told_to_one_of_many_nor_wri
 async def test_a_call_is_not_told_of_what_came_before_it_began() -> None:
     held = Held()
     async with serving(held) as url:
-        own = WebSocketSource(shared(url, {"ask": tool(timeout_s=0.3), "wait": tool()}))
+        own = WebSocketSource(shared(url, {"ask": tool(timeout_s=0.3), "wait": tool()}), Services())
         ask, wait = await own.discover()
         first = asyncio.create_task(wait.execute({}, ToolContext()))
         connection, message = await held.next()

@@ -13,6 +13,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.contracts.events import EventCode
 from toolpost.sources.websocket.source import WebSocketSource
+from toolpost.transports.base import Services
 
 ENDLESS = 10_000
 
@@ -94,7 +95,9 @@ async def test_a_stream_that_breaks_is_a_failure_that_says_how_much_came(
 
 async def test_a_stream_without_an_end_is_a_timeout_that_says_how_to_end_it() -> None:
     async with serving(ticks(1, code=None)) as url:
-        (watch,) = await WebSocketSource(source(url, {"watch": tool(stream=True, timeout_s=0.5)})).discover()
+        (watch,) = await WebSocketSource(
+            source(url, {"watch": tool(stream=True, timeout_s=0.5)}), Services()
+        ).discover()
         with pytest.raises(ToolTimeoutError, match=r"did not end within .* 1 answer had come before\. max_seconds"):
             await watch.execute({}, ToolContext())
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.specs import declared_spec
-from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import ToolResult, now_ms
@@ -21,11 +20,12 @@ from toolpost.sources.cli.listing import Listing
 from toolpost.sources.cli.results import output_of
 from toolpost.sources.cli.telling import LineTelling
 from toolpost.sources.cli.template import Template, read_template, unused
+from toolpost.transports.base import BaseSource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.commands import DescribedCommands
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.sources.cli.listing import ListedCommand
+    from toolpost.transports.base import Services
 
     Describe = Callable[[], Awaitable[DescribedCommands]]
 
@@ -72,35 +73,26 @@ class CommandTool:
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
-class CliSource:
-    """The tools under `cli.tools` and those that `describe` finds in a manual, each a program run without a shell.
+class CliSource(BaseSource):
+    """The tools under `cli.tools` and those that a manual describes, each a program run without a shell.
 
     Without either, the connection itself is one tool, `call`, that takes the words behind it.
 
     A command sees the few variables that programs need, those that the source gives it, and no others.
     """
 
-    def __init__(
-        self, config: ExternalToolConfig, *, credential: Credential = NO_CREDENTIAL, describe: Describe | None = None
-    ) -> None:
-        self.config = config
-        self._describe = describe
+    def __init__(self, config: ExternalToolConfig, services: Services) -> None:
+        super().__init__(config)
+        self._describe = None if config.cli.manual is None else services.describe_commands
         self._running = CommandRunner()
         self._limit = config.cli.max_output_bytes
         self._env = child_environment(_given(config))
-        self.secrets: set[str] = set()  # a manual's; whoever reads the configuration knows those that stand in it
-        self._redactor = Redactor(secrets_of(config, credential))
-        self.problems: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """The namespace of its tools."""
-        return self.config.name
+        self._redactor = Redactor(secrets_of(config, services.credential))
 
     async def discover(self) -> Sequence[CommandTool]:
         """The tools that are written down; the program has to be there, and nothing is run."""
         self._refuse_credential()
-        described = None if self._describe is None else await self._describe()
+        described = None if self._describe is None else await self._describe(self.config)
         fixed = self._fixed_words()
         if fixed is not None:
             locate(Launch(argv=fixed, env=self._env, cwd=self.config.cwd))

@@ -9,7 +9,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import (
     ConfigError,
     ToolAuthError,
@@ -23,9 +22,9 @@ from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.jsontypes import is_object
 from toolpost.sources.graphql.endpoint import GraphqlEndpoint, GraphqlRequest, error_of, output_of
+from toolpost.transports.base import BaseSource
 from toolpost.web.files import load_artifacts
 from toolpost.wire.client import HttpClient
-from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.contracts.storage import ArtifactStore
     from toolpost.sources.graphql.operations import GraphqlOperation
     from toolpost.sources.graphql.schema_loader import SchemaLoader
+    from toolpost.transports.base import Services
 
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _INTROSPECTION_HINT = (
@@ -66,30 +65,17 @@ class GraphqlTool:
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
-class GraphqlSource:
+class GraphqlSource(BaseSource):
     """Tool source for one GraphQL endpoint; redirects are not followed."""
 
-    def __init__(
-        self,
-        config: ExternalToolConfig,
-        *,
-        credential: Credential = NO_CREDENTIAL,
-        network: NetworkPolicy | None = None,
-        artifacts: ArtifactStore | None = None,
-    ) -> None:
-        self.config = config
-        self._credential = credential
-        self._artifacts = artifacts
+    def __init__(self, config: ExternalToolConfig, services: Services) -> None:
+        super().__init__(config)
+        self._credential = services.credential
+        self._artifacts = services.artifacts
         self._loader = _loader(config)
-        policy = (network or NetworkPolicy()).for_source(config.connection)
+        policy = services.network.for_source(config.connection)
         self._client = HttpClient(policy, timeout_s=config.timeout_s, max_bytes=_MAX_RESPONSE_BYTES, max_redirects=0)
         self._endpoint = GraphqlEndpoint(config, self._client)
-        self.problems: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """Return the namespace of the tools."""
-        return self.config.name
 
     async def discover(self) -> Sequence[GraphqlTool]:
         """Load the schema from `graphql.schema_file` or by introspection, and build the tools."""

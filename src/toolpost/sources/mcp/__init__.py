@@ -1,1 +1,77 @@
 """MCP servers as a source of tools: every transport, both protocol eras, sessions that stay connected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from toolpost.transports.base import Detection, Transport
+from toolpost.transports.urls import is_graphql_path, is_root, url_below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.transports.base import ProbeResponse, Services
+    from toolpost.wire.requests import Request
+
+_REFUSALS = frozenset({400, 405, 406})
+_PATHS = ("mcp", "sse")
+
+
+class McpTransport(Transport):
+    """Model Context Protocol over stdio, streamable HTTP, SSE, or with a server object of this process."""
+
+    name = "mcp"
+    module = "toolpost.sources.mcp.source"
+    requires = ("fastmcp", "mcp")
+    forms = ("command", "url")
+
+    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
+        """Build the source of one server."""
+        from toolpost.sources.mcp.source import McpSource  # noqa: PLC0415 - an extra, and a second to import
+
+        return McpSource(config, services)
+
+    def probes(self, url: str) -> Iterator[Request]:
+        """Look at the usual paths of a server."""
+        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+
+        for path in _PATHS:
+            yield Request("GET", url_below(url, path))
+
+    def detect(self, response: ProbeResponse) -> Detection | None:
+        """Recognise an event stream, a refusal of a plain GET, or a challenge with resource metadata."""
+        if response.method != "GET":
+            return None
+        because = _evidence(response)
+        if because is None:
+            return None
+        below = "" if response.is_given else urlsplit(response.url).path.rpartition("/")[2]
+        certain = not is_root(response.url) and not is_graphql_path(response.url)
+        return Detection("an MCP server", because, below, is_certain=certain)
+
+
+def _evidence(response: ProbeResponse) -> str | None:
+    refused = f"it refuses a plain GET with HTTP {response.status}, as MCP servers do"
+    if response.headers.get("content-type", "").startswith("text/event-stream"):
+        return "it answers with a stream of events"
+    if response.status == 401:
+        return refused if _is_mcp_challenge(response) else None
+    if response.status in _REFUSALS and (b'"jsonrpc"' in response.body or _is_named_mcp(response.url)):
+        return refused
+    return None
+
+
+def _is_mcp_challenge(response: ProbeResponse) -> bool:
+    """Whether a 401 is an MCP server's: every guarded API sends one, but without where to sign in."""
+    if "resource_metadata" in response.headers.get("www-authenticate", "").lower():
+        return True
+    return response.is_given and urlsplit(response.url).path.rstrip("/").lower().endswith(_PATHS)
+
+
+def _is_named_mcp(url: str) -> bool:
+    """Whether an address is written as that of an MCP server; any address may refuse a GET."""
+    parts = urlsplit(url)
+    return parts.path.rstrip("/").lower().endswith(_PATHS) or "mcp" in (parts.hostname or "")

@@ -8,7 +8,6 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import (
-    NO_CREDENTIAL,
     AuthorizedCall,
     PermittedCall,
     RequestedCall,
@@ -33,8 +32,8 @@ from toolpost.sources.mcp.reconnect import ConnectionMonitor
 from toolpost.sources.mcp.resources import UtilityTool, run_utility
 from toolpost.sources.mcp.session import McpSession
 from toolpost.sources.mcp.transport import McpConnection, limit_sdk_logs
+from toolpost.transports.base import BaseSource
 from toolpost.web.session_pool import SessionPool
-from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,38 +43,32 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.sources import ChatModel, SourceListener
+    from toolpost.contracts.sources import SourceListener
     from toolpost.sources.mcp.tools import ServerTool
-    from toolpost.stores.sealing import CacheFolder
+    from toolpost.transports.base import Services
 
 
-class McpSource:
+class McpSource(BaseSource):
     """One MCP server, with a session for each credential that calls it.
 
-    `credential` is the one that tools are listed with. `server` is a server object in this process. `roots` are the
-    folders that the server may know of. `network` allows addresses besides public ones and the server's own.
+    The credential of the services lists the tools. Their `roots` are the folders that the server may know of, and
     `listings` is the folder that caches the last listing.
     """
 
     def __init__(
         self,
         config: ExternalToolConfig,
-        *,
-        credential: Credential = NO_CREDENTIAL,
-        server: Any = None,
-        roots: Sequence[str] | None = None,
-        chat_model: ChatModel | None = None,
-        network: NetworkPolicy | None = None,
-        listings: CacheFolder | None = None,
+        services: Services,
     ) -> None:
         limit_sdk_logs()
-        self.config = config
-        self._credential = credential
-        self._server = server
-        self._network = network or NetworkPolicy()
+        super().__init__(config)
+        credential = self._credential = services.credential
+        self._server = services.servers.get(config.name)
+        self._network = services.network
         self._endpoint = parse_endpoint(config)
         capabilities = ClientCapabilities(
-            roots if config.mcp.roots is None else config.mcp.roots, chat_model if config.mcp.sampling else None
+            services.roots if config.mcp.roots is None else config.mcp.roots,
+            services.chat_model if config.mcp.sampling else None,
         )
         self._calls = McpCalls(config.name, capabilities, elicitation=config.mcp.elicitation)
         self._callbacks = SessionCallbacks(
@@ -84,17 +77,11 @@ class McpSource:
         self._sessions = SessionPool(config.name, self._open_session, pinned=credential)
         self._connect = partial(self._sessions.get, credential)
         self._remote = isinstance(self._endpoint, UrlEndpoint)
-        self._anonymous = AnonymousListing(config, self, remote=self._remote, listings=listings)
+        self._anonymous = AnonymousListing(config, self, remote=self._remote, listings=services.listings)
         self._monitor = ConnectionMonitor(
             self._callbacks, self._connect, self._list, anonymous=self._anonymous, poll_s=config.mcp.poll_s
         )
         self._closed = False
-        self.problems: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """The namespace of its tools."""
-        return self.config.name
 
     @property
     def health(self) -> SourceHealth:

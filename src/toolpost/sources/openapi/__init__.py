@@ -1,1 +1,76 @@
 """REST APIs as a source of tools, from their OpenAPI or Swagger document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.config import AuthType
+from toolpost.contracts.errors import ConfigError
+from toolpost.schema.secrets import is_secret_variable
+from toolpost.transports.base import Detection, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.transports.base import ProbeResponse, Services
+    from toolpost.wire.requests import Request
+
+_BEARER = "bearer "
+_NOT_A_KEY = frozenset({"authorization", "cookie", "proxy-authorization"})
+
+
+class OpenApiTransport(Transport):
+    """REST APIs: an OpenAPI or Swagger document at a URL or in a file, or the base URL of an API."""
+
+    name = "http"
+    module = "toolpost.sources.openapi.source"
+    requires = ("httptools", "http")
+    forms = ("url", "file")
+
+    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
+        """Build the source of one API."""
+        from toolpost.sources.openapi.source import OpenApiSource  # noqa: PLC0415 - twenty modules that few need
+
+        return OpenApiSource(config, services)
+
+    def probes(self, url: str) -> Iterator[Request]:
+        """Look at the well-known addresses of documents."""
+        from toolpost.sources.openapi.well_known import well_known_urls  # noqa: PLC0415 - only detection needs them
+        from toolpost.wire.requests import Request  # noqa: PLC0415
+
+        for place in well_known_urls(url):
+            yield Request("GET", place)
+
+    def detect(self, response: ProbeResponse) -> Detection | None:
+        """Recognise a document."""
+        from toolpost.sources.openapi.documents import parse_openapi  # noqa: PLC0415 - only detection needs it
+
+        if response.status != 200 or response.method != "GET":
+            return None
+        try:
+            parse_openapi(response.body, response.url)
+        except ConfigError:
+            return None
+        because = "it is the document of an API" if response.is_given else f"its document is at {response.url}"
+        return Detection("a REST API", because)
+
+    def configure(self, config: ExternalToolConfig, detection: Detection) -> ExternalToolConfig:
+        """Make a secret header the credential: the document says which operations get it, and where."""
+        changed = super().configure(config, detection)
+        return changed.model_copy(update=_header_credential(config))
+
+
+def _header_credential(config: ExternalToolConfig) -> dict[str, Any]:
+    secret = [name for name in config.headers if is_secret_variable(name)]
+    if config.auth_type is not AuthType.NONE or len(secret) != 1:
+        return {}
+    name, value = secret[0], config.headers[secret[0]]
+    rest = {key: other for key, other in config.headers.items() if key != name}
+    if name.lower() == "authorization" and value.lower().startswith(_BEARER):
+        token = value[len(_BEARER) :].strip()
+        return {"headers": rest, "auth_type": AuthType.BEARER, "auth_config": {"token": token}}
+    if name.lower() in _NOT_A_KEY:
+        return {}
+    return {"headers": rest, "auth_type": AuthType.API_KEY, "auth_config": {"api_key": value, "header": name}}

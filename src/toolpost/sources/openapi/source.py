@@ -20,6 +20,7 @@ from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
 from toolpost.sources.openapi.responses import parse_response
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.sources.openapi.well_known import generic_api, well_known_urls
+from toolpost.transports.base import BaseSource
 from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.files import load_artifacts
 from toolpost.web.requests import make_sender
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.storage import ArtifactStore
     from toolpost.sources.openapi.models import ApiDescription, ApiOperation, SecurityScheme
-    from toolpost.stores.sealing import CacheFolder
+    from toolpost.transports.base import Services
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
     from toolpost.web.requests import Send
@@ -73,31 +73,23 @@ class OperationTool:
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
-class OpenApiSource:
+class OpenApiSource(BaseSource):
     """Tool source for the operations of an OpenAPI document, or generic requests to a base URL without one.
 
-    `network` is the configured policy; the configured hosts of this source are allowed in addition,
-    and a remote document cannot add any.
+    The configured hosts of this source are allowed in addition to the network policy; a remote document cannot add
+    any.
     """
 
-    def __init__(
-        self,
-        config: ExternalToolConfig,
-        *,
-        credential: Credential = NO_CREDENTIAL,
-        network: NetworkPolicy | None = None,
-        cache: CacheFolder | None = None,
-        artifacts: ArtifactStore | None = None,
-    ) -> None:
-        self.config = config
-        self._credential = credential
+    def __init__(self, config: ExternalToolConfig, services: Services) -> None:
+        super().__init__(config)
+        self._credential = services.credential
         self._headers = tuple(config.headers.items())
         self._idempotency_header = config.idempotency_header
         self._secrets = tuple(value for name, value in self._headers if is_secret_header(name, value))
-        self._artifacts = artifacts
-        self._cache = None if cache is None else ApiCache(cache)
+        self._artifacts = services.artifacts
+        self._cache = None if services.documents is None else ApiCache(services.documents)
         configured = [url for url in (config.connection, config.base_url) if url is not None and is_remote(url)]
-        self._client = HttpClient((network or NetworkPolicy()).for_source(*configured), timeout_s=_DOCUMENT_S)
+        self._client = HttpClient(services.network.for_source(*configured), timeout_s=_DOCUMENT_S)
         remote = is_remote(config.connection)  # references of a remote document are limited by its origin
         self._reference_client = self._client.for_document(config.connection) if remote else self._client
         self._call_client: HttpClient | None = None
@@ -107,13 +99,6 @@ class OpenApiSource:
         self._trusted_hosts: frozenset[str] | None = None
         self._has_secrets = False
         self._credentials = Credentials({}, {}, source=config.name)
-        self.problems: Sequence[str] = ()
-        self.files: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """Return the namespace of the tools."""
-        return self.config.name
 
     async def recall(self) -> Sequence[OperationTool]:
         """Return the tools of the cached copy of a remote document, without network access."""

@@ -1,1 +1,45 @@
 """Source of tools for UTCP manuals, and export of the catalog as a manual."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.transports.base import Detection, Transport
+
+if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.transports.base import ProbeResponse, Services
+
+
+class UtcpTransport(Transport):
+    """UTCP manuals at a URL, in a file or in the configuration itself."""
+
+    name = "utcp"
+    module = "toolpost.sources.utcp.source"
+    forms = ("url", "file")
+
+    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
+        """Build the source of one manual."""
+        from toolpost.sources.utcp.source import UtcpSource  # noqa: PLC0415 - few need it
+
+        return UtcpSource(config, services)
+
+    def detect(self, response: ProbeResponse) -> Detection | None:
+        """Recognise a manual."""
+        if response.status != 200 or response.method != "GET" or not _is_manual(response.body, response.url):
+            return None
+        return Detection("a UTCP manual", "it is a UTCP manual")
+
+
+def _is_manual(body: bytes, label: str) -> bool:
+    from toolpost.sources.utcp.documents import parse_document  # noqa: PLC0415 - only detection needs it
+
+    if b"utcp_version" not in body and b"manual_version" not in body:
+        return False
+    try:
+        document = parse_document(body, label).data
+    except ConfigError:
+        return False
+    return "utcp_version" in document or ("manual_version" in document and "tools" in document)

@@ -35,7 +35,7 @@ class Delegate(NamedTuple):
     remedy: str = ""
 
     def __repr__(self) -> str:
-        return f"Delegate({self.config.transport.value})"
+        return f"Delegate({self.config.transport})"
 
 
 def openapi_delegate(

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.makers import maker
 from toolpost.contracts.outcomes import ToolResult, now_ms
@@ -27,7 +26,7 @@ from toolpost.sources.utcp.discovery import ManualDiscovery, redact_error
 from toolpost.sources.utcp.spec import tool_spec
 from toolpost.sources.utcp.templates import TEMPLATE_TYPES
 from toolpost.sources.utcp.variables import Variables
-from toolpost.wire.network import NetworkPolicy
+from toolpost.transports.base import BaseSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from toolpost.sources.utcp.delegates import Delegate
     from toolpost.sources.utcp.discovery import DiscoveryResult
     from toolpost.sources.utcp.manuals import Manual, ManualTool
+    from toolpost.transports.base import Services
 
     SourceFactory = Callable[[ExternalToolConfig], ToolSource]
 
@@ -83,25 +83,18 @@ class UtcpTool:
         return self._call(self._prepared, invocation, self._context)
 
 
-class UtcpSource:
+class UtcpSource(BaseSource):
     """Tools of the manuals at a URL, in a file or in the configuration itself.
 
-    `make` creates the sources that parts of a manual are delegated to: OpenAPI documents, MCP servers and GraphQL
-    endpoints. `network` is the policy of the configuration, which a remote manual cannot extend.
+    Parts of a manual are delegated to sources of their own: OpenAPI documents, MCP servers and GraphQL endpoints.
+    A remote manual cannot extend the network policy.
     """
 
-    def __init__(
-        self,
-        config: ExternalToolConfig,
-        *,
-        credential: Credential = NO_CREDENTIAL,
-        network: NetworkPolicy | None = None,
-        make: SourceFactory | None = None,
-    ) -> None:
-        self.config = config
-        self._credential = credential
-        self._network = network or NetworkPolicy()
-        self._make = make
+    def __init__(self, config: ExternalToolConfig, services: Services) -> None:
+        super().__init__(config)
+        self._credential = services.credential
+        self._network = services.network
+        self._make = services.make
         self._contexts: ContextFactory | None = None
         self._bridge: UtcpBridge | None = None
         # By identity: two delegated sources may have tools of the same name.
@@ -110,14 +103,6 @@ class UtcpSource:
         self._skip_reasons: list[str] = []
         self._delegate_errors: list[ToolError] = []
         self._scratch = ExitStack()
-        self.problems: Sequence[str] = ()
-        self.files: Sequence[str] = ()
-        self.secrets: set[str] = set()
-
-    @property
-    def name(self) -> str:
-        """Namespace of the tools."""
-        return self.config.name
 
     async def discover(self) -> Sequence[Tool]:
         """Discover the manuals and compile their tools; unusable tools are problems, no tool at all is an error."""
@@ -137,7 +122,7 @@ class UtcpSource:
         self.problems = [*self.problems, *(f"source {self.name!r}: {problem}" for problem in self._skip_reasons)]
         self.files = [
             *discovery.files,
-            *(file for inner in self._delegated_sources for file in getattr(inner, "files", ())),
+            *(file for inner in self._delegated_sources for file in inner.files),
         ]
         if not tools:
             self._raise_without_tools(result)
@@ -230,17 +215,17 @@ class UtcpSource:
         """Create a source for a part of the manual and discover its tools; a failure skips that part."""
         try:
             if self._make is None:
-                raise ConfigError(f"nothing here speaks {delegate.config.transport.value}")
+                raise ConfigError(f"nothing here speaks {delegate.config.transport}")
             inner = self._make(delegate.config)
             self._delegated_sources.append(inner)
             tools = [tool for tool in await inner.discover() if _is_selected(tool, delegate.only)]
         except ToolError as error:
             error = redact_error(error, delegate.secrets, remedy=delegate.remedy)
             self._delegate_errors.append(error)
-            self._skip_reasons.append(f"a part of it, by {delegate.config.transport.value}, is left out: {error}")
+            self._skip_reasons.append(f"a part of it, by {delegate.config.transport}, is left out: {error}")
             return []
         self._delegated_tools.update({id(tool): (tool, inner) for tool in tools})
-        self.problems = [*self.problems, *getattr(inner, "problems", ())]
+        self.problems = [*self.problems, *inner.problems]
         return tools
 
     async def _bridge_manuals(self, result: DiscoveryResult) -> list[Tool]:

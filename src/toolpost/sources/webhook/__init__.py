@@ -1,1 +1,66 @@
 """Webhooks as tools: those declared in the configuration, and those of the active workflows of an n8n."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.config import AuthType
+from toolpost.contracts.options import WebhookOptions
+from toolpost.transports.base import Detection, Transport
+from toolpost.transports.urls import is_root, url_below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.transports.base import ProbeResponse, Services
+    from toolpost.wire.requests import Request
+
+_KEY_HEADER = "X-N8N-API-KEY"
+
+
+class WebhookTransport(Transport):
+    """Declared webhooks, or those of an n8n; only an n8n can be detected."""
+
+    name = "webhook"
+    module = "toolpost.sources.webhook.source"
+    requires = ("httptools", "http")
+
+    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
+        """Build the source of webhooks."""
+        from toolpost.sources.webhook.source import WebhookSource  # noqa: PLC0415 - few need it
+
+        return WebhookSource(config, services)
+
+    def probes(self, url: str) -> Iterator[Request]:
+        """Read the public settings of an n8n."""
+        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+
+        if is_root(url):
+            yield Request("GET", url_below(url, "rest/settings"))
+
+    def detect(self, response: ProbeResponse) -> Detection | None:
+        """Recognise an n8n by its page or its settings."""
+        from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - only detection needs it
+
+        if response.method != "GET" or not looks_like_n8n(response.status, response.headers, response.body):
+            return None
+        because = "it answers as n8n does" if response.is_given else "its settings are those of n8n"
+        return Detection("an n8n", because)
+
+    def configure(self, config: ExternalToolConfig, detection: Detection) -> ExternalToolConfig:
+        """Make n8n's key the credential: it is for n8n's API alone, not a header of every request."""
+        changes: dict[str, Any] = {"webhook": WebhookOptions(kind="n8n")}
+        key = next((name for name in config.headers if name.lower() == _KEY_HEADER.lower()), None)
+        if key is not None:
+            changes["headers"] = {name: value for name, value in config.headers.items() if name != key}
+            changes["auth_type"] = AuthType.API_KEY
+            changes["auth_config"] = {"api_key": config.headers[key], "header": _KEY_HEADER}
+        return super().configure(config, detection).model_copy(update=changes)
+
+    def advice(self, config: ExternalToolConfig) -> str:
+        """Ask for n8n's key, without which its workflows are not listed."""
+        if config.webhook.kind != "n8n" or config.auth_type is not AuthType.NONE:
+            return ""
+        return f"n8n lists its workflows for those who have a key; give it with --header '{_KEY_HEADER}: ...'"

@@ -14,7 +14,7 @@ from toolpost.wire.requests import Request
 from toolpost.wire.responses import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.web.encoding import Pair
@@ -135,7 +135,7 @@ def _deduplicate(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(known.values())
 
 
-def looks_like_n8n(status: int, headers: Headers, body: bytes) -> bool:
+def looks_like_n8n(status: int, headers: Headers | Mapping[str, str], body: bytes) -> bool:
     """Detect an n8n by its response to a GET of the base URL, `/rest/settings` or `/api/v1/workflows`."""
     # Not by `/healthz`: many servers return its {"status": "ok"}.
     kind = parse_media_type(headers.get("content-type") or "")

@@ -6,7 +6,6 @@ import uuid
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.outcomes import ToolResult, now_ms
@@ -16,9 +15,9 @@ from toolpost.sources.webhook.n8n_api import API_KEY_HEADER, API_KEY_HINT, N8nAp
 from toolpost.sources.webhook.n8n_workflows import N8nToolBuilder
 from toolpost.sources.webhook.requests import BODILESS_METHODS, build_request
 from toolpost.sources.webhook.responses import output_of
+from toolpost.transports.base import BaseSource
 from toolpost.web.requests import NOTHING, Presentation, make_sender
 from toolpost.wire.client import HttpClient
-from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
     from toolpost.sources.webhook.hooks import Hook, HookDefinition
+    from toolpost.transports.base import Services
     from toolpost.web.encoding import Pair
 
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
@@ -52,26 +52,20 @@ class HookTool:
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
-class WebhookSource:
+class WebhookSource(BaseSource):
     """Tool source for declared webhooks, or for the webhooks of the active workflows of an n8n.
 
     Credentials and headers are sent only to the origins of `connection` and `base_url`; n8n's API key is sent
     only to n8n's API.
     """
 
-    def __init__(
-        self,
-        config: ExternalToolConfig,
-        *,
-        credential: Credential = NO_CREDENTIAL,
-        network: NetworkPolicy | None = None,
-    ) -> None:
-        self.config = config
-        self._credential = credential
+    def __init__(self, config: ExternalToolConfig, services: Services) -> None:
+        super().__init__(config)
+        self._credential = services.credential
         urls = [config.connection, *filter(None, [config.base_url])]
         urls += [tool.url for tool in config.webhook.tools.values() if is_absolute_url(tool.url)]
         self._client = HttpClient(
-            (network or NetworkPolicy()).for_source(*urls),
+            services.network.for_source(*urls),
             timeout_s=config.timeout_s,
             max_bytes=_MAX_RESPONSE_BYTES,
             max_redirects=0,
@@ -80,22 +74,14 @@ class WebhookSource:
         self._send = make_sender(self._client)
         self._problems: list[str] = []
 
-    @property
-    def name(self) -> str:
-        """Return the namespace of the tools."""
-        return self.config.name
-
     async def discover(self) -> Sequence[HookTool]:
         """Return tools for the declared webhooks; list the workflows of an n8n."""
         self._problems = []
         definitions = await self._n8n_hooks() if await self._is_n8n() else self._declared_hooks()
         included = [one for one in definitions if self.config.includes(one.name)]
-        return [HookTool(one, self) for one in included if self._can_be_signed(one)]
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Return what was left out and why."""
-        return [f"source {self.name!r}: {problem}" for problem in self._problems]
+        tools = [HookTool(one, self) for one in included if self._can_be_signed(one)]
+        self.problems = [f"source {self.name!r}: {problem}" for problem in self._problems]
+        return tools
 
     def _can_be_signed(self, one: HookDefinition) -> bool:
         if self.config.webhook.signature is None or one.hook.method not in BODILESS_METHODS:

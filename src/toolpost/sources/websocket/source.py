@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.catalog.specs import closed_schema, declared_spec
-from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
+from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolTarget
@@ -17,8 +17,9 @@ from toolpost.sources.websocket.exchange import ONLY, ClosingConnections, Dedica
 from toolpost.sources.websocket.messages import Correlation
 from toolpost.sources.websocket.session import WebSocketSession
 from toolpost.sources.websocket.templates import json_message, text_message, wanted
+from toolpost.transports.base import BaseSource
 from toolpost.web.session_pool import SessionPool
-from toolpost.wire.network import WEBSOCKET_SCHEMES, NetworkPolicy, parse_target
+from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.websockets import connect_websocket, require_websockets
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.sources.websocket.templates import Build
+    from toolpost.transports.base import Services
     from toolpost.wire.aiohttp_websockets import WebSocket
 
 
@@ -111,22 +113,16 @@ class MessageTool:
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
-class WebSocketSource:
+class WebSocketSource(BaseSource):
     """The messages that are written down for a server, each call on a connection of its own or all on one.
 
     A stream always has a connection of its own: closing it is what ends a subscription for certain.
     """
 
-    def __init__(
-        self,
-        config: ExternalToolConfig,
-        *,
-        credential: Credential = NO_CREDENTIAL,
-        network: NetworkPolicy | None = None,
-    ) -> None:
-        self.config = config
-        self.credential = credential
-        self._policy = (network or NetworkPolicy()).for_source(config.connection)
+    def __init__(self, config: ExternalToolConfig, services: Services) -> None:
+        super().__init__(config)
+        self.credential = services.credential
+        self._policy = services.network.for_source(config.connection)
         options = config.websocket
         self._correlation = correlation = Correlation.of(options) if options.mode == "multiplexed" else None
         self._closing = ClosingConnections()
@@ -134,12 +130,6 @@ class WebSocketSource:
         self._sessions = (
             None if correlation is None else SessionPool(config.name, partial(self._open_session, correlation))
         )
-        self.problems: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """The namespace of its tools."""
-        return self.config.name
 
     async def discover(self) -> Sequence[MessageTool]:
         """The tools that are written down; nothing is connected to until one is called."""

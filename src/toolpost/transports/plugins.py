@@ -1,32 +1,26 @@
-"""Load plug-ins: tools and source factories that installed distributions register as entry points."""
+"""Plug-ins: tools and transports that installed distributions offer through entry points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.sources import ToolSource
+from toolpost.contracts.config import TRANSPORTS_GROUP
 from toolpost.contracts.tool import Tool
+from toolpost.transports.base import Transport
 
 TOOLS_GROUP = "toolpost.tools"
-SOURCES_GROUP = "toolpost.sources"
-
-SourceFactory: TypeAlias = Callable[[ExternalToolConfig], ToolSource]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """The tools and source factories of installed plug-ins, and the problems of broken ones.
-
-    Factories are keyed by transport.
-    """
+    """What the installed plug-ins offer, and what is wrong with those that offer nothing."""
 
     tools: tuple[Tool, ...] = ()
-    source_factories: Mapping[str, SourceFactory] = field(default_factory=lambda: MappingProxyType({}))
+    transports: Mapping[str, Transport] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[str, ...] = ()
 
 
@@ -36,13 +30,21 @@ def load_plugins() -> Plugins:
     offered = entry_points()  # read once: listing installed distributions takes milliseconds
     for point in _sorted(offered.select(group=TOOLS_GROUP)):
         collected.take(point, collected.add_tools)
-    for point in _sorted(offered.select(group=SOURCES_GROUP)):
-        collected.take(point, collected.add_factory)
+    for point in _sorted(offered.select(group=TRANSPORTS_GROUP)):
+        collected.take(point, collected.add_transport)
     return Plugins(
         tools=tuple(collected.tools),
-        source_factories=MappingProxyType(collected.factories),
+        transports=MappingProxyType(collected.transports),
         problems=tuple(collected.problems),
     )
+
+
+def load_transports() -> tuple[Mapping[str, Transport], Sequence[str]]:
+    """Load the transports of plug-ins alone, and return what is wrong with the others."""
+    collected = _Collector()
+    for point in _sorted(entry_points(group=TRANSPORTS_GROUP)):
+        collected.take(point, collected.add_transport)
+    return collected.transports, collected.problems
 
 
 def _sorted(points: EntryPoints) -> list[EntryPoint]:
@@ -59,7 +61,7 @@ class _Collector:
 
     def __init__(self) -> None:
         self.tools: list[Tool] = []
-        self.factories: dict[str, SourceFactory] = {}
+        self.transports: dict[str, Transport] = {}
         self.problems: list[str] = []
 
     def take(self, point: EntryPoint, add: Callable[[str, Any], None]) -> None:
@@ -78,12 +80,15 @@ class _Collector:
             raise _InvalidPluginError(f"it offers {invalid!r}, which is not a tool; decorate it with @tool")
         self.tools.extend(tools)
 
-    def add_factory(self, name: str, value: Any) -> None:
-        if not callable(value):
-            raise _InvalidPluginError(f"it is of type {type(value).__name__}, not a function that makes a source")
-        if name in self.factories:
+    def add_transport(self, name: str, value: Any) -> None:
+        transport = value() if isinstance(value, type) else value
+        if not isinstance(transport, Transport):
+            raise _InvalidPluginError(f"it is of type {type(transport).__name__}, not a toolpost.sources.Transport")
+        if transport.name != name:
+            raise _InvalidPluginError(f"its transport is named {transport.name!r}; name the entry point so, too")
+        if name in self.transports:
             raise _InvalidPluginError(f"another plug-in already serves the transport {name!r}; remove one of them")
-        self.factories[name] = cast("SourceFactory", value)
+        self.transports[name] = transport
 
 
 class _InvalidPluginError(TypeError):

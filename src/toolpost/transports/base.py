@@ -1,0 +1,189 @@
+"""What a transport is: one object that makes sources from their configuration, with injected services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+from toolpost.contracts.calls import NO_CREDENTIAL
+from toolpost.contracts.errors import ConfigError, ToolExecutionError
+from toolpost.contracts.sources import SourceHealth
+from toolpost.transports.urls import url_below
+from toolpost.wire.network import NetworkPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+    from toolpost.contracts.commands import DescribedCommands
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.events import EventCode
+    from toolpost.contracts.outcomes import ToolResult
+    from toolpost.contracts.questions import Question
+    from toolpost.contracts.sources import ChatModel, ToolSource
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.storage import ArtifactStore
+    from toolpost.contracts.tool import Tool
+    from toolpost.stores.sealing import CacheFolder
+    from toolpost.wire.client import HttpClient
+    from toolpost.wire.requests import Request
+
+ConnectionForm: TypeAlias = Literal["url", "command", "file", "module"]
+API_TIMEOUT_S = 30.0
+API_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Services injected into a source by the Toolbox that it belongs to.
+
+    `credential` lists the tools; calls bring their own. `emit` sends an event of the source to every sink. `make`
+    builds a source of another transport, for a manual that refers to one. `servers` are MCP server objects of this
+    process, by the name of their source.
+    """
+
+    credential: Credential = NO_CREDENTIAL
+    network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    artifacts: ArtifactStore | None = None
+    chat_model: ChatModel | None = None
+    emit: Callable[[EventCode, Mapping[str, Any]], None] = lambda _code, _facts: None
+    make: Callable[[ExternalToolConfig], ToolSource] | None = None
+    describe_commands: Callable[[ExternalToolConfig], Awaitable[DescribedCommands]] | None = None
+    roots: Sequence[str] | None = None
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    documents: CacheFolder | None = None
+    listings: CacheFolder | None = None
+
+    def http_client(self, *urls: str, timeout_s: float = API_TIMEOUT_S, max_bytes: int = API_BYTES) -> HttpClient:
+        """Open an HTTP client behind the network policy; the hosts of `urls`, written by an operator, are allowed."""
+        from toolpost.wire.client import HttpClient  # noqa: PLC0415 - sources without HTTP do not need it
+
+        return HttpClient(self.network.for_source(*urls), timeout_s=timeout_s, max_bytes=max_bytes)
+
+
+class ProbeResponse(NamedTuple):
+    """The response to a probe, or the content of a file as the response to a GET: status 200, without headers.
+
+    `given` is the address or path that a person gave; `url` is that one, or one that a probe derived from it.
+    """
+
+    url: str
+    given: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    method: str = "GET"
+
+    @property
+    def is_given(self) -> bool:
+        """Whether this is the given address itself."""
+        return self.url == self.given
+
+
+class Detection(NamedTuple):
+    """What was detected: a label such as "an MCP server", the evidence, and the path below the given address.
+
+    One that is not certain gives way to a certain one of another transport.
+    """
+
+    label: str
+    because: str
+    below: str = ""
+    is_certain: bool = True
+
+
+class Transport:
+    """One way of reaching tools; subclasses set `name` and build sources in `make`.
+
+    `options` validates `ExternalToolConfig.options`. `module` is what `make` imports, imported in a thread before.
+    `requires` is the module that the transport cannot do without and the extra that installs it. `forms` says how a
+    connection may be written.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[type[BaseModel] | None] = None
+    module: ClassVar[str] = ""
+    requires: ClassVar[tuple[str, str] | None] = None
+    forms: ClassVar[tuple[ConnectionForm, ...]] = ("url",)
+
+    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
+        """Build a source, without connecting to anything."""
+        raise NotImplementedError
+
+    def probes(self, url: str) -> Iterable[Request]:
+        """Return harmless requests whose responses would show that this transport is spoken at or below a URL."""
+        del url
+        return ()
+
+    def detect(self, response: ProbeResponse) -> Detection | None:
+        """Return what a response or a file shows of this transport; None where it shows nothing."""
+        del response
+        return None
+
+    def configure(self, config: ExternalToolConfig, detection: Detection) -> ExternalToolConfig:
+        """Return the configuration for what was detected."""
+        below = detection.below
+        connection = url_below(config.connection, below) if below else config.connection
+        return config.model_copy(update={"transport": self.name, "connection": connection})
+
+    def advice(self, config: ExternalToolConfig) -> str:
+        """Return what to tell the person who connects this source, if anything."""
+        del config
+        return ""
+
+    def files(self, config: ExternalToolConfig) -> Iterable[str]:
+        """Return the local files that a source reads; file tools neither read nor write those."""
+        return [config.connection] if "file" in self.forms else []
+
+    def check_options(self, config: ExternalToolConfig) -> None:
+        """Refuse options that the transport does not have."""
+        if self.options is not None:
+            self.options.model_validate(config.options)
+        elif config.options:
+            raise ConfigError(f"transport {self.name} has no options; remove {', '.join(map(repr, config.options))}")
+
+
+class SourceTool:
+    """A tool that its source runs: the record alone."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self.spec = spec
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Refuse to run outside of a Toolbox, where only the source knows how."""
+        del params, context
+        raise ToolExecutionError(f"{self.spec.name!r} is run by its source; call it through a Toolbox")
+
+
+class BaseSource:
+    """A source with the defaults of `ToolSource`: nothing to report, nothing to close."""
+
+    def __init__(self, config: ExternalToolConfig) -> None:
+        self.config = config
+        self.problems: Sequence[str] = ()
+        self.secrets: frozenset[str] = frozenset()
+        self.files: Collection[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The namespace of the tools."""
+        return self.config.name
+
+    @property
+    def health(self) -> SourceHealth:
+        """How the connection is doing."""
+        return SourceHealth("up")
+
+    async def discover(self) -> Sequence[Tool]:
+        """List the tools that are offered now."""
+        raise NotImplementedError
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Release everything; safe to call twice."""
