@@ -276,7 +276,7 @@ class SourceManager:
         if managed.task is not None:
             managed.task.cancel()
             await asyncio.gather(managed.task, return_exceptions=True)
-        managed.tools.clear()
+        managed.tools.fill(None, ())
         if managed.source is not None:
             await managed.source.close()
 
