@@ -1,16 +1,22 @@
 """Writes what is generated from the signatures of the built-in tools: `python -m tools.builtin_specs`."""
 
 import asyncio
+import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.providers.config import ProviderSettings
-from toolpost.builtin.specs import SPECS_FILE, dump_specs
+from toolpost.builtin.specs import SPECS_FILE
 from toolpost.contracts.spec import ToolSpec
 from toolpost.stores.memory import MemoryStore
 
 STANDARD = SPECS_FILE.parent / "standard"
+_FIELDS = (
+    *("name", "description", "category", "input_schema", "output_schema", "model_schema", "side_effects"),
+    *("safety", "replay", "timeout_s", "tags", "validate_inputs", "host_argument"),
+)
 _FRONT_MATTER = re.compile(r"\A(?:---\n.*?\n---\n)?", re.DOTALL)
 
 
@@ -26,6 +32,12 @@ async def main() -> None:
         path.write_text(_FRONT_MATTER.sub(front_matter(spec), path.read_text(encoding="utf-8")), encoding="utf-8")
     await builtins.close()
     await store.close()
+
+
+def dump_specs(specs: Iterable[ToolSpec]) -> str:
+    """Return the text of `specs.json`, one line for each tool."""
+    lines = [json.dumps({name: getattr(spec, name) for name in _FIELDS}, separators=(",", ":")) for spec in specs]
+    return '{"generated_by": "python -m tools.builtin_specs", "tools": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def front_matter(spec: ToolSpec) -> str:

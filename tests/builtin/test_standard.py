@@ -12,11 +12,12 @@ from tests.builtin.caller import Caller
 from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.builtin.providers.protocols import Chain, SearchResult, SearchResults
-from toolpost.builtin.specs import SPECS_FILE, dump_specs, read_specs, schema_document
+from toolpost.builtin.specs import SPECS_FILE, read_specs, schema_document
 from toolpost.builtin.standard_check import STANDARD, check_builtin_folders, check_folder, front_matter
 from toolpost.builtin.web_tools import web_search_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.stores.memory import MemoryStore
+from tools.builtin_specs import dump_specs
 
 ROOT = STANDARD.parents[3]
 

@@ -9,18 +9,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 SPECS_FILE = Path(__file__).with_name("specs.json")
-_FIELDS = (
-    *("name", "description", "category", "input_schema", "output_schema", "model_schema", "side_effects"),
-    *("safety", "replay", "timeout_s", "tags", "validate_inputs", "host_argument"),
-)
 COMMANDS = ("run_command", "command_output", "command_stop")
 """Not part of `all`: the operator enables commands by naming `run_command`."""
 
@@ -72,12 +65,6 @@ COLLECTIONS = MappingProxyType(
 def read_specs() -> dict[str, ToolSpec]:
     """Read the specs of all built-in tools from the generated file, by name."""
     return {facts["name"]: _spec(facts) for facts in json.loads(SPECS_FILE.read_text(encoding="utf-8"))["tools"]}
-
-
-def dump_specs(specs: Iterable[ToolSpec]) -> str:
-    """Serialize specs to the text of the generated file, one line for each tool."""
-    lines = [json.dumps({name: getattr(spec, name) for name in _FIELDS}, separators=(",", ":")) for spec in specs]
-    return '{"generated_by": "python -m tools.builtin_specs", "tools": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def schema_document(spec: ToolSpec) -> dict[str, Any]:

@@ -17,10 +17,8 @@ from toolpost.contracts.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from typing import Self
 
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.sources import Caller
 T = TypeVar("T")
 
 
@@ -118,14 +116,6 @@ class RetrieveProvider(Provider, Protocol):
         ...
 
 
-class CallingProvider(Protocol):
-    """A provider that calls tools, and needs a caller that acts for the user."""
-
-    def within(self, caller: Caller) -> Self:
-        """Bind the provider to a caller."""
-        ...
-
-
 P = TypeVar("P", bound=Provider)
 P_co = TypeVar("P_co", bound=Provider, covariant=True)
 
@@ -146,7 +136,8 @@ class Chain(Generic[P_co]):
         failures: list[tuple[P_co, ToolError]] = []
         for provider in self.providers:
             if failures:
-                _tell(ctx, failures[-1], provider)
+                failed_one, error = failures[-1]
+                ctx.fell_back(failed_one.name, to=provider.name, error=error)
             try:
                 return await ask(_within(provider, ctx))
             except ToolPermissionError:
@@ -162,13 +153,9 @@ class Chain(Generic[P_co]):
 
 
 def _within(provider: P, ctx: ToolContext) -> P:
+    """Bind a provider that calls tools, and so has a method `within`, to the calls of this context."""
     within: Callable[[ToolContext], P] | None = getattr(provider, "within", None)
     return provider if within is None else within(ctx)
-
-
-def _tell(ctx: ToolContext, failure: tuple[P, ToolError], following: P) -> None:
-    provider, error = failure
-    ctx.fell_back(provider.name, to=following.name, error=error)
 
 
 def _all_failed(failures: Sequence[tuple[P, ToolError]]) -> ToolError:
