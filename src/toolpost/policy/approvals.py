@@ -137,26 +137,26 @@ class _Shortening:
         return f"{text[:room]}{_ELLIPSIS} ({len(text) - room} more characters)"
 
     def _members(self, members: dict[str, Any]) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
+        shown: dict[str, Any] = {}
         for count, (name, value) in enumerate(members.items()):
             if self._left <= 0:
-                return {**kept, _ELLIPSIS: f"{len(members) - count} more"}
+                return {**shown, _ELLIPSIS: f"{len(members) - count} more"}
             self._left -= len(name)
-            kept[name] = self.shortened(value)
-        return kept
+            shown[name] = self.shortened(value)
+        return shown
 
     def _items(self, items: list[Any]) -> list[Any]:
-        kept: list[Any] = []
+        shown: list[Any] = []
         for count, value in enumerate(items):
             if self._left <= 0:
-                return [*kept, f"{_ELLIPSIS} {len(items) - count} more"]
-            kept.append(self.shortened(value))
-        return kept
+                return [*shown, f"{_ELLIPSIS} {len(items) - count} more"]
+            shown.append(self.shortened(value))
+        return shown
 
 
 def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     """Return the hash that a grant is bound to: of the tool, and of the exact arguments."""
-    return _digest([tool_hash(spec), arguments])
+    return digest([tool_hash(spec), arguments])
 
 
 def tool_hash(spec: ToolSpec) -> str:
@@ -164,8 +164,9 @@ def tool_hash(spec: ToolSpec) -> str:
     effects = [spec.side_effects, spec.replay, *spec.safety]
     target = None if spec.target is None else spec.target.digest
     described = [spec.name, spec.version, spec.description, spec.input_schema, spec.output_schema, effects]
-    return _digest([*described, target])
+    return digest([*described, target])
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Return the SHA-256 of a value as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

@@ -275,10 +275,10 @@ class AttemptServices:
     async def _once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
         attempt, journal = self._attempt, self._attempt.router.store.journal
         call_id = attempt.request.call_id
-        kept = await journal.find(call_id, key)
-        if kept is not None and kept.done:
-            return kept.result
-        if kept is not None:
+        entry = await journal.find(call_id, key)
+        if entry is not None and entry.done:
+            return entry.result
+        if entry is not None:
             answer = attempt.request.answers.get(f"once:{key}")
             if answer is None:
                 raise PauseSignal(_step_question(attempt.request.tool_name, key))

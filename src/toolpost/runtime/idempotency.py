@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.errors import StoreError, ToolConflictError
 from toolpost.contracts.outcomes import Failed, outcome_to_dict
 from toolpost.contracts.storage import KeyRecord
+from toolpost.policy.approvals import digest
 from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_outcome
 
 if TYPE_CHECKING:
@@ -38,12 +37,11 @@ class IdempotencyKeys:
         request = validated.request
         if request.idempotency_key is None or request.answers:
             return None  # a resumed call holds its key already
-        # Only the arguments count: a tool whose description changes keeps its keys.
-        arguments = json.dumps(validated.arguments, sort_keys=True, default=str)
         record = KeyRecord(
             call_id=request.call_id,
             tool_name=runtime.spec.name,
-            arguments_hash=hashlib.sha256(arguments.encode()).hexdigest(),
+            # Not the tool's hash: a tool whose description changes keeps its keys.
+            arguments_hash=digest(validated.arguments),
         )
         holder = await self._store.keys.reserve(request.principal, request.idempotency_key, record)
         if holder is None:

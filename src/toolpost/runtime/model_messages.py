@@ -100,8 +100,8 @@ def _of_parts(parts: Sequence[Any]) -> ToolCalls:
 
 
 def _chat_call(call: dict[str, Any]) -> ToolCall:
-    told = _plain(call.get("function"))
-    return _call({**(told if is_object(told) else {}), "id": call.get("id")}, "id", "arguments")
+    function = _plain(call.get("function"))
+    return _call({**(function if is_object(function) else {}), "id": call.get("id")}, "id", "arguments")
 
 
 def _call(data: dict[str, Any], id_key: str, arguments_key: str) -> ToolCall:

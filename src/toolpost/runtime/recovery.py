@@ -178,7 +178,7 @@ class Recovery:
             created_at=now,
             expires_at=now + _UNKNOWN_TTL_S,
             answerers=question.answerers,
-            answers={key: Answer(**kept) for key, kept in entry.call.get("answers", {}).items()},
+            answers={key: Answer(**data) for key, data in entry.call.get("answers", {}).items()},
             started=True,
             idempotency_key=entry.call.get("idempotency_key"),
             correlation_id=entry.call.get("correlation_id", ""),
@@ -227,11 +227,11 @@ def _with_inner_calls(question: Question, done: Collection[JournalEntry]) -> Que
         return question
     counts = Counter(entry.tool_name for entry in done)
     names = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
-    told = [{"call_id": entry.call_id, "tool_name": entry.tool_name} for entry in done]
+    calls = [{"call_id": entry.call_id, "tool_name": entry.tool_name} for entry in done]
     return replace(
         question,
         prompt=f"{question.prompt} Done inside it, and not repeated if it runs again: {names}.",
-        payload={**question.payload, "done": told},
+        payload={**question.payload, "done": calls},
     )
 
 
