@@ -48,6 +48,8 @@ _ENTANGLING = frozenset(
 # What says how a single argument must look, whichever others are given.
 _SHAPE = frozenset({"$schema", "$id", "$defs", "definitions", "properties"})
 
+_LIGHT_SCHEMA = 300  # so many values in a schema are compiled within a few milliseconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
@@ -161,9 +163,6 @@ def _with_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> JsonSchem
         properties[name] = {**part, "default": value} if shown else part
     required = [name for name in schema.get("required", []) if name not in defaults]
     return {**schema, "properties": properties, "required": required}
-
-
-_LIGHT_SCHEMA = 300  # so many values in a schema are compiled within a few milliseconds
 
 
 class Entry:

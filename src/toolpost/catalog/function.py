@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 PYTHON = "python"
 _MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
 
+_new_output = maker(ToolOutput)
+_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
+
 
 def code_target(fn: Callable[..., Any]) -> ToolTarget:
     """Return the target of a tool that runs `fn`; the source code is read when it is first needed.
@@ -94,10 +97,6 @@ def _instructions(code: CodeType) -> Iterator[str]:
             yield from _instructions(constant)
         else:
             yield repr(constant)
-
-
-_new_output = maker(ToolOutput)
-_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
 class FunctionTool:

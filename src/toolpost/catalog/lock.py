@@ -38,6 +38,9 @@ _WORDS = {
     "target": "target",
 }
 
+DEFINITION = "definition"
+_ANYTHING = {"type": "object"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
@@ -266,10 +269,6 @@ def _without(lines: Sequence[str], other: Mapping[str, Any]) -> list[str]:
 
 def _said(value: Any) -> str:
     return value if isinstance(value, str) else "\n".join(value)
-
-
-DEFINITION = "definition"
-_ANYTHING = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,9 @@ _OPEN_SCHEMA_KEYWORDS = frozenset(
     {"$ref", "additionalProperties", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
 )
 
+HIDDEN = "hidden_characters"
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
 
 def closed_schema(schema: JsonSchema) -> JsonSchema:
     """Add `additionalProperties: false` to a schema, unless the schema allows more or has no properties."""
@@ -66,9 +69,6 @@ def declared_spec(
         extra={"source": kind, "namespace": source, "remote_name": name, **(extra or {})},
         target=target,
     )
-
-
-HIDDEN = "hidden_characters"
 
 
 def clean_spec(spec: ToolSpec, shared: SharedDefinitions | None = None) -> ToolSpec:
@@ -120,9 +120,6 @@ class Effects(NamedTuple):
     side_effects: SideEffects
     replay: ReplayClass
     safety: SafetyProfile
-
-
-_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
 def read_annotations(annotations: Any) -> Claims:

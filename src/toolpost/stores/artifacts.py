@@ -29,6 +29,12 @@ _MARK = b"TPAF\x01"
 _HEADER_BYTES = len(_MARK) + 4
 _CHUNK = 1 << 16
 
+Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
+_NAMES = tuple(field.name for field in fields(ArtifactRef))
+_COLUMNS = ", ".join(_NAMES)
+_INSERT = f"INSERT INTO artifacts ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - constants
+_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE (:tenant IS NULL OR tenant = :tenant)"  # noqa: S608 - constants
+
 
 class ContentFiles:
     """Sealed contents in `<folder>/<first two digits>/<sha256>`, without knowledge of their owners."""
@@ -174,14 +180,6 @@ def _sync_folder(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
-
-_NAMES = tuple(field.name for field in fields(ArtifactRef))
-_COLUMNS = ", ".join(_NAMES)
-_INSERT = f"INSERT INTO artifacts ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - constants
-_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE (:tenant IS NULL OR tenant = :tenant)"  # noqa: S608 - constants
 
 
 class SQLiteArtifactStore:

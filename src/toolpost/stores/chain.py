@@ -31,6 +31,27 @@ _compact = compact_encoder(ensure_ascii=False)
 # Personalization strings (RFC 7693 2.8) keep a MAC of one kind from passing for one of another.
 _EVENT, _FORGOTTEN = b"toolpost event", b"toolpost forgot"
 
+# Well below the gigabyte at which SQLite refuses a value.
+MAX_BYTES = 256 * 1024 * 1024
+_encode_payload = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
+FINISHED = frozenset({"completed", "failed"})
+# By plain numbers: hashing an enum's member runs Python code, and this is looked up for every event.
+_REQUESTED = int(EventCode.TOOL_CALL_REQUESTED)
+_OPENING = frozenset({_REQUESTED, int(EventCode.CALL_RESUMED)})
+_STATUS_BY_CODE: dict[int, str] = {
+    _REQUESTED: "running",
+    int(EventCode.TOOL_CALL_STARTED): "running",
+    int(EventCode.CALL_RESUMED): "running",
+    int(EventCode.APPROVAL_REQUESTED): "paused",
+    int(EventCode.CALL_PAUSED): "paused",
+    int(EventCode.TOOL_CALL_COMPLETED): "completed",
+    int(EventCode.TOOL_CALL_FAILED): "failed",
+}
+_head_columns = attrgetter(
+    *("nr", "run_id", "tenant", "user", "tool_name", "status", "started_at", "updated_at", "seq", "hash"),
+    *("root_call", "open_calls"),
+)
+
 
 class EventRow(NamedTuple):
     """A row of the table of events; `forgotten` holds the seal and the digest of a row whose payload was removed."""
@@ -182,12 +203,6 @@ def parse_payload(payload: str) -> dict[str, Any]:
     return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {"unrenderable": type(facts).__name__}
 
 
-# Well below the gigabyte at which SQLite refuses a value.
-MAX_BYTES = 256 * 1024 * 1024
-
-_encode_payload = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
-
-
 def payload_text(event: RunEvent) -> str:
     """Render the redacted payload of an event as JSON; never raises, because an event must not be lost."""
     try:
@@ -218,25 +233,7 @@ def _fit_to_store(text: str) -> str:
     return text
 
 
-FINISHED = frozenset({"completed", "failed"})
-
-# By plain numbers: hashing an enum's member runs Python code, and this is looked up for every event.
-_REQUESTED = int(EventCode.TOOL_CALL_REQUESTED)
-_OPENING = frozenset({_REQUESTED, int(EventCode.CALL_RESUMED)})
-_STATUS_BY_CODE: dict[int, str] = {
-    _REQUESTED: "running",
-    int(EventCode.TOOL_CALL_STARTED): "running",
-    int(EventCode.CALL_RESUMED): "running",
-    int(EventCode.APPROVAL_REQUESTED): "paused",
-    int(EventCode.CALL_PAUSED): "paused",
-    int(EventCode.TOOL_CALL_COMPLETED): "completed",
-    int(EventCode.TOOL_CALL_FAILED): "failed",
-}
 _new_row = maker(EventRow)
-_head_columns = attrgetter(
-    *("nr", "run_id", "tenant", "user", "tool_name", "status", "started_at", "updated_at", "seq", "hash"),
-    *("root_call", "open_calls"),
-)
 
 
 class RunHead:

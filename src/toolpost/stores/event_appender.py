@@ -41,6 +41,26 @@ _BITS = 8 * DIGEST_BYTES
 _LOAD = "SELECT last_event, last_run, runs, total, seal FROM ledger"
 _SAVE = "UPDATE ledger SET last_event = ?, last_run = ?, runs = ?, total = ?, seal = ?"
 
+MAX_HEADS = 10_000
+HEAD_COLUMNS = (
+    "nr, run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call, open_calls,"
+    " seal"
+)
+RunName: TypeAlias = tuple[str, str]  # tenant and run id
+# One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
+# hand it back.
+_CHUNKS = (128, 32, 8, 1)
+_EVENTS = """
+INSERT INTO events (id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten) VALUES $ROWS
+"""
+_HEADS = f"""
+INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES $ROWS
+ON CONFLICT (nr) DO UPDATE SET user = excluded.user, status = excluded.status, updated_at = excluded.updated_at,
+    last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call,
+    open_calls = excluded.open_calls, seal = excluded.seal, owner = excluded.owner
+"""  # noqa: S608 - constants, here and below
+_LOAD_HEADS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"  # noqa: S608
+
 
 class Ledger:
     """The number of runs and events of a log and the sum of the runs' seals. Mutable: it changes with every event."""
@@ -111,28 +131,6 @@ def make_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
     db.execute("INSERT INTO ledger VALUES (1, ?, 0, 0, 0, x'', x'')", (sealed,))
     ledger.save(db)
     return ledger
-
-
-MAX_HEADS = 10_000
-HEAD_COLUMNS = (
-    "nr, run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call, open_calls,"
-    " seal"
-)
-RunName: TypeAlias = tuple[str, str]  # tenant and run id
-
-# One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
-# hand it back.
-_CHUNKS = (128, 32, 8, 1)
-_EVENTS = """
-INSERT INTO events (id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten) VALUES $ROWS
-"""
-_HEADS = f"""
-INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES $ROWS
-ON CONFLICT (nr) DO UPDATE SET user = excluded.user, status = excluded.status, updated_at = excluded.updated_at,
-    last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call,
-    open_calls = excluded.open_calls, seal = excluded.seal, owner = excluded.owner
-"""  # noqa: S608 - constants, here and below
-_LOAD_HEADS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"  # noqa: S608
 
 
 class EventAppender:

@@ -56,6 +56,17 @@ _ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED
 _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
 _ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.APPROVAL_DENIED), int(EventCode.CALL_RESUMED)})
 
+_OLD_RUNS = "SELECT run_id, tenant, user, tool_name, last_seq, last_hash, owner FROM runs_before ORDER BY rowid"
+_OLD_EVENTS = (
+    "SELECT id, seq, code, at, call_id, tenant, payload, hash FROM events_before WHERE run_id = ? ORDER BY seq"
+)
+_OLD_STRAY_EVENTS = """
+SELECT run_id, min(tenant), '', '', 0, x'', '' FROM events_before
+WHERE run_id NOT IN (SELECT run_id FROM runs_before) GROUP BY run_id
+"""
+_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_RUN = f"INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+
 
 class SQLiteEventLog:
     """Append-only log of events; reading flushes first, so that it includes all that this process emitted."""
@@ -230,18 +241,6 @@ def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator
     for *status, seal in rows:
         if seal != status_seal(key, tuple(status)):
             yield f"question {status[0]!r} was changed: how it stands, or who answered it"
-
-
-_OLD_RUNS = "SELECT run_id, tenant, user, tool_name, last_seq, last_hash, owner FROM runs_before ORDER BY rowid"
-_OLD_EVENTS = (
-    "SELECT id, seq, code, at, call_id, tenant, payload, hash FROM events_before WHERE run_id = ? ORDER BY seq"
-)
-_OLD_STRAY_EVENTS = """
-SELECT run_id, min(tenant), '', '', 0, x'', '' FROM events_before
-WHERE run_id NOT IN (SELECT run_id FROM runs_before) GROUP BY run_id
-"""
-_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_RUN = f"INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 
 
 class _OldRun(NamedTuple):

@@ -17,6 +17,22 @@ from toolpost.stores.writer import Writer
 
 _COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
 
+_RESERVE = """
+INSERT INTO keys (tenant, user, key, call_id, tool_name, arguments_hash, at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+_HOLDER = """
+SELECT call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND key = ?
+"""
+_SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
+_RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
+_OWNERS = """
+SELECT tenant FROM events WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
+UNION SELECT tenant FROM pending WHERE call_id = :id
+"""
+_REQUEST = "INSERT OR REPLACE INTO cancels (target_id, tenant, requested_by, at) VALUES (?, ?, ?, ?)"
+_REQUESTED = "SELECT target_id, at, tenant FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
+
 
 class SQLiteJournal:
     """Intents and results of calls; an intent is owned by the process that wrote it until that process dies."""
@@ -92,17 +108,6 @@ class SQLiteJournal:
         )
 
 
-_RESERVE = """
-INSERT INTO keys (tenant, user, key, call_id, tool_name, arguments_hash, at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
-"""
-_HOLDER = """
-SELECT call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND key = ?
-"""
-_SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
-_RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
-
-
 class SQLiteKeyStore:
     """Idempotency keys by user: reserved by one statement, stored with the outcome of their call."""
 
@@ -142,14 +147,6 @@ class SQLiteKeyStore:
             outcome=None if outcome is None else self._sealer.open(outcome, "keys", *principal, key, "outcome"),
             owner_alive=self._liveness.alive(owner),
         )
-
-
-_OWNERS = """
-SELECT tenant FROM events WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
-UNION SELECT tenant FROM pending WHERE call_id = :id
-"""
-_REQUEST = "INSERT OR REPLACE INTO cancels (target_id, tenant, requested_by, at) VALUES (?, ?, ?, ?)"
-_REQUESTED = "SELECT target_id, at, tenant FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
 
 
 class SQLiteCancelStore:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 _PREFIX = 16  # so many bytes of a sealed value identify its key
 _CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
 
+# Few enough that other writes do not wait long behind one step.
+ROWS_A_STEP = 200
+_JOURNAL = ("tenant", "user", "call_id", "step")
+_PENDING = ("tenant", "user", "id")
+_TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
+
 
 def check_key(db: sqlite3.Connection, sealer: Sealer, path: Path) -> None:
     """Raise StoreError when none of the newest sealed values was sealed with a key at hand.
@@ -43,10 +49,6 @@ def _newest_prefixes(db: sqlite3.Connection, table: str, column: str) -> list[by
     return [prefix for (prefix,) in db.execute(sql)]
 
 
-# Few enough that other writes do not wait long behind one step.
-ROWS_A_STEP = 200
-
-
 class _Sealed(NamedTuple):
     """A sealed column, and the columns that name its row; `suffix` ends the name."""
 
@@ -56,9 +58,6 @@ class _Sealed(NamedTuple):
     suffix: tuple[str, ...]
 
 
-_JOURNAL = ("tenant", "user", "call_id", "step")
-_PENDING = ("tenant", "user", "id")
-_TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
 _SEALED = (
     _Sealed("journal", "call", _JOURNAL, ("call",)),
     _Sealed("journal", "result", _JOURNAL, ("result",)),

@@ -24,6 +24,28 @@ _KEPT = tuple(field.name for field in fields(PendingAction) if field.name not in
 _QUESTION = tuple(field.name for field in fields(Question))
 _ANSWER = tuple(field.name for field in fields(Answer))
 
+Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = list[Row]
+Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the builtin one.
+STATUS_COLUMNS = "id, call_id, run_id, tenant, user, status, created_at, expires_at, answered_by, answered_at"
+_COLUMNS = "id, tenant, user, status, action, answer, answered_by, answered_at, outcome"
+_ADD = """
+INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action, seal)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+_STATUS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants, here and below
+_GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608
+_LIST = f"SELECT {_COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
+# Whoever takes a question owns it until it is settled.
+_CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
+# Not before somebody has seen to what the call had begun: two processes that look after the dead at once could
+# otherwise ask about a call and run it again.
+_ADOPT = f"""
+UPDATE pending SET owner = ? WHERE owner = ? AND NOT EXISTS (
+    SELECT 1 FROM journal WHERE journal.call_id = pending.call_id AND journal.step = '' AND journal.result IS NULL
+) RETURNING {_COLUMNS}
+"""  # noqa: S608
+
 
 def action_to_data(action: PendingAction) -> dict[str, Any]:
     """Convert the constant part of a pending action to plain data."""
@@ -69,11 +91,6 @@ def copy_action(action: PendingAction) -> PendingAction:
     )
 
 
-Row: TypeAlias = tuple[Any, ...]
-Rows: TypeAlias = list[Row]
-Actions: TypeAlias = list[PendingAction]  # The store's own `list` hides the builtin one.
-
-
 class _Change(NamedTuple):
     """A change of status: assignments and the condition of one atomic UPDATE."""
 
@@ -81,15 +98,6 @@ class _Change(NamedTuple):
     condition: str
 
 
-STATUS_COLUMNS = "id, call_id, run_id, tenant, user, status, created_at, expires_at, answered_by, answered_at"
-_COLUMNS = "id, tenant, user, status, action, answer, answered_by, answered_at, outcome"
-_ADD = """
-INSERT INTO pending (id, call_id, run_id, tenant, user, status, created_at, expires_at, action, seal)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
-"""
-_STATUS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants, here and below
-_GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608
-_LIST = f"SELECT {_COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
 _CLAIM = _Change(
     "status = 'claimed', answer = :answer, answered_by = :by, answered_at = :at, owner = :owner",
     "id = :id AND status = 'open' AND expires_at > :at",
@@ -104,15 +112,6 @@ _CANCEL = _Change(
     "status = 'cancelled', owner = :owner",
     "status = 'open' AND (call_id = :id OR run_id = :id) AND (:tenant IS NULL OR tenant = :tenant)",
 )
-# Whoever takes a question owns it until it is settled.
-_CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
-# Not before somebody has seen to what the call had begun: two processes that look after the dead at once could
-# otherwise ask about a call and run it again.
-_ADOPT = f"""
-UPDATE pending SET owner = ? WHERE owner = ? AND NOT EXISTS (
-    SELECT 1 FROM journal WHERE journal.call_id = pending.call_id AND journal.step = '' AND journal.result IS NULL
-) RETURNING {_COLUMNS}
-"""  # noqa: S608
 
 
 class SQLitePendingStore:

@@ -17,6 +17,12 @@ from toolpost.contracts.storage import Sealer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+UNREADABLE = "row_unreadable"
+ROW_FAULTS = (StoreError, ValueError, TypeError, KeyError)
+Row = TypeVar("Row")
+Read = TypeVar("Read")
+_log = logging.getLogger("toolpost.stores")
+
 
 class RowSealer:
     """Seals JSON values to a row, named by table, owner and key; a value moved to another row does not open."""
@@ -54,14 +60,6 @@ def to_json(value: Any, what: str) -> bytes:
 def copy_json(value: Any, what: str) -> Any:
     """Copy a JSON value deeply; StoreError when it is not JSON."""
     return json.loads(to_json(value, what))
-
-
-UNREADABLE = "row_unreadable"
-ROW_FAULTS = (StoreError, ValueError, TypeError, KeyError)
-Row = TypeVar("Row")
-Read = TypeVar("Read")
-
-_log = logging.getLogger("toolpost.stores")
 
 
 def readable_rows(rows: Iterable[Row], read: Callable[[Row], Read], name: Callable[[Row], str]) -> list[Read]:

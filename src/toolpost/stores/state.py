@@ -28,6 +28,12 @@ OF_RUNS = ("event", "binding")  # kinds whose key is the run
 _EVENT = tuple(field.name for field in fields(StoredEvent))
 _ROW = "INTO state (kind, key, item, body, owner, until) VALUES (?, ?, ?, ?, ?, ?)"
 
+_PAGE = 1000
+_MOST_TRIES = 100
+_UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
+_RESUMED = "this pause was resumed before"
+_log = logging.getLogger("toolpost.stores")
+
 
 class StateRecord(NamedTuple):
     """Sealed bytes with their owner (`tenant:user`, or none) and their expiry."""
@@ -170,13 +176,6 @@ def _owner(user: object) -> str:
 
 def _fingerprint(token: str) -> str:
     return sha256(token.encode()).hexdigest()
-
-
-_PAGE = 1000
-_MOST_TRIES = 100
-_UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
-_RESUMED = "this pause was resumed before"
-_log = logging.getLogger("toolpost.stores")
 
 
 class StatefulStore(Protocol):

@@ -19,6 +19,13 @@ from toolpost.contracts.events import RunEvent
 from toolpost.stores.database import FAULTS, store_error
 from toolpost.stores.event_appender import EventAppender
 
+T = TypeVar("T")
+BATCH = 16_384
+LINGER_S = 0.005
+FIRST_BACKOFF_S = 0.1
+LAST_BACKOFF_S = 2.0
+EXIT_PATIENCE_S = 10.0
+
 
 class JobResult(NamedTuple):
     """The result or the error for a future."""
@@ -131,15 +138,6 @@ class TransactionRunner:
             return JobResult(job.future, error=store_error(exc, self.path) if isinstance(exc, FAULTS) else exc)
         db.execute("RELEASE job")
         return JobResult(job.future, result)
-
-
-T = TypeVar("T")
-
-BATCH = 16_384
-LINGER_S = 0.005
-FIRST_BACKOFF_S = 0.1
-LAST_BACKOFF_S = 2.0
-EXIT_PATIENCE_S = 10.0
 
 
 class Writer:
