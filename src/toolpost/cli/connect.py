@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolpost.connecting.presets import Package
 
 
-class Transport(StrEnum):
+class TransportChoice(StrEnum):
     """How a server is spoken to."""
 
     AUTO = "auto"
@@ -46,7 +46,7 @@ Header = Annotated[
 ]
 Cwd = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The folder to start the program in.")]
 Way = Annotated[
-    Transport, typer.Option("--transport", help="How an MCP server is spoken to; a URL is not asked what it is.")
+    TransportChoice, typer.Option("--transport", help="How an MCP server is spoken to; a URL is not asked what it is.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written and started.")]
 Trust = Annotated[
@@ -63,7 +63,7 @@ def connect(
     env: Env = None,
     header: Header = None,
     cwd: Cwd = None,
-    transport: Way = Transport.AUTO,
+    transport: Way = TransportChoice.AUTO,
     yes: Yes = False,
     trust: Trust = False,
     force: Force = False,

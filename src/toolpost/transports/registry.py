@@ -25,7 +25,7 @@ _BUILT_IN = {
     "graphql": "toolpost.sources.graphql:GraphqlTransport",
     "webhook": "toolpost.sources.webhook:WebhookTransport",
     "http": "toolpost.sources.openapi:OpenApiTransport",
-    "mcp": "toolpost.sources.mcp:McpTransport",
+    "mcp": "toolpost.sources.mcp:ModelContextProtocol",
     "cli": "toolpost.sources.cli:CliTransport",
     "websocket": "toolpost.sources.websocket:WebSocketTransport",
 }

@@ -20,7 +20,7 @@ _REFUSALS = frozenset({400, 405, 406})
 _PATHS = ("mcp", "sse")
 
 
-class McpTransport(Transport):
+class ModelContextProtocol(Transport):
     """Model Context Protocol over stdio, streamable HTTP, SSE, or with a server object of this process."""
 
     name = "mcp"
