@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.wire.addresses import judge
+from toolpost.wire.addresses import refusal_reason
 
 
 class StubResolver:
@@ -42,4 +42,4 @@ class Dialled:
 
     def leaks(self) -> list[str]:
         """Those that are not public."""
-        return [address for address in self.addresses if judge(ip_address(address))]
+        return [address for address in self.addresses if refusal_reason(ip_address(address))]

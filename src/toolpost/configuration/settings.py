@@ -37,7 +37,7 @@ from toolpost.contracts.storage import Retention
 from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
 from toolpost.wire.network import allow_rules
-from toolpost.wire.proxies import proxy_at
+from toolpost.wire.proxies import parse_proxy
 
 _DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -294,7 +294,7 @@ class NetworkSettings(ConfigModel):
     @classmethod
     def _a_proxy(cls, proxy: str | None) -> str | None:
         if proxy is not None:
-            proxy_at(proxy)
+            parse_proxy(proxy)
         return proxy
 
     @field_validator("allow_hosts")

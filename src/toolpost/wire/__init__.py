@@ -1,1 +1,1 @@
-"""The only code that opens a socket."""
+"""Network access: the SSRF guard, HTTP, WebSockets and sockets. The only package that opens connections."""

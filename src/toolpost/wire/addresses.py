@@ -1,6 +1,6 @@
-"""Which addresses are public: the IANA special-purpose registries as one table, read after unwrapping tunnels.
+"""Decide which addresses are public, by the IANA special-purpose registries, also for addresses inside others.
 
-Not a firewall: it judges an address that somebody else found, and opens nothing.
+No look-ups and no connections here: only addresses that were already resolved.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _RESERVED = "reserved"
 PRIVATE_REASONS = frozenset({_LOOPBACK, _PRIVATE, _SHARED, _UNIQUE_LOCAL})
 
 
-def judge(address: Address) -> str | None:
-    """Why this address must not be connected to, or None when it is public."""
+def refusal_reason(address: Address) -> str | None:
+    """Return why an address must not be connected to, or None when it is public."""
     if isinstance(address, IPv6Address):
         for form, inner in _embedded(address):
             if reason := _longest_match(int(inner), _IPV4):
@@ -37,14 +37,14 @@ def judge(address: Address) -> str | None:
     return _longest_match(int(address), _IPV4)
 
 
-def plain(address: Address) -> Address:
-    """The IPv4 address behind an IPv4-mapped one, which the kernel treats as the same; else the address itself."""
+def unmap_ipv4(address: Address) -> Address:
+    """Return the IPv4 address of an IPv4-mapped one, which the kernel treats as the same; others unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 
 
 class _Block(NamedTuple):
-    """One row of a registry as whole numbers: containment is then two comparisons."""
+    """One row of a registry as integers, so that a membership test is two comparisons."""
 
     first: int
     last: int

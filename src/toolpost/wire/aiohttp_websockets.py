@@ -91,7 +91,7 @@ _DEFLATE_ACCEPTED = re.compile(  # RFC 7692 §7.1: what may be answered to our o
 
 
 class _Request(NamedTuple):
-    """What a handshake sends, and to which address."""
+    """The request of a handshake, and the route that it takes."""
 
     route: Route
     path: str
@@ -480,10 +480,10 @@ class _WebSocketResponse(ClientWebSocketResponse):
 
 
 class _FrameBuffer:
-    """What aiohttp writes frames to: short ones of one turn of the event loop leave in one system call.
+    """Write buffer for frames: short ones of one turn of the event loop are written in one system call.
 
-    The first frame after something was received leaves at once, since whoever calls one after the other has no second.
-    So do control frames, with what is before them: aiohttp closes the transport behind a close frame.
+    The first frame after something was received is written at once, since a sequential caller has no second.
+    So are control frames, with the frames before them: aiohttp closes the transport after a close frame.
     """
 
     __slots__ = ("_frames", "_loop", "_protocol", "_received_at", "_size", "_transport", "is_closing")

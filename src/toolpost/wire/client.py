@@ -15,7 +15,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.makers import maker
 from toolpost.wire.limits import Deadlines
 from toolpost.wire.network import parse_target
-from toolpost.wire.proxies import proxy_at
+from toolpost.wire.proxies import parse_proxy
 from toolpost.wire.requests import REDIRECTS, Request, check_method, clean_headers, redirect_request
 from toolpost.wire.responses import ACCEPTED_ENCODINGS, Response, ResponseBody
 from toolpost.wire.routes import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout
@@ -175,4 +175,4 @@ def default_transport(proxy: str | None = None) -> Http1Transport:
         from toolpost.wire.http1 import Http1Transport  # noqa: PLC0415 - an extra
     except ImportError as missing:
         raise ConfigError("HTTP needs httptools; run: pip install 'toolpost[http]'") from missing
-    return Http1Transport(proxy=None if proxy is None else proxy_at(proxy))
+    return Http1Transport(proxy=None if proxy is None else parse_proxy(proxy))

@@ -9,7 +9,7 @@ import httpx2
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
 from toolpost.wire.network import parse_target
-from toolpost.wire.proxies import END_OF_HEAD, LONGEST_HEAD, ProxyError, check_tunnel, proxy_at
+from toolpost.wire.proxies import END_OF_HEAD, MAX_HEAD_BYTES, ProxyError, check_tunnel, parse_proxy
 from toolpost.wire.routes import check_peer, ssl_context
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
             max_connections=limits.max_connections,
             max_keepalive_connections=limits.max_keepalive_connections,
             keepalive_expiry=limits.keepalive_expiry,
-            network_backend=_Dialer(find, None if policy.proxy is None else proxy_at(policy.proxy)),
+            network_backend=_Dialer(find, None if policy.proxy is None else parse_proxy(policy.proxy)),
         )
 
 
@@ -88,9 +88,9 @@ class _Dialer(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         stream = await self._inner.connect_tcp(proxy.host, proxy.port, timeout_s)
         try:
-            await stream.write(proxy.request(address, port), timeout_s)
+            await stream.write(proxy.connect_request(address, port), timeout_s)
             head = b""
-            while END_OF_HEAD not in head and len(head) < LONGEST_HEAD and (piece := await stream.read(1, timeout_s)):
+            while END_OF_HEAD not in head and len(head) < MAX_HEAD_BYTES and (piece := await stream.read(1, timeout_s)):
                 head += piece
             check_tunnel(head)
         except ProxyError as failed:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urljoin
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
-from toolpost.wire.addresses import PRIVATE_REASONS, judge, plain
-from toolpost.wire.proxies import proxy_at
+from toolpost.wire.addresses import PRIVATE_REASONS, refusal_reason, unmap_ipv4
+from toolpost.wire.proxies import parse_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -85,7 +85,7 @@ class NetworkPolicy:
     def __post_init__(self) -> None:
         allow_rules(self.allow_hosts | self.operator_hosts)
         if self.proxy is not None:
-            proxy_at(self.proxy)
+            parse_proxy(self.proxy)
 
     def for_source(self, *urls: str) -> NetworkPolicy:
         """Return the policy of a source with these URLs in its configuration: each host is allowed at its port."""
@@ -154,12 +154,12 @@ async def resolve(
     rules = allow_rules(allow_hosts)
     addresses = [target.address] if target.address else await _look_up(target, resolver, timeout_s)
     for address in addresses:
-        reason = judge(address)
+        reason = refusal_reason(address)
         if reason is None or (allow_private and reason in PRIVATE_REASONS):
             continue
         if not any(rule.lifts(reason, target, address) for rule in rules):
             raise _refusal(target, address, reason, remedy)
-    return list(dict.fromkeys(plain(address) for address in addresses))
+    return list(dict.fromkeys(unmap_ipv4(address) for address in addresses))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ class AllowRule:
         if self.port not in {None, target.port}:
             return False
         if self.network is not None:
-            return address in self.network or plain(address) in self.network
+            return address in self.network or unmap_ipv4(address) in self.network
         below = self.name.startswith(".") and target.ascii_host.endswith(self.name)
         return reason in PRIVATE_REASONS and (below or target.ascii_host == self.name)
 
@@ -235,7 +235,7 @@ def _refusal(target: Target, address: Address, reason: str, remedy: str | None) 
 
 
 class _UnusableError(ValueError):
-    """A URL or a host that is refused for its form; the text is the reason and never quotes the URL."""
+    """Raised for a malformed or ambiguous URL or host; the text is the reason and never quotes the URL."""
 
 
 _LAST_PORT = 65535
@@ -271,7 +271,7 @@ def _read_origin(origin: str, schemes: frozenset[str]) -> Target:
 
 
 def _of_host(url: str) -> str:
-    """The host as a message may name it: nothing that could be part of a password."""
+    """Return the host for an error message, without anything that could be part of a password."""
     authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
     if "@" in authority and url.count("@") > 1:
         return ""
@@ -290,7 +290,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
 
 
 def _read_host(host: str) -> tuple[str, Address | None]:
-    """A host in ASCII, and its address when it is a literal in the one plain form."""
+    """Return a host in ASCII, and its address when it is an IP literal in canonical form."""
     if len(host) > _LONGEST_NAME:
         raise _UnusableError(f"its host is longer than {_LONGEST_NAME} characters")
     if host.startswith("["):
@@ -333,7 +333,7 @@ def _ipv4(text: str) -> IPv4Address:
 
 
 def _ascii_name(host: str) -> str:
-    """A DNS name as it is looked up: lower case, its labels in Punycode, without the root's dot."""
+    """Return a DNS name for look-up: lower case, labels in Punycode, without the root's dot."""
     normal = host.lower() if host.isascii() else _normalised(host)
     name = ".".join(_ascii_label(label) for label in normal.removesuffix(".").split("."))
     if len(name) > _LONGEST_NAME:

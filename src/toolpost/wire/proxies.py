@@ -1,6 +1,6 @@
-"""An HTTP proxy that an operator names: a tunnel through it to the very address that was judged.
+"""HTTP proxies: tunnels to addresses that the guard allowed.
 
-Plain HTTP goes through a tunnel too: a proxy that is given a URL looks its host up by itself, and may find another.
+Plain HTTP goes through a tunnel too, because a proxy that gets a URL resolves its host by itself, perhaps differently.
 """
 
 from __future__ import annotations
@@ -19,77 +19,77 @@ from toolpost.contracts.errors import ConfigError
 if TYPE_CHECKING:
     from toolpost.wire.addresses import Address
 
-LONGEST_HEAD = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 _OPENED = re.compile(r"HTTP/1\.[01] 2\d\d(?: |$)")
 END_OF_HEAD = b"\r\n\r\n"
 
 
 class ProxyError(OSError):
-    """A proxy that did not open a tunnel; the text says what it answered."""
+    """Raised when a proxy opens no tunnel; the text says what the proxy answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """Where a proxy is, and what it wants to see."""
+    """Host, port and login of a proxy."""
 
     host: str
     port: int
     login: str = field(default="", repr=False)
 
-    def request(self, address: Address, port: int) -> bytes:
-        """What asks for a tunnel to this address (RFC 9110 section 9.3.6)."""
+    def connect_request(self, address: Address, port: int) -> bytes:
+        """Build the CONNECT request for a tunnel to an address (RFC 9110 section 9.3.6)."""
         there = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
         shown = f"Proxy-Authorization: Basic {self.login}\r\n" if self.login else ""
         return f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{shown}\r\n".encode()
 
     async def dial(self, address: Address, port: int) -> socket.socket:
-        """A connection through the tunnel, on which nothing was sent yet."""
+        """Open a tunnel to an address and return its socket, on which nothing was sent yet."""
         loop = asyncio.get_running_loop()
-        dialled = await self._reached(loop)
+        connection = await self._connect(loop)
         try:
-            await loop.sock_sendall(dialled, self.request(address, port))
+            await loop.sock_sendall(connection, self.connect_request(address, port))
             head = b""
             while END_OF_HEAD not in head:
-                head += await self._more(loop, dialled, len(head))
+                head += await self._read_byte(loop, connection, len(head))
             check_tunnel(head)
         except BaseException:
-            dialled.close()
+            connection.close()
             raise
-        return dialled
+        return connection
 
-    async def _reached(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
-        """A connection to the proxy itself, at the first of its addresses that answers."""
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        """Connect to the proxy, at the first of its addresses that answers."""
         failed: OSError | None = None
         try:
             found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise ProxyError(f"the proxy {self.host!r} could not be found ({error})") from None
         for family, kind, number, _, where in found:
-            dialled = socket.socket(family, kind, number)
+            connection = socket.socket(family, kind, number)
             try:
-                dialled.setblocking(False)  # noqa: FBT003 - the standard library's way to say it
-                await loop.sock_connect(dialled, where)
+                connection.setblocking(False)  # noqa: FBT003 - the standard library's way to say it
+                await loop.sock_connect(connection, where)
             except OSError as error:
                 failed = error
-                dialled.close()
+                connection.close()
             except BaseException:
-                dialled.close()
+                connection.close()
                 raise
             else:
-                return dialled
+                return connection
         raise ProxyError(f"no connection to the proxy {self.host}:{self.port} ({failed})")
 
-    async def _more(self, loop: asyncio.AbstractEventLoop, dialled: socket.socket, had: int) -> bytes:
-        """One byte at a time: what comes behind the head is not the proxy's to read."""
-        piece = await loop.sock_recv(dialled, 1)
-        if not piece or had > LONGEST_HEAD:
+    async def _read_byte(self, loop: asyncio.AbstractEventLoop, connection: socket.socket, had: int) -> bytes:
+        """Read one byte: bytes behind the head belong to the tunnel."""
+        piece = await loop.sock_recv(connection, 1)
+        if not piece or had > MAX_HEAD_BYTES:
             raise ProxyError("the proxy closed the connection before it opened a tunnel")
         return piece
 
 
 @lru_cache(maxsize=64)
-def proxy_at(url: str) -> Proxy:
-    """Read `network.proxy`; a wrong one is a ConfigError that does not quote its password."""
+def parse_proxy(url: str) -> Proxy:
+    """Parse `network.proxy`; raise a ConfigError that does not quote the password."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -103,7 +103,7 @@ def proxy_at(url: str) -> Proxy:
 
 
 def check_tunnel(head: bytes) -> None:
-    """Raise what a proxy's answer says, unless it opened the tunnel."""
+    """Raise ProxyError unless the response of a proxy opened the tunnel."""
     line = head.partition(b"\r\n")[0].decode("latin-1")
     if not _OPENED.match(line):
         raise ProxyError(f"the proxy answered {line[:80]!r}, which opens no tunnel")

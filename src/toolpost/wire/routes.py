@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
-from toolpost.wire.addresses import plain
+from toolpost.wire.addresses import unmap_ipv4
 from toolpost.wire.network import REFUSED
 from toolpost.wire.proxies import ProxyError
 
@@ -64,7 +64,7 @@ def ssl_context() -> ssl.SSLContext:
 
 def check_peer(peer: tuple[Any, ...] | None, address: Address) -> None:
     """Raise ToolPermissionError unless a connection's peer has the address that the guard allowed."""
-    if peer is None or (peer[0] != str(address) and plain(ip_address(peer[0])) != address):
+    if peer is None or (peer[0] != str(address) and unmap_ipv4(ip_address(peer[0])) != address):
         message = f"the peer {peer and peer[0]} is not {address}, the address that was judged"
         raise ToolPermissionError(message, code=REFUSED)
 

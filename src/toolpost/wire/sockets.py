@@ -1,4 +1,4 @@
-"""Bare TCP and UDP: a message goes to an address that was judged, and the answer is bounded in size and time."""
+"""Messages over bare TCP and UDP to addresses that the guard allowed; responses are bounded in size and time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PIECE = 64 * 1024
 
 
 class Framing(NamedTuple):
-    """Where a message ends in a stream: after so many bytes as it says first, at a delimiter, at a length, or never.
+    """How messages are delimited in a stream: by a length prefix, a delimiter, a fixed length, or its end.
 
-    A `stream` ends when the other side closes it, or gives what came when its time or its room is up.
+    A `stream` ends when the server closes it, or is cut when its time or size limit is up.
     """
 
     strategy: Literal["length_prefix", "delimiter", "fixed_length", "stream"] = "stream"
@@ -35,8 +35,8 @@ class Framing(NamedTuple):
     length: int = 0
     max_bytes: int = MAX_BYTES
 
-    def framed(self, message: bytes) -> bytes:
-        """A message as it is sent."""
+    def encode(self, message: bytes) -> bytes:
+        """Frame a message for sending."""
         if self.strategy == "delimiter":
             if self.delimiter in message:
                 raise ToolValidationError(f"the message holds {self.delimiter!r}, which would begin a second one")
@@ -50,7 +50,7 @@ class Framing(NamedTuple):
 
 
 class Received(NamedTuple):
-    """An answer; the note says that there may be more of it."""
+    """A response; `note` says that it was cut."""
 
     data: bytes
     note: str = ""
@@ -68,7 +68,7 @@ async def exchange_stream(
 ) -> Received:
     """Send a message over a TCP connection of its own and return the answer without its framing."""
     target, shown = _target(host, port, "tcp")
-    sent = framing.framed(message)
+    sent = framing.encode(message)
     deadline = asyncio.get_running_loop().time() + timeout_s
     reader, writer = await _connected(target, shown, policy, timeout_s, resolver)
     came = bytearray()
@@ -103,30 +103,30 @@ async def exchange_datagrams(
     timeout_s: float,
     resolver: Resolver | None = None,
 ) -> list[bytes]:
-    """Send one datagram and wait for so many from the same address; whoever else sends is not heard."""
+    """Send one datagram and wait for `answers` datagrams from the same address; others are ignored."""
     target, shown = _target(host, port, "udp")
     addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
-    box = _Box(answers)
+    collector = _DatagramCollector(answers)
     loop = asyncio.get_running_loop()
     try:
-        transport, _ = await loop.create_datagram_endpoint(lambda: box, remote_addr=(str(addresses[0]), port))
+        transport, _ = await loop.create_datagram_endpoint(lambda: collector, remote_addr=(str(addresses[0]), port))
     except OSError as error:
         raise ToolConnectionError(f"{shown}: it cannot be reached ({error})", sent=False, cause=error) from error
     try:
         async with asyncio.timeout(timeout_s):
             transport.sendto(message)
-            await box.full.wait()
+            await collector.full.wait()
     except TimeoutError:
         raise _late(shown, timeout_s) from None
     finally:
         transport.close()
-    if box.failure is not None:
-        raise ToolConnectionError(f"{shown}: {box.failure}", cause=box.failure) from box.failure
-    return box.found
+    if collector.failure is not None:
+        raise ToolConnectionError(f"{shown}: {collector.failure}", cause=collector.failure) from collector.failure
+    return collector.found
 
 
-class _Box(asyncio.DatagramProtocol):
-    """Takes datagrams until there are enough."""
+class _DatagramCollector(asyncio.DatagramProtocol):
+    """Collect datagrams until there are enough."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -148,7 +148,7 @@ class _Box(asyncio.DatagramProtocol):
 
 
 def _target(host: str, port: int, scheme: str) -> tuple[Target, str]:
-    """Where to, read as strictly as the host of a URL, and what errors call it."""
+    """Parse host and port as strictly as those of a URL; return the target and its name in errors."""
     literal = f"[{host}]" if ":" in host and not host.startswith("[") else host
     target = parse_target(f"http://{literal}:{port}/")
     return replace(target, scheme=scheme), f"{scheme}://{literal}:{port}"
@@ -157,7 +157,7 @@ def _target(host: str, port: int, scheme: str) -> tuple[Target, str]:
 async def _connected(
     target: Target, shown: str, policy: NetworkPolicy, timeout_s: float, resolver: Resolver | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the first judged address that answers; nothing has been sent when there is none."""
+    """Connect to the first allowed address that answers; raise with `sent=False` when none does."""
     addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
     whole_s = connect_timeout(timeout_s)
     failure = ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolValidationError
 from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
-from toolpost.wire.proxies import proxy_at
+from toolpost.wire.proxies import parse_proxy
 from toolpost.wire.requests import clean_headers, request_path
 from toolpost.wire.routes import NEXT_ADDRESS_S, Route
 
@@ -59,7 +59,7 @@ async def connect_websocket(
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
-            proxy = None if policy.proxy is None else proxy_at(policy.proxy)
+            proxy = None if policy.proxy is None else parse_proxy(policy.proxy)
             open_at = partial(
                 opener,
                 path=path,

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from toolpost.auth.oauth.flow import Flow, FlowRequest, host_of, json_object, refusal_error, with_context
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolPermissionError
 from toolpost.schema.jsontypes import is_array
-from toolpost.wire.addresses import judge
+from toolpost.wire.addresses import refusal_reason
 from toolpost.wire.network import DEFAULT_PORTS, NetworkPolicy, allow_rules, parse_target
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Trust:
 def is_local(target: Target) -> bool:
     """Return whether the host is this machine by name, or an address that is not public."""
     if target.address is not None:
-        return judge(target.address) is not None
+        return refusal_reason(target.address) is not None
     return f".{target.ascii_host}".endswith(".localhost")
 
 
