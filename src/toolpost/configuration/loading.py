@@ -200,12 +200,16 @@ def is_local_file(connection: str) -> bool:
     return connection.startswith((".", "/", "~")) or connection.endswith((".py", ".json", ".yaml", ".yml"))
 
 
-def _absolute(path: str | Path, folder: Path) -> Path:
+def expand_home(path: str | Path) -> Path:
+    """Expand `~`; the path of a user without a home stays as written."""
     try:
-        own = Path(path).expanduser()
-    except RuntimeError:  # ~name of a user without a home
-        own = Path(path)
-    return Path(os.path.normpath(folder / own))
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def _absolute(path: str | Path, folder: Path) -> Path:
+    return Path(os.path.normpath(folder / expand_home(path)))
 
 
 def _describe_errors(error: ValidationError, data: Mapping[str, Any], shown: str, secrets: Collection[str]) -> str:

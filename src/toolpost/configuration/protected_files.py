@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.lock import LOCK_NAME
-from toolpost.configuration.loading import FILE_NAME, is_local_file
+from toolpost.configuration.loading import FILE_NAME, expand_home, is_local_file
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ProtectedPath
 from toolpost.transports.registry import find_transport
@@ -85,7 +85,9 @@ def _configuration(settings: Settings, config: Path | None) -> Iterator[Protecte
     if settings.data_dir is not None:
         yield _protected(settings.data_dir, "the data folder, with the key that seals it")
     if settings.accounts.key.startswith(_FROM_FILE):
-        yield _protected(_file_named(settings.accounts.key), "the key that seals the data folder")
+        yield _protected(
+            expand_home(settings.accounts.key.removeprefix(_FROM_FILE)), "the key that seals the data folder"
+        )
     if settings.lock is not None:
         yield _protected(settings.lock, _BESIDE[LOCK_NAME])
     if config is not None:
@@ -170,7 +172,7 @@ def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
         yield from (_protected(path, started) for path in _scripts(source))
     for value in source.auth_config.values():
         if isinstance(value, str) and value.startswith(_FROM_FILE):
-            yield _protected(_file_named(value), f"a secret of source {source.name!r}")
+            yield _protected(expand_home(value.removeprefix(_FROM_FILE)), f"a secret of source {source.name!r}")
 
 
 def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
@@ -260,14 +262,6 @@ def _imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
         file = _file_of(module)
         if file is not None and Path(file).is_relative_to(folder) and not file.startswith(tuple(environment)):
             yield _protected(file, reason)
-
-
-def _file_named(reference: str) -> Path:
-    path = Path(reference.removeprefix(_FROM_FILE))
-    try:
-        return path.expanduser()
-    except RuntimeError:  # ~name of a user without a home
-        return path
 
 
 def _file_of(module: ModuleType | None) -> str | None:

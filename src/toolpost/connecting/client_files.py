@@ -139,11 +139,11 @@ class _FileReader:
         """Note the keys beside the servers that are not imported."""
         beside = [key for key in document if key not in {table, "inputs", "$schema"}]
         if beside and self._path.name in _LISTS_ALONE:
-            self._notes.append(f"{_listed(beside)} beside {table!r} left out: nothing here knows what it means")
+            self._notes.append(f"{_quote(beside)} beside {table!r} left out: nothing here knows what it means")
         projects = document.get("projects")
         own = [name for name, about in projects.items() if _has_servers(about)] if is_object(projects) else []
         if own:
-            self._notes.append(f"the servers that only {_listed(own)} has are left out")
+            self._notes.append(f"the servers that only {_quote(own)} has are left out")
 
     def sources(self, servers: Mapping[str, Any]) -> Iterator[ExternalToolConfig]:
         taken: set[str] = set()
@@ -196,7 +196,7 @@ def _has_servers(about: Any) -> bool:
     return is_object(about) and bool(cast("Mapping[str, Any]", about).get("mcpServers"))
 
 
-def _listed(names: list[str]) -> str:
+def _quote(names: list[str]) -> str:
     return ", ".join(map(repr, names))
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     Run = Callable[[str, Any, ToolContext | None], Awaitable[Completed]]
 
+_UNAUTHORIZED = 401
+
 
 class NodeTool:
     """A tool of a node in a shared registry; every call runs through the router of the node.
@@ -197,7 +199,7 @@ class ToolNode:
         try:
             return await self._run_for(credential, name, args, ctx)
         except ToolAuthError as refused:
-            if refused.status_code != _REFUSED or credential is None:
+            if refused.status_code != _UNAUTHORIZED or credential is None:
                 raise
         credential = await self._users.credential(ctx, refused=credential)
         return await self._run_for(credential, name, args, ctx)
@@ -232,9 +234,6 @@ class ToolNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-_REFUSED = 401
 
 
 async def _close_router(opened: StandaloneRouter) -> None:
