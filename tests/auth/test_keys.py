@@ -16,9 +16,7 @@ from toolpost.auth.keys import (
     KeySealer,
     MasterKeys,
     WrappedKeys,
-    key_storage,
     keys_from,
-    move_keys,
 )
 from toolpost.contracts.errors import ConfigError, StoreError
 
@@ -226,16 +224,3 @@ def test_a_damaged_keyring_entry_is_refused(tmp_path: Path, system_keyring: Dict
 
     with pytest.raises(StoreError, match="the key keyring:toolpost/main is damaged"):
         keys_from("keyring:toolpost/main", folder=tmp_path).newest()
-
-
-@pytest.mark.usefixtures("system_keyring")
-def test_keys_moved_to_another_place_open_what_they_sealed(tmp_path: Path) -> None:
-    old = FileSealer(tmp_path / "key")
-    sealed = old.seal(b"secret", row=ROW)
-    old.keys.rotate()
-    places = [key_storage(reference, folder=tmp_path) for reference in ("file", "keyring:toolpost/main")]
-
-    assert [move_keys(*places), move_keys(*places)] == [2, 0]
-    moved = KeySealer(MasterKeys(places[1]))
-    assert moved.open(sealed, row=ROW) == b"secret"
-    assert moved.mark() == old.mark()

@@ -115,7 +115,7 @@ async def test_tokens_that_another_process_renewed_at_the_last_moment_are_the_on
     config = source("notes", issuer, tmp_path, **issuer.endpoints(revocation_url=f"{issuer.url}/revoke"))
     accounts = Accounts(BusyRows(time.time))
     consents = Consents(accounts, redirect_uri=BACK)
-    consents.offer(
+    consents.register(
         service_of(config, network=NetworkPolicy(allow_hosts=frozenset({"127.0.0.1"})), profile=ClientProfile())
     )
     begun = await consents.begin(consents.service("notes"), ConsentRequest(person=PERSON))

@@ -89,7 +89,7 @@ class AccountCredentials:
         self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None = None
     ) -> Credential | Question:
         service = self.service
-        challenge = self._consents.settled(service, challenge)
+        challenge = self._consents.effective_challenge(service, challenge)
         if not service.attended:
             return await self._sign_in_unattended(request, challenge, rejected)
         more = f":{' '.join(sorted(challenge.scopes or ()))}" if challenge.wants_more_scopes else ""

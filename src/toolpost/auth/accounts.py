@@ -63,7 +63,8 @@ class Accounts:
 
     async def held(self, service: Service, person: Principal) -> Account | None:
         """Return the stored account of a person in any status."""
-        found = [account for _, account in await self._held(service, person)]
+        keys = [binding.account_of(person) for binding in await self._bindings(service, anew=True)]
+        found = [account for key in keys if (account := await self._vault.standing(key)) is not None]
         return max(found, key=lambda account: account.version, default=None)
 
     async def keep(self, service: Service, person: Principal, *, binding: IssuerBinding, tokens: TokenSet) -> Account:
@@ -82,7 +83,7 @@ class Accounts:
         """
         heard: list[bool] = []
         for binding in await self._bindings(service, anew=True):
-            account = await self._taken_out(binding.account_of(person))
+            account = await self._take_out(binding.account_of(person))
             if account is not None:
                 over = account.tokens is None and account.status == "revoked"
                 heard.append(over or await self._revoke(service, binding, account.tokens))
@@ -116,16 +117,9 @@ class Accounts:
 
     async def _bindings(self, service: Service, *, anew: bool) -> list[IssuerBinding]:
         known = await self.issuers.of(service.provider, anew=anew)
-        return [current for binding in known if (current := binding.under(service.plan)) is not None]
+        return [current for binding in known if (current := binding.with_plan(service.plan)) is not None]
 
-    async def _held(self, service: Service, person: Principal) -> list[tuple[IssuerBinding, Account]]:
-        found = [
-            (one, await self._vault.standing(one.account_of(person)))
-            for one in await self._bindings(service, anew=True)
-        ]
-        return [(binding, account) for binding, account in found if account is not None]
-
-    async def _taken_out(self, key: TokenKey) -> Account | None:
+    async def _take_out(self, key: TokenKey) -> Account | None:
         """Remove an account and return its last version, also if it was refreshed in between."""
         while (account := await self._vault.standing(key)) is not None:
             if await self.rows.remove(key, version=account.version or None):  # one that does not open has no version

@@ -109,18 +109,18 @@ class Consents:
         self._exchanges: dict[asyncio.Task[None], Principal] = {}
         self.refusal: Callable[[str], ToolError | None] = lambda _: None
 
-    def offer(self, service: Service) -> None:
+    def register(self, service: Service) -> None:
         """Register a service that people can sign in to.
 
         Sources may share a service, but not if its tokens are for one address only: they would be sent to another.
         """
         other = self._services.get(service.provider)
         if other is not None:
-            _refuse_strangers(service, other)
+            _refuse_other_service(service, other)
         self._services[service.provider] = service
         self._accounts.learn(plan_secrets(service.plan))
 
-    def settled(self, service: Service, challenge: AuthChallenge = NO_CHALLENGE) -> AuthChallenge:
+    def effective_challenge(self, service: Service, challenge: AuthChallenge = NO_CHALLENGE) -> AuthChallenge:
         """Return the challenge to answer: the given one, else the last refusal that a source of the service received.
 
         The operator's scopes replace those of the challenge, unless the server finds them insufficient.
@@ -273,11 +273,11 @@ class Consents:
     async def _step(
         self, service: Service, request: ConsentRequest, caller: SignInContext
     ) -> TokenGrant | ConsentRedirect:
-        challenge = self.settled(service, request.challenge)
+        challenge = self.effective_challenge(service, request.challenge)
         held = await self._accounts.held(service, request.person)
         tokens = None if held is None else held.tokens
         plan = with_redirect_uri(service.current_plan(), caller.redirect_uri)
-        plan = await self._accounts.issuers.tied(service.provider, plan)
+        plan = await self._accounts.issuers.bind_client(service.provider, plan)
         self._learn(plan_secrets(plan))
         if plan.server is not None and plan.registered is not None and plan.grant == "code":
             asked = (*scopes_to_keep(challenge, tokens), *(challenge.scopes or ()))
@@ -336,7 +336,7 @@ def _refuse_mix_up(begun_at: str, came_from: str) -> None:
     )
 
 
-def _refuse_strangers(service: Service, other: Service) -> None:
+def _refuse_other_service(service: Service, other: Service) -> None:
     """Refuse two sources of one provider that are not the same service."""
     if _issued_by(other) != _issued_by(service):
         raise ConfigError(
@@ -413,7 +413,7 @@ async def start_device_sign_in(service: Service, accounts: Accounts, *, redirect
     if not service.attended:
         raise ToolAuthError(f"{service.display_name!r} asks nobody for consent: its tools can be called as they are.")
     plan = with_redirect_uri(service.current_plan(), callback_url(redirect_uri, service.provider))
-    plan = await accounts.issuers.tied(service.provider, plan)
+    plan = await accounts.issuers.bind_client(service.provider, plan)
     known = await accounts.issuers.clients(plan.profile.redirect_uris)
     asking = _asking(service, plan, known, accounts.clock)
     grant = await run_flow(asking, accounts.client_for(service))

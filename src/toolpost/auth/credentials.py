@@ -187,23 +187,23 @@ class Authorizer:
         self._secrets: dict[str, frozenset[str]] = {}
         self._providers = dict(providers or {})
 
-    def provide(self, source: str, provider: CredentialProvider) -> None:
+    def set_provider(self, source: str, provider: CredentialProvider) -> None:
         """Use a provider for the calls of a source."""
         self._providers[source] = provider
 
-    def provides(self, source: str) -> bool:
+    def has_provider(self, source: str) -> bool:
         """Return whether a source has a credential provider."""
         return source in self._providers
 
-    def share(self, source: str, credential: Credential) -> None:
+    def set_shared(self, source: str, credential: Credential) -> None:
         """Use one credential for all calls of a source."""
         self._shared[source] = credential
 
-    def entrust(self, source: str, secrets: frozenset[str]) -> None:
+    def set_secrets(self, source: str, secrets: frozenset[str]) -> None:
         """Store further secrets of a source that its results must not repeat."""
         self._secrets[source] = secrets
 
-    def entrusted(self, source: str) -> frozenset[str]:
+    def secrets_for(self, source: str) -> frozenset[str]:
         """Return the further secrets of a source."""
         return self._secrets.get(source, _NOTHING)
 

@@ -44,7 +44,7 @@ class IssuerBinding:
         kept_for = self.resource or f"provider:{self.provider}"
         return TokenKey(person.tenant, person.user, self.server.issuer, kept_for, self.client.id)
 
-    def under(self, plan: SignInPlan) -> IssuerBinding | None:
+    def with_plan(self, plan: SignInPlan) -> IssuerBinding | None:
         """Return the binding with the operator's current plan; None where that names another issuer or client.
 
         A source that was pointed elsewhere must not take the tokens of the old place along.
@@ -75,7 +75,7 @@ class IssuerRegistry:
             self._known[provider] = tuple(_read(row) for row in rows)
         return self._known[provider]
 
-    async def tied(self, provider: str, plan: SignInPlan) -> SignInPlan:
+    async def bind_client(self, provider: str, plan: SignInPlan) -> SignInPlan:
         """Return the plan with its client bound to the issuer that it was used with, unless an operator names another.
 
         Otherwise a server could name another issuer one day, and that one would be shown the client's secret.

@@ -398,16 +398,6 @@ def key_wrapper(name: str) -> KeyWrapper:
     return cast("KeyWrapper", wrapper)
 
 
-def move_keys(source: KeyStorage, target: KeyStorage) -> int:
-    """Copy all keys of one storage to another, so that what they sealed still opens; the target's own stay newest."""
-    with folder_lock(target.folder):
-        own = target.read()
-        moved = [key for key in source.read() if key not in own]
-        if moved:
-            target.write([*moved, *own])
-    return len(moved)
-
-
 class KeySealer:
     """AES-256-GCM with the row's identity as associated data: a row moved elsewhere does not open."""
 

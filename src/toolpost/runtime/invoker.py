@@ -81,7 +81,7 @@ class Invoker:
                 upstream.succeeded()
                 if isinstance(output, Question):
                     return output
-                credential, secrets = call.credential, self._authorizer.entrusted(call.tool.spec.source)
+                credential, secrets = call.credential, self._authorizer.secrets_for(call.tool.spec.source)
                 if credential.headers or secrets:
                     output, attempt.result_json = await self._scrubber.scrub(output, credential, secrets)
                 return output

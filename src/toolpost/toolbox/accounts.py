@@ -88,7 +88,7 @@ class AccountManager:
     def credentials_for(self, config: ExternalToolConfig) -> AccountCredentials:
         """Return the credential provider of an OAuth source and register its service."""
         service = service_of(config, network=self._network, profile=self._profile)
-        self.consents.offer(service)
+        self.consents.register(service)
         credentials = self._credentials[config.name] = AccountCredentials(
             service, self.accounts, self.consents, self.counts
         )

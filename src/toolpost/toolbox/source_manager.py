@@ -151,7 +151,7 @@ class _ManagedSource:
 
     def listing(self, authorizer: Authorizer) -> SourceListing:
         config, source = self.config, self.source
-        personal = config.auth_type is AuthType.OAUTH2_USER or authorizer.provides(config.name)
+        personal = config.auth_type is AuthType.OAUTH2_USER or authorizer.has_provider(config.name)
         up = not isinstance(source, LiveSource) or source.health.state == "up"
         sure = up and not personal and not self.connecting and self.error is None
         return SourceListing(config, tuple(self.tools.tools), tuple(self.tools.problems), sure)
@@ -335,7 +335,7 @@ class SourceManager:
         managed.config = config
         filled_in = substituted(given, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
-        self._authorizer.entrust(config.name, named_secrets(config))
+        self._authorizer.set_secrets(config.name, named_secrets(config))
         if self._lock is not None:
             managed.tools.pins = SourcePins(self._lock, config, self._secrets | filled_in)
         credential = _credential(config, self._authorizer, self._account_credentials)
@@ -397,7 +397,7 @@ class SourceManager:
     def _learn_secrets(self, name: str, source: ToolSource) -> None:
         """Redact the secrets that a source found in what describes its tools."""
         self._redactor.learn(source.secrets)
-        self._authorizer.entrust(name, self._authorizer.entrusted(name) | source.secrets)
+        self._authorizer.set_secrets(name, self._authorizer.secrets_for(name) | source.secrets)
 
     def _update_catalog(self, managed: _ManagedSource, found: Sequence[Tool], problems: Sequence[str]) -> None:
         self.joining = not managed.filled.is_set()
@@ -536,11 +536,11 @@ def _credential(
 ) -> Credential:
     """Return the credential that lists the tools; calls of users with their own accounts use those."""
     if config.auth_type is AuthType.OAUTH2_USER:
-        if account_credentials is not None and not authorizer.provides(config.name):
-            authorizer.provide(config.name, account_credentials(config))
+        if account_credentials is not None and not authorizer.has_provider(config.name):
+            authorizer.set_provider(config.name, account_credentials(config))
         return discovery_credential(config)
     credential = static_credential(config)
-    authorizer.share(config.name, credential)
+    authorizer.set_shared(config.name, credential)
     return credential
 
 

@@ -2,12 +2,14 @@
 
 import base64
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from toolpost.auth.oauth.authorization import Transaction, exchange_code, read_callback
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.flow import Flow, FlowRequest, FlowResponse
+from toolpost.auth.oauth.flow import Clock, Flow, FlowRequest, FlowResponse
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
@@ -29,6 +31,14 @@ DOCUMENT = {
     "code_challenge_methods_supported": ["S256"],
 }
 RESOURCE = {"resource": MCP, "authorization_servers": [ISSUER]}
+
+
+def finish_authorization(
+    transaction: Transaction, parameters: Mapping[str, str], *, browser: str = "", clock: Clock = time.time
+) -> Flow[TokenSet]:
+    """Verify a callback and exchange its code."""
+    code = read_callback(transaction, parameters, browser=browser, clock=clock)
+    return exchange_code(transaction, code, clock=clock)
 
 
 class Script:

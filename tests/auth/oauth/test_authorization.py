@@ -8,7 +8,18 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from tests.auth.oauth.flows import ISSUER, MCP, NOW, REDIRECT, Script, at, public_client, server, told
+from tests.auth.oauth.flows import (
+    ISSUER,
+    MCP,
+    NOW,
+    REDIRECT,
+    Script,
+    at,
+    finish_authorization,
+    public_client,
+    server,
+    told,
+)
 from toolpost.auth.oauth.authorization import (
     AuthorizationRequest,
     SignInContext,
@@ -16,7 +27,6 @@ from toolpost.auth.oauth.authorization import (
     begin_authorization,
     browser_binding,
     callback_parameters,
-    finish_authorization,
     read_callback,
     select_scopes,
 )

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from joserfc import jwk
 
-from tests.auth.oauth.flows import claims_of
+from tests.auth.oauth.flows import claims_of, finish_authorization
 from tests.auth.oauth.provider import RESOURCE, Browser, provider
 from tests.wire.site import Received, Site, reply
 from toolpost.auth.oauth.authorization import (
     SignInContext,
     begin_authorization,
     exchange_code,
-    finish_authorization,
     read_callback,
 )
 from toolpost.auth.oauth.client import Client, ClientProfile, register
@@ -34,7 +33,7 @@ from toolpost.auth.oauth.grants import (
 )
 from toolpost.auth.oauth.jose import DpopKey
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust, discover_server
-from toolpost.auth.oauth.sign_in import SignInPlan, authorize, parse_auth_challenge, sign_in
+from toolpost.auth.oauth.sign_in import ConsentRedirect, SignInPlan, parse_auth_challenge, sign_in
 from toolpost.auth.oauth.tokens import TokenSet, request_headers
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError
@@ -247,9 +246,10 @@ async def test_a_refused_request_leads_to_a_browser_and_back_to_an_answer(issuer
         refused = await wire.send(Request("POST", url))
         challenge = parse_auth_challenge(refused.status, refused.headers)
         step = await run_flow(sign_in(plan, challenge, SignInContext(redirect_uri=REDIRECT)), wire)
-        granted = await authorize(step, client=wire, visit=Browser(REDIRECT).visit)
-        assert await authorize(granted, client=wire, visit=Browser(REDIRECT).visit) is granted
-        async with await wire.send(Request("POST", url, headers=request_headers(granted.tokens, "POST", url))) as back:
+        assert isinstance(step, ConsentRedirect)
+        callback = await Browser(REDIRECT).visit(step.url)
+        tokens = await run_flow(finish_authorization(step.transaction, callback), wire)
+        async with await wire.send(Request("POST", url, headers=request_headers(tokens, "POST", url))) as back:
             assert await back.read() == b"welcome"
-        claims = claims_of(granted.tokens.access_token.reveal())[1]
-        assert (claims["aud"], claims["scope"], granted.client.issuer) == (url, "tools.call", issuer)
+        claims = claims_of(tokens.access_token.reveal())[1]
+        assert (claims["aud"], claims["scope"], step.client.issuer) == (url, "tools.call", issuer)

@@ -115,7 +115,7 @@ def test_a_server_without_a_document_may_be_its_own_issuer() -> None:
     origin = "https://mcp.example.org"
     document = {**OPEN, "issuer": origin}
     script = Script(NOT_FOUND, NOT_FOUND, told(document), NEW_CLIENT)
-    assert consent(script).transaction.issuer == origin
+    assert consent(script).transaction.server.issuer == origin
     assert script.urls[2] == f"{origin}/.well-known/oauth-authorization-server"
 
 
@@ -159,7 +159,7 @@ def test_an_enterprise_vouches_for_its_people() -> None:
 def test_an_issuer_that_an_operator_wrote_helps_a_server_without_a_document() -> None:
     plan = SignInPlan(url=MCP, profile=PROFILE, issuer=ISSUER)
     found = consent(Script(NOT_FOUND, NOT_FOUND, told(OPEN), NEW_CLIENT), plan=plan)
-    assert (found.transaction.issuer, asked_for(found)["resource"]) == (ISSUER, MCP)
+    assert (found.transaction.server.issuer, asked_for(found)["resource"]) == (ISSUER, MCP)
 
 
 def dpop(challenge: AuthChallenge, *, algorithms: list[str], required: bool = False, **given: Any) -> ConsentRedirect:

@@ -62,11 +62,6 @@ class Transaction:
     scopes: tuple[str, ...] = ()
     dpop_key: Secret | None = None
 
-    @property
-    def issuer(self) -> str:
-        """The issuer that the code must come from."""
-        return self.server.issuer
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRequest:
@@ -151,14 +146,6 @@ def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.ti
         scopes=transaction.scopes,
         dpop_key=DpopKey(transaction.dpop_key) if transaction.dpop_key else None,
     )
-
-
-def finish_authorization(
-    transaction: Transaction, parameters: Mapping[str, str], *, browser: str = "", clock: Clock = time.time
-) -> Flow[TokenSet]:
-    """Verify a callback and exchange its code."""
-    code = read_callback(transaction, parameters, browser=browser, clock=clock)
-    return (yield from exchange_code(transaction, code, clock=clock))
 
 
 def callback_parameters(query: str) -> dict[str, str]:

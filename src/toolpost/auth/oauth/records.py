@@ -41,10 +41,7 @@ def _plain(value: Any) -> Any:
         return value.reveal()
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, tuple):
-        items: tuple[Any, ...] = value
-        return list(items)
-    return value
+    return value if value is None or isinstance(value, str | int | float) else list(value)
 
 
 def _whole(kind: type[Any], told: object) -> Any:

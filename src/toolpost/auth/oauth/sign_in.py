@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
-from toolpost.auth.oauth.authorization import begin_authorization, finish_authorization, select_scopes
+from toolpost.auth.oauth.authorization import begin_authorization, select_scopes
 from toolpost.auth.oauth.client import ClientProfile, obtain_client
-from toolpost.auth.oauth.flow import run_flow, with_context
+from toolpost.auth.oauth.flow import with_context
 from toolpost.auth.oauth.grants import IdentityProvider, client_credentials, enterprise_tokens, jwt_bearer
 from toolpost.auth.oauth.jose import DPOP_ALGORITHM, DpopKey
 from toolpost.auth.oauth.metadata import (
@@ -24,7 +24,7 @@ from toolpost.auth.oauth.metadata import (
 from toolpost.contracts.errors import ToolAuthError, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from toolpost.auth.oauth.authorization import SignInContext, Transaction
     from toolpost.auth.oauth.client import Client
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.secret import Secret
-    from toolpost.wire.client import HttpClient
     from toolpost.wire.requests import Headers
-
-    Visit = Callable[[str], Awaitable[Mapping[str, str]]]
 
 _LONGEST = 16 * 1024
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a word
@@ -271,18 +268,6 @@ def scopes_to_keep(challenge: AuthChallenge, tokens: TokenSet | None) -> tuple[s
             status_code=403,
         )
     return tuple(dict.fromkeys((*tokens.asked, *tokens.scopes)))
-
-
-async def authorize(
-    step: TokenGrant | ConsentRedirect, *, client: HttpClient, visit: Visit, clock: Clock = time.time
-) -> TokenGrant:
-    """Finish a sign-in in one go: `visit` opens a URL in a browser and returns the parameters of the callback."""
-    if isinstance(step, TokenGrant):
-        return step
-    parameters = await visit(step.url)
-    browser = step.transaction.caller.browser
-    finished = finish_authorization(step.transaction, parameters, browser=browser, clock=clock)
-    return TokenGrant(tokens=await run_flow(finished, client), client=step.client, server=step.transaction.server)
 
 
 def _unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
