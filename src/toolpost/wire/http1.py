@@ -403,7 +403,7 @@ class _Writer:
                     if self._full is not None:
                         await asyncio.shield(self._full)
         except Exception as error:  # noqa: BLE001 - foreign code; what the source of a body raises is its caller's to hear
-            exchange.break_off(error)
+            exchange.fail(error)
             return
         if framed:
             self.write(b"0\r\n\r\n")
@@ -422,18 +422,26 @@ async def _pieces_of(request: Request) -> AsyncGenerator[bytes]:
 
 
 class Exchange:
-    """One request and its response as it arrives, not decompressed.
+    """One request and its response as it arrives, not decompressed; for one reader.
 
-    The connection is free again as soon as the response is complete, even when nobody has read it yet.
+    The connection is free again as soon as the response is complete, even when nobody has read it yet. A reader that
+    is slow pauses the connection.
     """
 
     __slots__ = (
+        "_ahead",
         "_connection",
         "_failure",
-        "_inbox",
+        "_idle_bytes",
+        "_interim",
+        "_is_headed",
+        "_is_paused",
+        "_pairs",
         "_parser",
+        "_pieces",
         "_request",
-        "headed",
+        "_until_close",
+        "_waiter",
         "headers",
         "sent_all",
         "status",
@@ -443,127 +451,127 @@ class Exchange:
     def __init__(self, request: Request, connection: Http1Connection) -> None:
         self.status = 0
         self.headers = _NO_HEADERS
-        self.headed = False
         self.whole = False
         self.sent_all = False
         self._request = request
         self._connection = connection
-        self._inbox = _Inbox(connection)
-        self._parser = _Parser(self, request.method)
         self._failure: Exception | None = None
+        self._parser = HttpResponseParser(self)
+        self._pairs: list[tuple[str, str]] = []
+        self._is_headed = False
+        self._interim = False
+        self._until_close = False
+        self._idle_bytes = 0  # since the last piece of the body
+        self._pieces: list[bytes] = []
+        self._ahead = 0
+        self._is_paused = False
+        self._waiter: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         return f"Exchange({self.status})"
 
+    # Called by the reader.
+
     async def head(self) -> None:
         """Wait for the status and the header fields."""
-        while not self.headed:
+        while not self._is_headed:
             if self._failure is not None:
                 raise self._failure
-            await self._inbox.news()
+            await self._wait()
 
     def take(self) -> bytes | None:
         """Return the whole body if it has arrived; otherwise None, and `chunk` returns it in parts."""
-        return self._inbox.taken() if self.whole else None
+        return self._take_pieces() if self.whole else None
 
     async def chunk(self) -> bytes:
         """Wait for the next part of the body; empty at its end."""
-        while not self._inbox.pieces:
+        while not self._pieces:
             if self.whole:
                 return b""
             if self._failure is not None:
                 raise self._failure
-            await self._inbox.news()
-        return self._inbox.taken()
+            await self._wait()
+        return self._take_pieces()
 
     async def close(self) -> None:
         """Abort the connection, unless the response is complete."""
         if not self.whole:
             self._connection.abort()
 
+    def _take_pieces(self) -> bytes:
+        pieces, self._pieces, self._ahead = self._pieces, [], 0
+        self._resume()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._connection.resume_reading()
+
+    # Called by the connection.
+
     def feed(self, data: bytes) -> None:
         """Parse received bytes."""
-        self._parser.feed(data)
+        self._idle_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._fail("the server switched to another protocol, unasked")
+        except HttpParserError as error:
+            self._fail(f"the answer is not HTTP ({error})")
+        if self._idle_bytes > _LONGEST_HEAD:  # a head, a trailer or the frame of a chunk that never ends
+            self._fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
 
     def lost(self, error: Exception | None, *, ended: bool) -> None:
         """End with the connection; `ended` says that the server closed it, which may end the body."""
         if self.whole:
             return
-        if self._parser.until_close and error is None and ended:
-            self.finish(reusable=False)
+        if self._until_close and error is None and ended:
+            self._finish(reusable=False)
             return
-        self.fail(f"the connection broke ({_reason(error)})" if error else "the connection ended too early")
+        self._fail(f"the connection broke ({_reason(error)})" if error else "the connection ended too early")
 
-    def begin(self, status: int, headers: Headers) -> None:
-        """Set the head."""
-        if self._failure is None:
-            self.status, self.headers, self.headed = status, headers, True
-            self._inbox.wake()
-
-    def add(self, data: bytes) -> None:
-        """Add a piece of the body."""
-        self._inbox.put(data)
-
-    def finish(self, *, reusable: bool) -> None:
-        """Mark the response as complete."""
-        self.whole = True
-        self._inbox.release()
-        self._connection.done(reusable=reusable and self.sent_all)
-        self._inbox.wake()
-
-    def fail(self, reason: str) -> None:
-        """End with a ToolConnectionError; the server may have acted on what was written."""
-        if self._failure is None and not self.whole:
-            self._failure = ToolConnectionError(f"{self._request.subject}: {reason}", sent=True)
-            self.give_up()
-
-    def break_off(self, error: Exception) -> None:
-        """End with the error that the caller's body stream raised."""
+    def fail(self, error: Exception) -> None:
+        """Abort the connection and raise an error to the reader, unless the response is complete."""
         if self._failure is None and not self.whole:
             self._failure = error
-            self.give_up()
+            self._abort()
 
-    def give_up(self) -> None:
-        """Abort the connection and wake the reader."""
+    def _fail(self, reason: str) -> None:
+        # The server may have acted on what was written.
+        self.fail(ToolConnectionError(f"{self._request.subject}: {reason}", sent=True))
+
+    def _abort(self) -> None:
         self._connection.abort()
-        self._inbox.wake()
+        self._wake()
 
+    def _finish(self, *, reusable: bool) -> None:
+        self.whole = True
+        self._resume()
+        self._connection.done(reusable=reusable and self.sent_all)
+        self._wake()
 
-class _Parser:
-    """httptools' callbacks, translated into calls of an exchange."""
-
-    __slots__ = ("_exchange", "_idle_bytes", "_interim", "_method", "_pairs", "_parser", "until_close")
-
-    def __init__(self, exchange: Exchange, method: str) -> None:
-        self.until_close = False
-        self._exchange = exchange
-        self._method = method
-        self._parser = HttpResponseParser(self)
-        self._pairs: list[tuple[str, str]] = []
-        self._idle_bytes = 0
-        self._interim = False
-
-    def feed(self, data: bytes) -> None:
-        """Parse bytes."""
-        exchange = self._exchange
-        self._idle_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            exchange.fail("the server switched to another protocol, unasked")
-        except HttpParserError as error:
-            exchange.fail(f"the answer is not HTTP ({error})")
-        if self._idle_bytes > _LONGEST_HEAD:  # a head, a trailer or the frame of a chunk that never ends
-            exchange.fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
-        if self._exchange.whole:
-            self._exchange.give_up()
+        if self.whole:
+            self._abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
         if len(self._pairs) > _MOST_FIELDS:
-            self._exchange.fail(f"the answer has more than {_MOST_FIELDS:,} header fields")
+            self._fail(f"the answer has more than {_MOST_FIELDS:,} header fields")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -572,72 +580,32 @@ class _Parser:
             return
         headers = Headers(tuple(self._pairs))
         chunked = "chunked" in (headers.get("transfer-encoding") or "").lower()
-        self.until_close = not (chunked or "content-length" in headers)
-        self._exchange.begin(status, headers)
-        if self._method == "HEAD":
-            self._exchange.finish(reusable=self._parser.should_keep_alive())
+        self._until_close = not (chunked or "content-length" in headers)
+        if self._failure is None:
+            self.status, self.headers, self._is_headed = status, headers, True
+            self._wake()
+        if self._request.method == "HEAD":
+            self._finish(reusable=self._parser.should_keep_alive())
 
     def on_body(self, data: bytes) -> None:
         self._idle_bytes = 0
-        if self._exchange.whole:
-            self._exchange.give_up()
+        if self.whole:
+            self._abort()
         elif self._interim:
-            self._exchange.fail("the answer is not HTTP (an interim answer has a body)")
+            self._fail("the answer is not HTTP (an interim answer has a body)")
         else:
-            self._exchange.add(data)
+            self._pieces.append(data)
+            self._ahead += len(data)
+            if self._ahead > _READ_AHEAD and not self._is_paused:
+                self._is_paused = True
+                self._connection.pause_reading()
+            self._wake()
 
     def on_message_complete(self) -> None:
         if self._interim:
             self._interim = False
-        elif not self._exchange.whole:
-            self._exchange.finish(reusable=self._parser.should_keep_alive())
-
-
-class _Inbox:
-    """Pieces of a body that nobody has read yet; pauses the connection while there are too many. For one reader."""
-
-    __slots__ = ("_ahead", "_connection", "_held", "_waiter", "pieces")
-
-    def __init__(self, connection: Http1Connection) -> None:
-        self.pieces: list[bytes] = []
-        self._connection = connection
-        self._ahead = 0
-        self._held = False
-        self._waiter: asyncio.Future[None] | None = None
-
-    def put(self, data: bytes) -> None:
-        """Add a piece."""
-        self.pieces.append(data)
-        self._ahead += len(data)
-        if self._ahead > _READ_AHEAD and not self._held:
-            self._held = True
-            self._connection.pause_reading()
-        self.wake()
-
-    def taken(self) -> bytes:
-        """Remove and return all pieces as one."""
-        pieces, self.pieces, self._ahead = self.pieces, [], 0
-        self.release()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def release(self) -> None:
-        """Let the connection read again."""
-        if self._held:
-            self._held = False
-            self._connection.resume_reading()
-
-    async def news(self) -> None:
-        """Wait until `wake` is called."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def wake(self) -> None:
-        """Wake the reader."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        elif not self.whole:
+            self._finish(reusable=self._parser.should_keep_alive())
 
 
 def _encode_head(request: Request, route: Route) -> bytes:
