@@ -101,7 +101,7 @@ async def test_a_list_too_deep_to_be_read_is_told_of_in_time(tmp_path: Path, way
 
 
 @pytest.mark.parametrize("way", ["stdio-legacy", "stdio-modern"])
-@pytest.mark.req("DEF-06", "MISC-02", "CONV-09", "PMCP-07")
+@pytest.mark.req("DEF-06", "MISC-02", "PMCP-07")
 async def test_odd_schemas_are_kept_whole_and_arguments_travel_untouched(tmp_path: Path, way: str) -> None:
     with rogue_by(way, tmp_path, *(tool(name, schema) for name, (schema, _) in ODD.items())) as rogue:
         async with toolbox(config_by(way, rogue)) as box:

@@ -140,30 +140,6 @@ class RenewingProvider(CredentialProvider, Protocol):
         ...
 
 
-class ResourceSource(Protocol):
-    """A place that readable resources come from."""
-
-    async def list_resources(self) -> Sequence[Mapping[str, Any]]:
-        """The resources it offers now."""
-        ...
-
-    async def read_resource(self, uri: str) -> ToolOutput:
-        """One resource's content."""
-        ...
-
-
-class PromptSource(Protocol):
-    """A place that prompt templates come from."""
-
-    async def list_prompts(self) -> Sequence[Mapping[str, Any]]:
-        """The prompts it offers now."""
-        ...
-
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        """One prompt's messages, filled in."""
-        ...
-
-
 class ChatModel(Protocol):
     """The small part of a language model that agents need."""
 
@@ -179,28 +155,4 @@ class Caller(Protocol):
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
         """Call a tool."""
-        ...
-
-
-class ToolValue(Protocol):
-    """A tool as a serialisable value, for tables and messages."""
-
-    @property
-    def tool_type(self) -> str:
-        """What kind of tool the value stands for."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """What the tool does."""
-        ...
-
-    @property
-    def parameter_schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of its parameters."""
         ...
