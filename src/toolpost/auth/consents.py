@@ -26,7 +26,7 @@ from toolpost.auth.oauth.sign_in import (
 from toolpost.auth.secret import revealed
 from toolpost.auth.services import plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError
-from toolpost.contracts.passing import passing
+from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
 from toolpost.wire.requests import Headers
 
@@ -311,7 +311,7 @@ class Consents:
 
     def _learn(self, passed: set[str], *, until: float | None = None) -> None:
         """Give secrets with an end to redaction."""
-        self._accounts.learn(passing(passed, until=until, now=self._accounts.clock()))
+        self._accounts.learn(expiring(passed, until=until, now=self._accounts.clock()))
 
 
 def callback_url(base: str, provider: str) -> str:
@@ -419,7 +419,7 @@ async def start_device_sign_in(service: Service, accounts: Accounts, *, redirect
     grant = await run_flow(asking, accounts.client_for(service))
     await accounts.issuers.keep_client(grant.client)
     codes = (grant.device_code.reveal(), grant.user_code)
-    accounts.learn(passing(codes, until=grant.expires, now=accounts.clock()))
+    accounts.learn(expiring(codes, until=grant.expires, now=accounts.clock()))
     return grant
 
 

@@ -31,7 +31,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.contracts.passing import passing
+from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.tokens import TokenKey
 from toolpost.wire.client import HttpClient
@@ -271,7 +271,7 @@ class OAuthManager:
             raise _callback_error(failed, again=again) from failed
         token = tokens.access_token.reveal()
         if self._learn:
-            self._learn(passing({token}, until=tokens.expires_at, now=self._clock()))
+            self._learn(expiring({token}, until=tokens.expires_at, now=self._clock()))
         await self.token_store.store(caller.user, caller.provider, token, tokens.expires_at)
         return caller.user, caller.trace_id
 

@@ -21,7 +21,7 @@ from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOut
 from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.contracts.errors import StoreError, ToolConnectionError, ToolError, ToolServerError, ToolTimeoutError
-from toolpost.contracts.passing import passing
+from toolpost.contracts.expiring_secret import expiring
 
 if TYPE_CHECKING:
     from toolpost.contracts.tokens import TokenKey, TokenRow, TokenRows, TokenStatus
@@ -114,7 +114,7 @@ class Vault:
         now = self.clock()
         version, since = self._learned.get(row.key, (0, 0.0))
         if version != row.version or not since <= now < since + _LEARN_AGAIN_S:
-            learn(passing(tokens.secrets, until=tokens.expires_at, now=now))
+            learn(expiring(tokens.secrets, until=tokens.expires_at, now=now))
             self._learned[row.key] = (row.version, now)
 
 

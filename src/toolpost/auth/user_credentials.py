@@ -20,7 +20,7 @@ from toolpost.auth.oauth.flow import presentable
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolAuthError, ToolError
-from toolpost.contracts.passing import AN_HOUR_S, passing
+from toolpost.contracts.expiring_secret import AN_HOUR_S, expiring
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.questions import Question
 
@@ -156,7 +156,7 @@ class ManagedCredentials:
         told = await self._request(user_id, trace_id)
         state = told.get("state")
         if self.learn is not None and isinstance(state, str):
-            self.learn(passing({state}))
+            self.learn(expiring({state}))
         name = presentable(str(told.get("display_name") or self.provider))
         return Question(
             kind="consent",
@@ -176,7 +176,7 @@ class ManagedCredentials:
         known, since = self._learned.get(user_id, ("", 0.0))
         now = self._clock()
         if self.learn is not None and (known != mark or not since <= now < since + AN_HOUR_S):
-            self.learn(passing({token}))
+            self.learn(expiring({token}))
             self._learned[user_id] = (mark, now)
 
     async def _ask(self, request: RequestedCall) -> Question:

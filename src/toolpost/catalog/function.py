@@ -14,7 +14,7 @@ from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import JSON, ToolOutput
 from toolpost.contracts.errors import PauseSignal, ToolCollisionError, ToolError, ToolExecutionError
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META, ToolResult, now_ms
 from toolpost.contracts.spec import (
     JsonSchema,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PYTHON = "python"
 _MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
 
-_new_output = maker(ToolOutput)
+_new_output = fast_constructor(ToolOutput)
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 

@@ -9,8 +9,8 @@ import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.compact_json import compact_encoder
+from toolpost.contracts.fast_namedtuple import represent
 from toolpost.contracts.outcomes import NO_META
-from toolpost.contracts.representation import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ class RequestedCall(NamedTuple):
     held: tuple[object, ...] = ()
 
     def __repr__(self) -> str:
-        return shown(self, "arguments", "answers", "context", "idempotency_key")
+        return represent(self, "arguments", "answers", "context", "idempotency_key")
 
 
 class ValidatedCall(NamedTuple):
@@ -56,7 +56,7 @@ class ValidatedCall(NamedTuple):
     arguments: dict[str, Any]
 
     def __repr__(self) -> str:
-        return shown(self, "tool", "arguments")
+        return represent(self, "tool", "arguments")
 
 
 class PermittedCall(NamedTuple):
@@ -131,7 +131,7 @@ class ToolOutput(NamedTuple):
     meta: Mapping[str, Any] = NO_META
 
     def __repr__(self) -> str:
-        return shown(self, "content", "text", "meta")
+        return represent(self, "content", "text", "meta")
 
     def noted(self, note: str) -> ToolOutput:
         """The output with something to say beside its content, which is then said however large the content is."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.representation import shown
+from toolpost.contracts.fast_namedtuple import represent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ class RunEvent(NamedTuple):
     facts: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return shown(self, "facts")
+        return represent(self, "facts")
 
     @property
     def payload(self) -> dict[str, Any]:

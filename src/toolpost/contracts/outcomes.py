@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from toolpost.contracts.representation import shown
+from toolpost.contracts.fast_namedtuple import represent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Completed(NamedTuple):
     meta: Mapping[str, Any] = NO_META
 
     def __repr__(self) -> str:
-        return shown(self, "content", "text", "meta")
+        return represent(self, "content", "text", "meta")
 
     @property
     def status(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from toolpost.contracts.calls import PermittedCall
 from toolpost.contracts.errors import ToolPermissionError
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.policy.approvals import ANYBODY, Approvals, call_hash
 from toolpost.schema.jsontypes import is_object
@@ -82,7 +82,7 @@ _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
 }
 
 
-_new_permitted = maker(PermittedCall)
+_new_permitted = fast_constructor(PermittedCall)
 _NO_PREVIEW = CallPreview()
 
 

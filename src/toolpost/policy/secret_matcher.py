@@ -18,7 +18,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
-from toolpost.contracts.passing import PassingSecret
+from toolpost.contracts.expiring_secret import ExpiringSecret
 from toolpost.schema.hidden_text import without_hidden
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _MOST_PURGED = 50
 class SecretMatcher:
     """Set of secrets that masks every encoded form of them; adding one costs the same however many there are.
 
-    A `PassingSecret` is removed when it has expired, unless it was added again or as a permanent one. `numbers` are
+    A `ExpiringSecret` is removed when it has expired, unless it was added again or as a permanent one. `numbers` are
     the secrets that may appear as a JSON number; `longest` is the length of the longest form.
     """
 
@@ -91,7 +91,7 @@ class SecretMatcher:
         if len(secret.strip()) < _SHORTEST_SECRET or secret in self._permanent:
             return
         known = secret in self._expiring
-        if isinstance(secret, PassingSecret):
+        if isinstance(secret, ExpiringSecret):
             text, now = str(secret), self._clock()
             self._purge_expired(now)
             self._expiring[text] = max(now + secret.for_s, self._expiring.get(text, 0.0))
@@ -106,7 +106,7 @@ class SecretMatcher:
         """Add each line of a secret with several lines; short lines are ignored."""
         for line in secret.splitlines():
             if len(line.strip()) >= _SHORTEST_LINE:
-                self.learn(PassingSecret(line, secret.for_s) if isinstance(secret, PassingSecret) else line)
+                self.learn(ExpiringSecret(line, secret.for_s) if isinstance(secret, ExpiringSecret) else line)
 
     def _add_secret(self, secret: str) -> None:
         self.is_empty = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import JOURNALED, CallRef, EventCode, JsonText, RunEvent
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolpost.runtime")
 _sink_log = logging.getLogger("toolpost.events")
 _now = time.time
-_new_event = maker(RunEvent)
+_new_event = fast_constructor(RunEvent)
 _COMPLETED = EventCode.TOOL_CALL_COMPLETED  # looking up an enum member runs Python code
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
 _encode = compact_encoder()

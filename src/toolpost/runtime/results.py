@@ -13,7 +13,7 @@ from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.policy.redaction import Redactor
@@ -66,7 +66,7 @@ class LargeResult(NamedTuple):
     meta: Mapping[str, Any] = NO_META
 
 
-_new_result = maker(Result)
+_new_result = fast_constructor(Result)
 
 
 def json_text(value: Any) -> str:

@@ -20,7 +20,7 @@ from toolpost.contracts.errors import (
     ToolValidationError,
 )
 from toolpost.contracts.events import CallRef, EventCode, JsonText
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.questions import Question
 from toolpost.policy.approvals import CalledTool
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 _DEADLINE_SHARE = 0.98  # a call ends with its own error, not with the deadline's, where its source does not come
 _REQUESTED = EventCode.TOOL_CALL_REQUESTED  # looking up an enum member runs Python code
-_new_request = maker(RequestedCall)
-_new_authorized = maker(AuthorizedCall)
-_new_completed = maker(Completed)
+_new_request = fast_constructor(RequestedCall)
+_new_authorized = fast_constructor(AuthorizedCall)
+_new_completed = fast_constructor(Completed)
 
 
 class ConnectingSources(Protocol):

@@ -12,7 +12,7 @@ from toolpost.contracts.calls import ValidatedCall
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.events import CallRef
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import CalledTool
 from toolpost.policy.redaction import RedactingTool, secret_values
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.schema.secrets import SecretPaths
 
-_new_ref = maker(CallRef)
-_new_validated = maker(ValidatedCall)
+_new_ref = fast_constructor(CallRef)
+_new_validated = fast_constructor(ValidatedCall)
 _TOO_DEEP = "it is nested too deeply"
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import CallRef, EventCode, RunSummary, StoredEvent
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -233,7 +233,7 @@ def _fit_to_store(text: str) -> str:
     return text
 
 
-_new_row = maker(EventRow)
+_new_row = fast_constructor(EventRow)
 
 
 class RunHead:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError, ToolTimeoutError
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.web.content import parse_media_type
 from toolpost.web.encoding import UnsendableError, encode_cookie_name, encode_cookie_value, percent_encode
 from toolpost.wire.requests import Request
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toolpost.wire.responses import Response
 
 Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Response"]]
-_new_request = maker(Request)
+_new_request = fast_constructor(Request)
 
 READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
 """The methods that change nothing (RFC 9110 section 9.2.1, and QUERY)."""

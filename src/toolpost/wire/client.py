@@ -12,7 +12,7 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
     ToolTimeoutError,
 )
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.wire.limits import Deadlines
 from toolpost.wire.network import parse_target
 from toolpost.wire.proxies import parse_proxy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolpost.wire.network import NetworkPolicy, Resolver, Target
     from toolpost.wire.routes import Route
 
-_new_request = maker(Request)
+_new_request = fast_constructor(Request)
 PAGE_TIMEOUT_S = 10.0
 PAGE_BYTES = 5 * 1024 * 1024
 MAX_REDIRECTS = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.jsontypes import is_array, is_object, json_type
 from toolpost.sources.openapi.models import DEFINITION_PREFIX, HEADER_NAME, FieldEncoding
 from toolpost.web.content import parse_media_type
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Artifacts = Mapping[str, File]
 
-_new_request = maker(PlannedRequest)
+_new_request = fast_constructor(PlannedRequest)
 _MAX_ACCEPTED = 6
 _MAX_REFERENCE_DEPTH = 20
 _NONE: AbstractSet[str] = frozenset()

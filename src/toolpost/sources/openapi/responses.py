@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.web.content import UnreadableError, decode_text, parse_body
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolpost.wire.requests import Headers
 
 
-_new_output = maker(ToolOutput)
+_new_output = fast_constructor(ToolOutput)
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
 _NO_BODY = frozenset({204, 205})

@@ -7,7 +7,7 @@ from urllib.parse import unquote_plus, urlencode
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META
 from toolpost.schema.jsontypes import is_array, is_object
 from toolpost.sources.utcp.auth import present_credentials
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from toolpost.web.encoding import Pair
     from toolpost.web.requests import BuiltUrl, PathParameter, Presentation, Send
 
-_new_request = maker(PlannedRequest)
-_new_output = maker(ToolOutput)
+_new_request = fast_constructor(PlannedRequest)
+_new_output = fast_constructor(ToolOutput)
 TRUNCATED = "The stream went on; this is what came until then."
 REMEDY = "Check the credential of the source and the variables of its manual."
 _NO_NAMES: AbstractSet[str] = frozenset()

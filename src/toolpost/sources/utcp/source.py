@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.contracts.makers import maker
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.sources import HoldingSource
 from toolpost.sources.utcp.bridge import BridgedTool, UtcpBridge
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     SourceFactory = Callable[[ExternalToolConfig], ToolSource]
 
-_new_invocation = maker(Invocation)
+_new_invocation = fast_constructor(Invocation)
 _MAX_REASONS = 3
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.auth.grants import KEY, grant, vault_over
 from tests.auth.ledger import Ledger
 from toolpost.auth.user_credentials import ManagedCredentials
-from toolpost.contracts.passing import PassingSecret, passing
+from toolpost.contracts.expiring_secret import ExpiringSecret, expiring
 from toolpost.policy.redaction import MASK, Redactor
 from toolpost.policy.secret_matcher import SecretMatcher
 from toolpost.stores.memory import MemoryStore
@@ -29,12 +29,12 @@ def shown(matcher: SecretMatcher, secret: str) -> bool:
 
 
 def learn(matcher: SecretMatcher, *secrets: str, until: float | None = None) -> None:
-    for secret in passing(secrets, until=until, now=NOW[0]):
+    for secret in expiring(secrets, until=until, now=NOW[0]):
         matcher.learn(secret)
 
 
 def test_a_passing_secret_is_a_text_like_any() -> None:
-    secret = PassingSecret("canary", 5.0)
+    secret = ExpiringSecret("canary", 5.0)
 
     assert secret == "canary"
     assert {secret} == {"canary"}

@@ -1,0 +1,29 @@
+"""Secrets that the redactor may forget after a while, such as access tokens and authorization codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+AN_HOUR_S = 3600.0
+_MAX_S = 86_400.0
+
+
+class ExpiringSecret(str):
+    """The text of a secret that is redacted for `for_s` seconds."""
+
+    __slots__ = ("for_s",)
+    for_s: float
+
+    def __new__(cls, text: str, for_s: float) -> Self:
+        made = super().__new__(cls, text)
+        made.for_s = for_s
+        return made
+
+
+def expiring(secrets: Iterable[str], *, until: float | None = None, now: float = 0.0) -> set[str]:
+    """Return the secrets as expiring ones: redacted until an hour after `until`, for a day at most or if it is None."""
+    for_s = _MAX_S if until is None else min(max(0.0, until - now) + AN_HOUR_S, _MAX_S)
+    return {ExpiringSecret(secret, for_s) for secret in secrets}
