@@ -1,4 +1,4 @@
-"""Calls on a connection of their own: one answer, or a stream of answers until a limit."""
+"""Calls on dedicated connections: one answer, or a stream of answers until a limit."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ if TYPE_CHECKING:
 
     Connect = Callable[[], Awaitable[WebSocket]]
 
-_MOST = 64
+_MAX_CLOSING = 64
 
 
 class ClosingConnections:
-    """The farewells of one source; each is short, and whoever closes the source waits for them."""
+    """The connections of one source that are closing; closing the source waits for them."""
 
     def __init__(self) -> None:
-        self._saying: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     def begin(self, socket: WebSocket) -> None:
-        """Close a connection, by and by."""
-        saying = asyncio.create_task(socket.close())
-        self._saying.add(saying)
-        saying.add_done_callback(self._saying.discard)
+        """Start to close a connection."""
+        closing = asyncio.create_task(socket.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def room(self) -> None:
-        """Wait while too many are under way: servers that are slow to part must not use up all sockets."""
-        while len(self._saying) >= _MOST:
-            await asyncio.wait(self._saying, return_when=asyncio.FIRST_COMPLETED)
+        """Wait while too many connections are closing, so that slow servers do not use up all sockets."""
+        while len(self._closing) >= _MAX_CLOSING:
+            await asyncio.wait(self._closing, return_when=asyncio.FIRST_COMPLETED)
 
     async def finished(self) -> None:
-        """Wait for all of them."""
-        await asyncio.gather(*self._saying, return_exceptions=True)
+        """Wait until every connection is closed."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
 
-NOBODYS: Final = object()
+UNRELATED: Final = object()
 _TOLD = 500
 
 
 class StreamLimits(NamedTuple):
-    """Where a stream ends, besides with a clean close."""
+    """The limits that end a stream, besides a clean close."""
 
     messages: int
     seconds: float | None
@@ -72,13 +72,13 @@ class StreamLimits(NamedTuple):
 
     @classmethod
     def of(cls, tool: WebSocketTool, size: int) -> StreamLimits:
-        """As an operator says; all that is collected may not be larger than one message."""
+        """Read the limits of a tool's configuration; all answers together may be as large as one message."""
         last = None if tool.last_field is None else path_of(tool.last_field)
         return cls(tool.max_messages, tool.max_seconds, size, last)
 
 
 class AnswerStream:
-    """The answers on one connection; what `decode` finds to be NOBODYS is dropped."""
+    """The answers on one connection; messages that `decode` maps to UNRELATED are dropped."""
 
     def __init__(self, socket: WebSocket, limits: StreamLimits, decode: Decode, tell: Tell) -> None:
         self._socket = socket
@@ -90,7 +90,7 @@ class AnswerStream:
         self.answers: list[Any] = []
 
     async def collect(self) -> list[Any]:
-        """All answers until the end; a failure says how many came before it."""
+        """Collect all answers until the end; an error says how many came before it."""
         try:
             async with asyncio.timeout(self._limits.seconds):
                 while not await self._took_last():
@@ -105,7 +105,7 @@ class AnswerStream:
 
     @property
     def came(self) -> str:
-        """How many answers there are, and how much came besides."""
+        """Describe how many answers and how many dropped messages came."""
         count = len(self.answers)
         dropped = f", and {self._dropped} without its id, which were dropped" if self._dropped else ""
         return f"{count} answer{'' if count == 1 else 's'} had come before{dropped}"
@@ -113,7 +113,7 @@ class AnswerStream:
     async def _took_last(self) -> bool:
         message = await self._socket.receive()
         answer = self._decode(message)
-        if answer is NOBODYS:
+        if answer is UNRELATED:
             self._dropped += 1
             return False
         self._size += len(message)
@@ -131,7 +131,7 @@ ONLY = 1  # the id of the one message on its connection
 
 
 class DedicatedExchange:
-    """How a source talks on a connection that one call has for itself."""
+    """Send one message on a connection of its own and receive its answers."""
 
     def __init__(self, form: str, correlation: Correlation | None, closing: ClosingConnections) -> None:
         self._encode = ENCODERS[form]
@@ -141,7 +141,7 @@ class DedicatedExchange:
         self._deadlines = Deadlines()
 
     async def ask(self, connect: Connect, message: str, *, within_s: float) -> Any:
-        """The first answer."""
+        """Send a message and return its first answer."""
         sent = self._encode(message)
         deadline = asyncio.get_running_loop().time() + within_s
         await self._closing.room()
@@ -158,7 +158,7 @@ class DedicatedExchange:
     async def collect(
         self, connect: Connect, message: str, *, limits: StreamLimits, tell: Tell, within_s: float
     ) -> Any:
-        """All answers until a limit, as a list."""
+        """Send a message and return all answers until a limit, as a list."""
         sent = self._encode(message)
         deadline = asyncio.get_running_loop().time() + within_s
         await self._closing.room()
@@ -175,8 +175,8 @@ class DedicatedExchange:
             self._closing.begin(socket)
 
     def _decode(self, message: str | bytes) -> Any:
-        """An answer to the one message; where answers bring ids, others are for nobody."""
+        """Decode an answer; where answers have ids, those with another id are unrelated."""
         answer = self._decode_any(message)
         if self._correlation is None or self._correlation.taken(answer) == ONLY:
             return answer
-        return NOBODYS
+        return UNRELATED

@@ -21,7 +21,7 @@ _SHOWN = 80
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON in ASCII."""
+    """Encode a value as JSON in ASCII."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)
     try:
@@ -31,7 +31,7 @@ def json_text(value: Any) -> str:
 
 
 def json_value(message: str | bytes) -> Any:
-    """The value that a message holds; a ToolOutputError shows how it begins when it is not JSON."""
+    """Parse a JSON message; raise a ToolOutputError with its beginning when it is none."""
     try:
         text = message if isinstance(message, str) else message.decode()
         if text[:1] == "{":  # half the price of `decode`, where there is no white space around it
@@ -44,24 +44,24 @@ def json_value(message: str | bytes) -> Any:
 
 
 def excerpt(message: str | bytes) -> str:
-    """How a message begins, as an error may show it."""
+    """Return the beginning of a message for an error."""
     head = message[: 4 * _SHOWN]
     return repr(beginning(sanitize(head if isinstance(head, str) else head.decode(errors="replace"), ()), _SHOWN))
 
 
 def beginning(text: str, longest: int) -> str:
-    """A text that is not too long; one that was cut says so, since a secret may have been cut with it."""
+    """Shorten a text; an ellipsis marks the cut, since a secret may have been cut in two."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def sendable_text(text: str) -> str:
-    """A text that can be sent; half of a surrogate pair has no bytes."""
+    """Return a text that can be sent; raise for half of a surrogate pair, which has no bytes."""
     octets(text)
     return text
 
 
 def octets(text: str) -> bytes:
-    """A text as bytes."""
+    """Encode a text; raise a ToolValidationError when it has no bytes."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -69,7 +69,7 @@ def octets(text: str) -> bytes:
 
 
 def listed(value: Any) -> Any:
-    """A value as one of a list, where bytes have no place: they become base64."""
+    """Convert a value for a JSON list: bytes become base64."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
@@ -103,12 +103,12 @@ _JSON_RPC = "2.0"
 
 
 def path_of(field: str) -> Path:
-    """A dotted path, taken apart."""
+    """Split a dotted path."""
     return tuple(field.split("."))
 
 
 def value_at(value: Any, path: Path) -> Any:
-    """What stands at a path, or None."""
+    """Return the value at a path, or None."""
     for key in path:
         if not is_object(value):
             return None
@@ -117,7 +117,7 @@ def value_at(value: Any, path: Path) -> Any:
 
 
 class Correlation(NamedTuple):
-    """How ids are written down."""
+    """Where messages carry their correlation ids."""
 
     sent: Path
     returned: Path
@@ -125,14 +125,14 @@ class Correlation(NamedTuple):
 
     @classmethod
     def of(cls, options: WebSocketOptions) -> Correlation:
-        """As an operator says."""
+        """Read the paths of the source's configuration."""
         returned = options.reply_id_field or options.id_field
         return cls(path_of(options.id_field), path_of(returned), options.id_type == "text")
 
     def taken(self, answer: Any) -> int | None:
-        """The number that an answer is for, taken out of it: it means nothing to whoever asked.
+        """Remove the id from an answer and return its number; None for a message that answers no call.
 
-        What has none is nobody's, and may lose whatever stands in its place.
+        Such a message may lose the value at the place of the id.
         """
         path = self.returned
         holder = answer if len(path) == 1 else value_at(answer, path[:-1])
@@ -143,19 +143,19 @@ class Correlation(NamedTuple):
 
 
 def _is_request(message: dict[str, Any]) -> bool:
-    """Whether it is a JSON-RPC request of the server's own, whose id is none of ours."""
+    """Whether a message is a JSON-RPC request of the server, whose id is not one of a call."""
     return message.get("jsonrpc") == _JSON_RPC and "result" not in message and "error" not in message
 
 
 def _number(written: Any) -> int | None:
-    """An id that came back as a text, as some servers make of every number. To Python `True` would be a number."""
+    """Parse an id, also one that a server turned into a text. `True` is a number to Python, but no id."""
     if type(written) is str and written.isdecimal() and len(written) < 20:
         return int(written)
     return None
 
 
 def result_of(answer: Any) -> Any:
-    """The result in an answer: all of it, or what JSON-RPC calls so; a ToolClientError if it tells of an error."""
+    """Return the result of an answer: its JSON-RPC `result`, or all of it; raise a ToolClientError for an error."""
     if not is_object(answer):
         return answer
     if (error := answer.get("error")) and _is_told(error):
@@ -166,7 +166,7 @@ def result_of(answer: Any) -> Any:
 
 
 def _is_told(error: Any) -> bool:
-    """Whether it says what went wrong; a number may as well be the error of a measurement."""
+    """Whether an `error` value describes a failure; a number may as well be the error of a measurement."""
     return error is True or isinstance(error, (str, dict))
 
 

@@ -1,4 +1,4 @@
-"""One held connection that many calls share, told apart by the ids of their messages."""
+"""One connection that many calls share, matched by the correlation ids of their messages."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _log = logging.getLogger("toolpost.sources.websocket")
 
 
 class _Stray(NamedTuple):
-    """What came for nobody, and the last call that had begun by then."""
+    """A message that belongs to no call, and the number of the last call that had begun by then."""
 
     what: str
     number: int
     head: str | bytes | None
 
     def told(self) -> str:
-        """What a call may be told of it."""
+        """Describe the message for an error."""
         return self.what if self.head is None else f"{self.what}: {excerpt(self.head)}"
 
 
 class WebSocketSession:
-    """A connection with one reader, and the calls that wait for what it reads.
+    """A connection with one reader, and the calls that wait for answers on it.
 
-    An answer goes to the call whose id it brings, once. What comes for nobody is dropped: too late, twice,
-    or never asked for; calls whose time is over are told of it. One timer watches over all calls.
+    An answer goes to the call with its id, once. Messages that belong to no call (late, repeated or unknown) are
+    dropped, and the timeout errors of calls mention them. All calls share one timer.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class WebSocketSession:
         return ToolOutput(result_of(told))
 
     def _unread(self) -> ToolConnectionError:
-        """Make the error of a message that had to wait for too long; it had no effect, since it never left."""
+        """Build the error of a message that could not be sent in time; it had no effect."""
         message = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
         return ToolConnectionError(message, sent=False)
 
@@ -151,13 +151,14 @@ class WebSocketSession:
             self._drop(f"an answer with the id {number}, which no call has", message)
 
     def _drop(self, what: str, message: str | bytes) -> None:
-        """Only a call that waits alone is shown how it begins, since it may be the answer to another's; no log is."""
+        """Note and log a message that belongs to no call."""
+        # Only a call that waits alone sees how it begins, since it may be the answer to another call; no log does.
         is_alone = len(self._waiting) == 1 and not self._is_owed
         self._stray = _Stray(what, self._given_out, message[:_LOOK] if is_alone else None)
         _log.info("source %r: dropped %s", self._name, what)
 
     def _end(self, ended: ToolError) -> None:
-        """Fail every call under way, each with an error of its own: what was sent may have had its effect."""
+        """Fail every waiting call, each with its own copy of the error; what was sent may have had its effect."""
         self._ended = self._ended or ended
         if self._timer is not None:
             self._timer.cancel()
@@ -177,7 +178,7 @@ class WebSocketSession:
         self._timer = self._loop.call_at(when, self._give_up)
 
     def _give_up(self) -> None:
-        """Fail the calls whose time is over; what is answered to them later is dropped."""
+        """Fail the calls whose time is over; later answers to them are dropped."""
         now = self._loop.time()
         self._timer, self._armed_for = None, _NEVER
         for number in [number for number, (_, until) in self._waiting.items() if until <= now]:

@@ -1,4 +1,4 @@
-"""WebSocket APIs as a source of tools: messages that an operator wrote down, over guarded connections."""
+"""WebSocket source: declared messages as tools, over guarded connections."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePlan:
-    """How a tool is called; only a stream has limits."""
+    """How the message of a tool is built and sent; only a stream has limits."""
 
     build: Build
     timeout_s: float
     limits: StreamLimits | None
 
 
-def planned(
+def plan_tool(
     config: ExternalToolConfig, name: str, tool: WebSocketTool, correlation: Correlation | None
 ) -> tuple[ToolSpec, MessagePlan]:
-    """A tool's record and its plan; a ConfigError says why it cannot be called."""
+    """Build the spec and the plan of a tool; raise a ConfigError when it cannot be called."""
     known = tool.input_schema.get("properties")
     unknown = [name for name in wanted(tool.message) if is_object(known) and name not in known]
     if unknown:
@@ -71,7 +71,7 @@ def planned(
 
 
 def _schema(tool: WebSocketTool) -> JsonSchema:
-    """The operator's schema, or one of what the message names; arguments that it has no place for are refused."""
+    """Return the configured schema, or one of the message's placeholders; other arguments are refused."""
     if "input_schema" in tool.model_fields_set or tool.message is None:
         return closed_schema(tool.input_schema)
     names = wanted(tool.message)
@@ -80,7 +80,7 @@ def _schema(tool: WebSocketTool) -> JsonSchema:
 
 
 def _refuse_id(tool: WebSocketTool, correlation: Correlation | None) -> None:
-    """Where the arguments are the message, none of them may stand where the id of a call goes."""
+    """Raise a ConfigError when an argument of a tool without a message would overwrite the correlation id."""
     if tool.message is not None or correlation is None:
         return
     known = tool.input_schema.get("properties")
@@ -96,7 +96,7 @@ _OCTETS = "application/octet-stream"
 
 
 class MessageTool:
-    """One message as a tool."""
+    """A tool that sends one message."""
 
     __slots__ = ("_source", "plan", "spec")
 
@@ -106,7 +106,7 @@ class MessageTool:
         self._source = source
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it with the source's own credential; what fails is raised."""
+        """Run the tool with the source's own credential; raise when it fails."""
         started = now_ms()
         source, plan = self._source, self.plan
         output = await source.run(plan, params, source.credential, timeout_s=plan.timeout_s, context=lambda: context)
@@ -114,9 +114,9 @@ class MessageTool:
 
 
 class WebSocketSource(BaseSource):
-    """The messages that are written down for a server, each call on a connection of its own or all on one.
+    """The declared messages of a server, each call on a dedicated connection or all on one session.
 
-    A stream always has a connection of its own: closing it is what ends a subscription for certain.
+    A stream always has a dedicated connection, because closing it ends a subscription for certain.
     """
 
     def __init__(self, config: ExternalToolConfig, services: Services) -> None:
@@ -132,7 +132,7 @@ class WebSocketSource(BaseSource):
         )
 
     async def discover(self) -> Sequence[MessageTool]:
-        """The tools that are written down; nothing is connected to until one is called."""
+        """Return the declared tools; the first call connects."""
         require_websockets()
         parse_target(self.config.connection, schemes=WEBSOCKET_SCHEMES)
         options = self.config.websocket
@@ -144,7 +144,7 @@ class WebSocketSource(BaseSource):
             if not self.config.includes(name):
                 continue
             try:
-                found.append(MessageTool(*planned(self.config, name, tool, self._correlation), self))
+                found.append(MessageTool(*plan_tool(self.config, name, tool, self._correlation), self))
             except ConfigError as error:
                 problems.append(f"source {self.name!r}: tool {name!r} is left out: {error}")
         self.problems = problems
@@ -166,7 +166,7 @@ class WebSocketSource(BaseSource):
         timeout_s: float,
         context: Callable[[], ToolContext],
     ) -> Coroutine[Any, Any, ToolOutput]:
-        """Send a tool's message and bring back what is answered."""
+        """Send a tool's message and return the answer."""
         within_s = timeout_s * _SHARE
         if self._sessions is None or plan.limits is not None:
             return self._run_alone(plan, arguments, credential, within_s, context)
@@ -183,7 +183,7 @@ class WebSocketSource(BaseSource):
         credential: Credential,
         within_s: float,
     ) -> ToolOutput:
-        """Run a call for which there is no connection yet; what is left of its time is for the answer."""
+        """Open a session and run a call on it in the time that is left."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
         session = await sessions.get(credential)
@@ -197,7 +197,7 @@ class WebSocketSource(BaseSource):
         within_s: float,
         context: Callable[[], ToolContext],
     ) -> ToolOutput:
-        """Run a call on a connection of its own."""
+        """Run a call on a dedicated connection."""
         message = plan.build(arguments, ONLY)
         connect = partial(self._connect, credential)
         if plan.limits is None:
@@ -215,7 +215,7 @@ class WebSocketSource(BaseSource):
         return WebSocketSession(self.name, await self._connect(credential), correlation, credential)
 
     async def _connect(self, credential: Credential) -> WebSocket:
-        """Connect as somebody; what they present counts more than what is configured under the same name."""
+        """Connect with a credential, whose headers replace configured ones of the same name."""
         config, options = self.config, self.config.websocket
         presented = {name.lower() for name in credential.headers}
         own = [pair for pair in config.headers.items() if pair[0].lower() not in presented]

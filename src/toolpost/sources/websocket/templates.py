@@ -1,4 +1,4 @@
-"""Messages with `{name}` where arguments go, taken apart once and filled for every call."""
+"""Message templates with `{name}` placeholders, parsed once and filled for every call."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Arguments: TypeAlias = dict[str, Any]
 
 
 class _Id(NamedTuple):
-    """Where a message carries its id."""
+    """The place of the correlation id in a template."""
 
     as_text: bool
 
 
 class _Hole(NamedTuple):
-    """Where an argument goes, all of it; without a name, the id."""
+    """The place of a whole argument in a template; without a name, of the id."""
 
     name: str | None
 
 
 class _Marked(NamedTuple):
-    """An argument that carries the id of the message inside itself; without a name, all arguments as one object."""
+    """An argument that holds the id inside; without a name, all arguments as one object."""
 
     name: str | None
     path: Path
@@ -42,9 +42,9 @@ class _Marked(NamedTuple):
 
 
 def json_message(template: Any, correlation: Correlation | None = None) -> Build:
-    """What makes a JSON text of arguments and an id; without a template the arguments are the message.
+    """Return a function that builds a JSON message from arguments and an id; without a template they are the message.
 
-    A ConfigError says that the message has no place for an id.
+    Raises a ConfigError when the template has no place for the id.
     """
     if correlation is not None:
         template = _with_id(template, correlation.sent, _Id(correlation.as_text))
@@ -55,14 +55,14 @@ def json_message(template: Any, correlation: Correlation | None = None) -> Build
 
 
 def text_message(template: Any) -> Build:
-    """What makes a text of arguments; what is no text becomes JSON."""
+    """Return a function that builds a text message from arguments; other values than text become JSON."""
     if not isinstance(template, str):
         return json_message(template)
     return _whole(_text(template), template)
 
 
 def wanted(template: Any) -> list[str]:
-    """The arguments that a template names, each once, in order."""
+    """List the placeholders of a template, each once, in order."""
     return list(dict.fromkeys(_names(template)))
 
 
@@ -91,7 +91,7 @@ def _names(template: Any) -> Iterator[str]:
 
 
 def _with_id(template: Any, path: Path, mark: _Id) -> Any:
-    """The template with an id at a path."""
+    """Return the template with the id at a path."""
     if template is None:
         return _Marked(None, path, mark)
     if isinstance(template, str) and (slot := only_slot(template)) is not None:
@@ -105,7 +105,7 @@ def _with_id(template: Any, path: Path, mark: _Id) -> Any:
 
 
 def _is_flat(template: Any) -> bool:
-    """Whether each argument stands for itself in it, so that there is nothing to decide where all are given."""
+    """Whether every placeholder is a whole value, so that a message is its literals and arguments in turn."""
     if isinstance(template, str):
         return only_slot(template) is not None or not slots_of(template)
     if is_object(template):
@@ -116,7 +116,7 @@ def _is_flat(template: Any) -> bool:
 
 
 def _flat(template: Any, otherwise: Build) -> Build:
-    """The same message at a third of the price: what is between the holes was written down before."""
+    """Return a builder for flat templates, which encodes the literals once, at a third of the cost."""
     first, rest = "", list[tuple[str | None, str]]()
     for piece in _laid_out(template):
         if isinstance(piece, _Hole):
@@ -139,7 +139,7 @@ def _flat(template: Any, otherwise: Build) -> Build:
 
 
 def _laid_out(template: Any) -> Iterator[str | _Hole]:
-    """The pieces of a flat template, in their order."""
+    """Yield the pieces of a flat template, in order."""
     if isinstance(template, _Id):
         yield from ('"', _Hole(None), '"') if template.as_text else (_Hole(None),)
     elif isinstance(template, str):
@@ -198,7 +198,7 @@ def _quoted(text: Part) -> Part:
 
 
 def _text(template: str) -> Part:
-    """A text with its slots filled, as it is; None when an argument for it is missing."""
+    """Fill the placeholders of a text; None when an argument is missing."""
     names = slots_of(template)
     if not names:
         literal = "".join(piece for piece in pieces_of(template) if isinstance(piece, str))
@@ -230,7 +230,7 @@ def _marked(template: _Marked) -> Part:
 
 
 def _with_value(value: Any, path: Path, mark: int | str) -> dict[str, Any]:
-    """A value with an id at a path; nothing that the caller holds is changed."""
+    """Return a copy of a value with the id at a path."""
     if not is_object(value):
         raise ToolValidationError(f"the message has no object that could hold its id as {path[0]!r}")
     key, *rest = path
