@@ -1,1 +1,1 @@
-"""The front door: Toolbox, its wiring, plug-ins and sources."""
+"""The front door: Toolbox, ToolNode, MCPManager, the source manager, and their wiring."""
