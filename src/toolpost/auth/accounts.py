@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolpost.auth.issuer_registry import IssuerRegistry
+from toolpost.auth.issuer_registry import IssuerBinding, IssuerRegistry
 from toolpost.auth.oauth.flow import CLIENT_REFUSED, run_flow
 from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, refresh, revoke
 from toolpost.auth.oauth.metadata import find_resource
@@ -18,8 +18,9 @@ from toolpost.wire.client import HttpClient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.auth.issuer_registry import IssuerBinding
+    from toolpost.auth.oauth.client import Client
     from toolpost.auth.oauth.grants import RefreshOutcome
+    from toolpost.auth.oauth.metadata import ServerMetadata
     from toolpost.auth.oauth.sign_in import AuthChallenge
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
@@ -67,14 +68,16 @@ class Accounts:
         found = [account for key in keys if (account := await self._vault.standing(key)) is not None]
         return max(found, key=lambda account: account.version, default=None)
 
-    async def keep(self, service: Service, person: Principal, *, binding: IssuerBinding, tokens: TokenSet) -> Account:
+    async def keep(
+        self, service: Service, person: Principal, tokens: TokenSet, *, server: ServerMetadata, client: Client
+    ) -> None:
         """Store the tokens of a consent and remove those of other issuers for the same service."""
+        binding = IssuerBinding(provider=service.provider, server=server, client=client, resource=tokens.resource or "")
         await self.issuers.keep(binding)
         kept = await self._vault.keep(binding.account_of(person), tokens)
         for other in await self.issuers.of(service.provider):
             if (key := other.account_of(person)) != kept.key:
                 await self.rows.remove(key)
-        return kept
 
     async def disconnect(self, service: Service, person: Principal) -> bool | None:
         """Remove a person's account and revoke its tokens.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolpost.auth.issuer_registry import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import Transaction, exchange_code, read_callback
@@ -111,7 +111,10 @@ class SealedSignIns:
     async def find(self, state: str) -> PendingSignIn | None:
         """Return the sign-in of a state."""
         row = await self._rows.get(program_key(self._kind, digest(state)))
-        return _read(row) if row is not None and row.body else None
+        if row is None or not (written := _transaction_in(row)):
+            return None
+        transaction = unpack_record(Transaction, written)
+        return PendingSignIn(transaction=transaction, invitation=row.body["invitation"], version=row.version)
 
     async def claim(self, sign_in: PendingSignIn) -> bool:
         """Remove a sign-in, unless another process claimed it since it was read."""
@@ -121,14 +124,14 @@ class SealedSignIns:
     async def purge(self, before: float) -> int:
         """Remove expired sign-ins, and rows that do not open."""
         rows = await self._rows.list(tenant=PROGRAM, user=self._kind)
-        expired = [row for row in rows if not row.body or _read(row).transaction.expires <= before]
+        expired = [row for row in rows if float(_transaction_in(row).get("expires", 0.0)) <= before]
         return sum([await self._rows.remove(row.key, version=row.version) for row in expired])
 
     async def forget(self, person: Principal) -> None:
         """Remove all sign-ins of a person."""
         for row in await self._rows.list(tenant=PROGRAM, user=self._kind):
-            caller = _read(row).transaction.caller if row.body else None
-            if caller is not None and (caller.tenant, caller.user) == person:
+            caller = _transaction_in(row).get("caller", {})
+            if (caller.get("tenant"), caller.get("user")) == person:
                 await self._rows.remove(row.key, version=row.version)
 
 
@@ -188,6 +191,7 @@ def _unknown_state() -> ToolAuthError:
     return ToolAuthError("Invalid or expired OAuth state", code="oauth_state")
 
 
-def _read(row: TokenRow) -> PendingSignIn:
-    transaction = unpack_record(Transaction, row.body["transaction"])
-    return PendingSignIn(transaction=transaction, invitation=row.body["invitation"], version=row.version)
+def _transaction_in(row: TokenRow) -> dict[str, Any]:
+    """Return the stored transaction of a row; empty where the row does not open or holds something else."""
+    transaction: dict[str, Any] = row.body.get("transaction", {})
+    return transaction

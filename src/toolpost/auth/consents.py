@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from toolpost.auth.code_exchange import PendingSignIn, SealedSignIns, digest, find_sign_in, redeem
-from toolpost.auth.issuer_registry import PROGRAM, IssuerBinding, program_key
+from toolpost.auth.issuer_registry import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization, select_scopes
 from toolpost.auth.oauth.client import obtain_client
 from toolpost.auth.oauth.flow import CLIENT_REFUSED, run_flow
@@ -165,11 +165,7 @@ class Consents:
             )
         step = await self._step(service, request, _caller(service, request, uri, browser))
         if isinstance(step, TokenGrant):
-            resource = step.tokens.resource or ""
-            binding = IssuerBinding(
-                provider=service.provider, server=step.server, client=step.client, resource=resource
-            )
-            await self._accounts.keep(service, request.person, binding=binding, tokens=step.tokens)
+            await self._accounts.keep(service, request.person, step.tokens, server=step.server, client=step.client)
             return ConnectedAccount(request.person, service.provider, request.trace_id)
         transaction = replace(step.transaction, expires=step.transaction.created + self._ttl_s)
         await self._purge()
@@ -217,13 +213,8 @@ class Consents:
             if refused.error_code == CLIENT_REFUSED:
                 await accounts.issuers.forget_client(transaction.client)
             raise
-        binding = IssuerBinding(
-            provider=service.provider,
-            server=transaction.server,
-            client=transaction.client,
-            resource=transaction.resource or "",
-        )
-        await accounts.keep(service, Principal(caller.tenant, caller.user), binding=binding, tokens=tokens)
+        person = Principal(caller.tenant, caller.user)
+        await accounts.keep(service, person, tokens, server=transaction.server, client=transaction.client)
         if pending.invitation:
             await self._rows.remove(program_key("ticket", pending.invitation))
 
@@ -428,10 +419,7 @@ async def finish_device_sign_in(
 ) -> ConnectedAccount:
     """Poll until the device code was entered and store the tokens; ToolAuthError when the person declined."""
     tokens = await await_device(grant, accounts.client_for(service), clock=accounts.clock)
-    binding = IssuerBinding(
-        provider=service.provider, server=grant.server, client=grant.client, resource=grant.resource or ""
-    )
-    await accounts.keep(service, person, binding=binding, tokens=tokens)
+    await accounts.keep(service, person, tokens, server=grant.server, client=grant.client)
     return ConnectedAccount(person, service.provider)
 
 

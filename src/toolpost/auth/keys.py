@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES = 32
-_KEYRING_GLANCE_S = 30.0  # asking a keyring costs milliseconds
+_KEYRING_CHECK_S = 30.0  # asking a keyring costs milliseconds
 ID_BYTES = 8
 KEY_FILE = "key"
 WRAPPED_FILE = "key.wrapped"
@@ -79,18 +79,12 @@ class FileKeys:
     """Keys in a file that only its owner can read: 32 bytes each, concatenated."""
 
     def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.folder = path.parent
         self._path = path
 
-    @property
-    def name(self) -> str:
-        return str(self._path)
-
-    @property
-    def folder(self) -> Path:
-        return self._path.parent
-
     def stamp(self) -> object:
-        return _stamp(str(self._path))
+        return _stamp(self.name)
 
     def read(self) -> list[bytes]:
         raw = _read_private(self._path)
@@ -108,19 +102,13 @@ class WrappedKeys:
     """Keys in a file, wrapped by a key service: without the service the file opens nothing."""
 
     def __init__(self, path: Path, wrapper: KeyWrapper) -> None:
+        self.name = str(path)
+        self.folder = path.parent
         self._path = path
         self._wrapper = wrapper
 
-    @property
-    def name(self) -> str:
-        return str(self._path)
-
-    @property
-    def folder(self) -> Path:
-        return self._path.parent
-
     def stamp(self) -> object:
-        return _stamp(str(self._path))
+        return _stamp(self.name)
 
     def read(self) -> list[bytes]:
         raw = _read_private(self._path)
@@ -151,20 +139,13 @@ class KeyringKeys:
     """Keys in the keyring of the operating system, as one password."""
 
     def __init__(self, service: str, name: str, *, folder: Path) -> None:
+        self.name = f"keyring:{service}/{name}"
+        self.folder = folder
         self._service = service
         self._name = name
-        self._folder = folder
-
-    @property
-    def name(self) -> str:
-        return f"keyring:{self._service}/{self._name}"
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
 
     def stamp(self) -> object:
-        return int(time.monotonic() / _KEYRING_GLANCE_S)
+        return int(time.monotonic() / _KEYRING_CHECK_S)
 
     def read(self) -> list[bytes]:
         text = keyring_text(self._service, self._name)
