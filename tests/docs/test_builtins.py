@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.docs.blocks import ROOT
 from toolpost import Policy, Settings, Toolbox, ToolSpec
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 PAGE = (ROOT / "docs" / "built-in-tools.md").read_text(encoding="utf-8")
 ON_REQUEST = ["run_command", "command_output", "command_stop"]

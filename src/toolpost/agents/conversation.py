@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.outcomes import Paused
 from toolpost.runtime.model_messages import model_text
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import harmless
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import AuthType, TransportType
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.sources import RenewingProvider
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import is_secret_header, is_secret_name
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from toolpost.auth.secret import Secret, revealed, secret_from
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.suggestions import did_you_mean
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

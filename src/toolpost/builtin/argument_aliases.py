@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import AliasChoices
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from toolpost.contracts.errors import ConfigError, ToolClientError, ToolPermissi
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.spec import ToolCategory
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

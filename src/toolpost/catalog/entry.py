@@ -19,9 +19,9 @@ from toolpost.contracts.spec import (
     replay_of,
 )
 from toolpost.contracts.tool import PreviewingTool
+from toolpost.schema.json_values import parts_within
 from toolpost.schema.secrets import is_secret_name, secret_paths
 from toolpost.schema.validator import compile_validator, unchecked_patterns
-from toolpost.schema.values import parts_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

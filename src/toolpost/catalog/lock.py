@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.questions import Question
 from toolpost.schema.hidden_text import escaped
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, destructive_of, replay_of
 from toolpost.schema.hidden_text import excerpt, first_hidden, hides, readable_schema, visible, visible_value
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.schema.shared_definitions import any_part
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.cli.options import read_json_or_text
 from toolpost.cli.output import one_line
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from toolpost.contracts.questions import Question

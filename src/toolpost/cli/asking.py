@@ -14,7 +14,7 @@ from toolpost.cli.printable import printable
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import Outcome, Paused
 from toolpost.policy.approvals import answer_refusal
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:

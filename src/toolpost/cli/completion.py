@@ -12,7 +12,7 @@ import typer
 
 from toolpost.cli.ids import Kind, ids_from
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox

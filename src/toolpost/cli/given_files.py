@@ -12,7 +12,7 @@ import typer
 
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.web.content import OCTETS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import typer
 
 from toolpost.cli.options import read_json_or_text
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 _PARAM = "NAME=VALUE"
 

@@ -22,7 +22,7 @@ from toolpost.contracts.errors import PendingNotFoundError, ToolError, ToolValid
 from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Decision, PendingAction, PendingStatus
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox

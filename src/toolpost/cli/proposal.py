@@ -14,7 +14,7 @@ from toolpost.configuration.settings import Settings
 from toolpost.connecting.presets import unpinned_package
 from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.transports.registry import find_transport
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NODES = 100_000

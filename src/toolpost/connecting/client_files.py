@@ -25,7 +25,7 @@ from toolpost.configuration.secret_extraction import (
 )
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_variable
 
 NO_SERVERS = "no_servers"  # the code of the error for a file that lists no servers

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.hidden_text import without_hidden
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import ANY
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.policy.approvals import ANYBODY, Approvals, call_hash
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

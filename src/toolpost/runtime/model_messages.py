@@ -13,7 +13,7 @@ from toolpost.contracts.errors import ToolClientError, ToolExecutionError, ToolO
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Paused
 from toolpost.runtime.ids import writable
 from toolpost.schema.hidden_text import visible
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.policy.redaction import Redactor
 from toolpost.runtime.ids import writable
-from toolpost.schema.values import text_within
+from toolpost.schema.json_values import text_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -34,7 +34,7 @@ from toolpost.runtime.invoker import Invoker, failure_of
 from toolpost.runtime.pending import PauseWriter, describe_call, with_answerers
 from toolpost.runtime.results import LargeResult, ResultCache, ResultProcessor
 from toolpost.runtime.tool_runtime import ToolRuntimes, read_arguments
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence

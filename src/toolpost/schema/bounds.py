@@ -10,11 +10,10 @@ import jsonschema_rs
 
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.schema.drafts import with_known_draft
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import PathLink, is_array, is_object, members
 from toolpost.schema.plainness import is_plain
 from toolpost.schema.shared_definitions import definitions_of, without_definitions
 from toolpost.schema.subschemas import Document, Place, Subschema, references, subschemas
-from toolpost.schema.values import Link, members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -176,10 +175,10 @@ def _refusal(tool_name: str, where: str, problem: str) -> ToolSchemaError:
 
 def _check_size(schema: JsonSchema, tool_name: str) -> None:
     """Count everything in the document, also under keywords that are not schemas."""
-    level: list[tuple[Link | None, Any]] = [(None, schema)]
+    level: list[tuple[PathLink | None, Any]] = [(None, schema)]
     nodes = 0
     for _ in range(MAX_DEPTH):
-        below: list[tuple[Link | None, Any]] = []
+        below: list[tuple[PathLink | None, Any]] = []
         for link, value in level:
             nodes += len(value)
             if nodes > MAX_NODES:
@@ -191,16 +190,16 @@ def _check_size(schema: JsonSchema, tool_name: str) -> None:
     raise _refusal(tool_name, _pointer(level[0][0]), f"nested deeper than {MAX_DEPTH} levels")
 
 
-def _pointer(link: Link | None) -> str:
-    return "/".join(["#", *(str(key)[:80] for key in Link.path(link)[:30])])
+def _pointer(link: PathLink | None) -> str:
+    return "/".join(["#", *(str(key)[:80] for key in PathLink.path(link)[:30])])
 
 
-def _containers(link: Link | None, value: Any, tool_name: str) -> Iterator[tuple[Link, Any]]:
+def _containers(link: PathLink | None, value: Any, tool_name: str) -> Iterator[tuple[PathLink, Any]]:
     for key, member in members(value):
         if is_object(member) or is_array(member):
-            yield Link(link, key), member
+            yield PathLink(link, key), member
         elif not isinstance(member, _SCALARS):
-            raise _refusal(tool_name, _pointer(Link(link, key)), f"{type(member).__name__} is not JSON")
+            raise _refusal(tool_name, _pointer(PathLink(link, key)), f"{type(member).__name__} is not JSON")
 
 
 def _check_takes_object(schema: JsonSchema, tool_name: str) -> None:

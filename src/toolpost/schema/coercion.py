@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolpost.schema.jsontypes import is_array, is_object, json_type
+from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.schema.subschemas import Document, references
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
+from toolpost.schema.json_values import quote, spell_path, spell_value
 from toolpost.schema.pydantic_words import in_plain_words
 from toolpost.schema.secrets import is_secret_path, secret_paths
-from toolpost.schema.values import quoted, shown, spell_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +72,12 @@ def _lines(exc: ValidationError, schema: JsonSchema) -> list[str]:
 def _line(detail: ErrorDetails, secrets: SecretPaths) -> str:
     path = tuple(step for step in detail["loc"] if step != EXTRAS)
     if detail["type"] == "missing":
-        return f"{spell_path(path[:-1])}: missing required {quoted(str(path[-1]))}"
+        return f"{spell_path(path[:-1])}: missing required {quote(str(path[-1]))}"
     got = detail["input"]
     if is_secret_path(path, secrets):
         # A validator's own text may quote the value.
-        return f"{spell_path(path)}: not accepted, got {shown(got, hidden=True)}"
-    return f"{spell_path(path)}: {in_plain_words(detail['msg'])}, got {shown(got)}"
+        return f"{spell_path(path)}: not accepted, got {spell_value(got, hidden=True)}"
+    return f"{spell_path(path)}: {in_plain_words(detail['msg'])}, got {spell_value(got)}"
 
 
 def renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from toolpost.schema.jsontypes import is_array, is_object
-from toolpost.schema.values import text_within
+from toolpost.schema.json_values import is_array, is_object, text_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,11 +14,11 @@ from jsonschema_rs import ValidationErrorKind
 
 from toolpost.schema.engine import Engine
 from toolpost.schema.faults import Fault
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.schema.subschemas import Document
 
 if TYPE_CHECKING:
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
 
 # A linear engine takes time by the size of the compiled pattern times the length of the text: at worst about 3 µs a
 # character for the smallest of these sizes, and as many times that as stands beside each.

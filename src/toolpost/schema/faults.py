@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.suggestions import nearest
-from toolpost.schema.jsontypes import is_array, json_type
+from toolpost.schema.json_values import Path, is_array, json_type, quote, spell_literal, spell_path, spell_value
 from toolpost.schema.secrets import is_secret_path
-from toolpost.schema.values import Path, literal, quoted, shown, spell_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +49,7 @@ def _problem(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
             value = value_at(instance, fault.path)
             hidden = is_secret_path(fault.path, secrets)
             hint = "" if hidden else _hint(fault, value)
-            return f"expected {_expectation(keyword, fault.expected)}, got {shown(value, hidden=hidden)}{hint}"
+            return f"expected {_expectation(keyword, fault.expected)}, got {spell_value(value, hidden=hidden)}{hint}"
 
 
 def value_at(instance: Any, path: Sequence[str | int]) -> Any:
@@ -62,13 +61,13 @@ def value_at(instance: Any, path: Sequence[str | int]) -> Any:
 
 def _listed(values: Sequence[Any]) -> str:
     rest = f", … ({len(values)} in all)" if len(values) > _MAX_LISTED else ""
-    return ", ".join(literal(value) for value in values[:_MAX_LISTED]) + rest
+    return ", ".join(spell_literal(value) for value in values[:_MAX_LISTED]) + rest
 
 
 def _did_you_mean(fault: Fault) -> str:
     for name in fault.names[:_MAX_LISTED]:
         if near := nearest(name, fault.known[:_MAX_COMPARED]):
-            return f"; did you mean {quoted(near)}?"
+            return f"; did you mean {quote(near)}?"
     return f"; allowed are {_listed(fault.known)}" if fault.known else ""
 
 
@@ -87,17 +86,17 @@ _characters, _items, _properties = _plural("characters"), _plural("items"), _plu
 _EXPECTATIONS: dict[str, Callable[[Any], str]] = {
     "type": _types,
     "enum": lambda options: f"one of {_listed(options)}",
-    "const": literal,
-    "minimum": lambda limit: f"at least {literal(limit)}",
-    "maximum": lambda limit: f"at most {literal(limit)}",
-    "exclusiveMinimum": lambda limit: f"more than {literal(limit)}",
-    "exclusiveMaximum": lambda limit: f"less than {literal(limit)}",
-    "multipleOf": lambda factor: f"a multiple of {literal(factor)}",
+    "const": spell_literal,
+    "minimum": lambda limit: f"at least {spell_literal(limit)}",
+    "maximum": lambda limit: f"at most {spell_literal(limit)}",
+    "exclusiveMinimum": lambda limit: f"more than {spell_literal(limit)}",
+    "exclusiveMaximum": lambda limit: f"less than {spell_literal(limit)}",
+    "multipleOf": lambda factor: f"a multiple of {spell_literal(factor)}",
     "minLength": lambda count: f"at least {_characters(count)}",
     "maxLength": lambda count: f"at most {_characters(count)}",
-    "pattern": lambda pattern: f"text that matches {quoted(str(pattern), 120)}",
+    "pattern": lambda pattern: f"text that matches {quote(str(pattern), 120)}",
     "costlyPattern": lambda _: "text whose pattern can be checked in bounded time",
-    "format": lambda name: f"text in the format {quoted(str(name))}",
+    "format": lambda name: f"text in the format {quote(str(name))}",
     "minItems": lambda count: f"at least {_items(count)}",
     "maxItems": lambda count: f"at most {_items(count)}",
     "minProperties": lambda count: f"at least {_properties(count)}",
@@ -114,7 +113,7 @@ _EXPECTATIONS: dict[str, Callable[[Any], str]] = {
 def _expectation(keyword: str, expected: Any) -> str:
     if word := _EXPECTATIONS.get(keyword):
         return word(expected)
-    return f"what {quoted(keyword)} asks for"
+    return f"what {quote(keyword)} asks for"
 
 
 def _hint(fault: Fault, value: Any) -> str:
@@ -122,7 +121,7 @@ def _hint(fault: Fault, value: Any) -> str:
     if fault.keyword == "enum" and isinstance(value, str):
         options = [option for option in fault.expected if isinstance(option, str)]
         near = nearest(value, options[:_MAX_COMPARED])
-        return f"; did you mean {quoted(near)}?" if near else ""
+        return f"; did you mean {quote(near)}?" if near else ""
     if fault.keyword != "type":
         return ""
     wanted = _types(fault.expected).split(" or ")

@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema

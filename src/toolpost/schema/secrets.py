@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
     from toolpost.schema.subschemas import Subschema
 
 SecretPaths = frozenset[tuple[str, ...]]

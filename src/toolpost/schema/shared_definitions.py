@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,11 +23,10 @@ from toolpost.schema.annotations import (
 from toolpost.schema.conversion import EXTRAS, converter, renderer, to_jsonable
 from toolpost.schema.docstrings import documentation_of
 from toolpost.schema.generation import schema_of
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import has_float, is_object
 from toolpost.schema.parameters import NO_DEFAULT, function_behind, name_of, parameters_of, signature_of
 from toolpost.schema.secrets import is_secret_name
 from toolpost.schema.typeddicts import Memo, modernized
-from toolpost.schema.values import holds_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,7 +152,7 @@ def _whole_numbers(fn: Callable[..., Any], parameters: Parameters, schema: JsonS
         adapter, _ = _adapted(fn, _arguments_type(parameters), "validation")
         return converter(adapter, schema, extras=parameters.has_extras)
 
-    return lambda arguments: read()(arguments) if holds_float(arguments) else arguments
+    return lambda arguments: read()(arguments) if has_float(arguments) else arguments
 
 
 def _simple_schema(annotation: Any) -> JsonSchema | None:

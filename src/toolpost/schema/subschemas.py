@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import unquote, urljoin
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
 
 Place = Literal["here", "below", "stored"]
 

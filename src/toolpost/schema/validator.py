@@ -16,25 +16,24 @@ from toolpost.schema.effort import is_costly, is_large
 from toolpost.schema.engine import Engine
 from toolpost.schema.fast_engine import fast_engine, pattern_cost
 from toolpost.schema.faults import describe
-from toolpost.schema.patterns import patterns_in, portable, with_patterns, without_patterns
-from toolpost.schema.secrets import secret_paths
-from toolpost.schema.subschemas import Document
-from toolpost.schema.values import (
-    find_strange,
-    mentions,
+from toolpost.schema.json_values import (
+    find_non_json,
+    has_member,
     nested_deeper_than,
     numbers_within,
     parts_within,
-    spell_path,
     text_within,
 )
+from toolpost.schema.patterns import patterns_in, portable, with_patterns, without_patterns
+from toolpost.schema.secrets import secret_paths
+from toolpost.schema.subschemas import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.faults import Fault
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
     from toolpost.schema.secrets import SecretPaths
 
 MAX_ISSUES = 10
@@ -147,7 +146,7 @@ def compile_validator(schema: AnySchema, *, lenient: bool = False, own: bool = F
         weight,
         lenient=lenient,
         size_limit=None if weight.cost <= _LITTLE_WORK else min(_MOST_PARTS, _MOST_WORK // weight.cost),
-        number_limit=LARGEST_DIVIDED if mentions("multipleOf", schema) else None,
+        number_limit=LARGEST_DIVIDED if has_member("multipleOf", schema) else None,
         unchecked=unchecked,
     )
 
@@ -201,9 +200,8 @@ def _guarded(is_valid: Callable[[Any], bool], may_look: Callable[[Any], bool]) -
 
 
 def _unreadable(instance: Any, exc: ValueError) -> str:
-    strange = find_strange(instance)
-    if strange is not None:
-        return f"{spell_path(strange.path)}: {strange.problem}"
+    if problem := find_non_json(instance):
+        return problem
     return "$: nested too deeply to check" if "Recursion" in str(exc) else f"$: {exc}"
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolTimeoutError
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.web.content import parse_json
 from toolpost.web.encoding import UnsendableError, check_header_value, percent_encode
 from toolpost.web.failures import extract_reason, sanitize

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from toolpost.schema.jsontypes import json_type
+from toolpost.schema.json_values import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

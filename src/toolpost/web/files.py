@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.web.content import OCTETS, parse_media_type
 from toolpost.web.encoding import UnsendableError, check_header_value
 

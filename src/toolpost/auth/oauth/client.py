@@ -14,7 +14,7 @@ from toolpost.auth.oauth.jose import sign_jws
 from toolpost.auth.oauth.metadata import is_loopback
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
-from toolpost.schema.jsontypes import is_array
+from toolpost.schema.json_values import is_array
 from toolpost.wire.network import parse_target, split_url
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import ToolAuthError, ToolError
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:

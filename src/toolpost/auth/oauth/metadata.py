@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from toolpost.auth.oauth.flow import Flow, FlowRequest, host_of, json_object, refusal_error, with_context
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolPermissionError
-from toolpost.schema.jsontypes import is_array
+from toolpost.schema.json_values import is_array
 from toolpost.wire.addresses import refusal_reason
 from toolpost.wire.network import DEFAULT_PORTS, NetworkPolicy, allow_rules, parse_target
 

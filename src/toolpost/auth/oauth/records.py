@@ -14,7 +14,7 @@ from toolpost.auth.oauth.metadata import ServerMetadata
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 StoredRecord = Client | DeviceGrant | ServerMetadata | TokenSet | Transaction
 Record = TypeVar("Record", Client, DeviceGrant, ServerMetadata, TokenSet, Transaction)

@@ -18,7 +18,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
 )
 from toolpost.policy.redaction import Redactor
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import parse_json, parse_media_type
 from toolpost.web.failures import extract_reason, response_error, sanitize
 

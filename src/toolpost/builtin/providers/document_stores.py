@@ -27,7 +27,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.failures import sanitize
 
 if TYPE_CHECKING:

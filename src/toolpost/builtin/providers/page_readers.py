@@ -11,7 +11,7 @@ from toolpost.builtin.providers.api import Api, first_text, page_address
 from toolpost.builtin.providers.protocols import ScrapedPage
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.web.content import decode_text, parse_media_type
 from toolpost.wire.network import NetworkPolicy, parse_target
 

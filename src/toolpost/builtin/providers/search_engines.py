@@ -13,7 +13,7 @@ from toolpost.builtin.providers.api import Api, finite_number, first_text, objec
 from toolpost.builtin.providers.protocols import SearchResult, SearchResults
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError, ToolRateLimitError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import decode_text
 
 if TYPE_CHECKING:

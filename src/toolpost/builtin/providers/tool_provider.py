@@ -19,7 +19,7 @@ from toolpost.builtin.providers.protocols import (
 from toolpost.builtin.web_client import TIMEOUT_S
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.outcomes import Completed, Failed
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.wire.network import NetworkPolicy, parse_target
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.catalog.specs import closed_schema
 from toolpost.contracts.errors import ConfigError, ToolValidationError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.templates import filled, slots_of
 from toolpost.sources.cli.words import Word, filled_words, half_slot, lost_flag, read_words, value_text
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from graphql import GraphQLError, build_client_schema, build_schema, get_introspection_query, parse_const_value
 
 from toolpost.contracts.errors import ConfigError, ToolSchemaError, ToolTimeoutError, ToolValidationError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.graphql.operations import SELECTION_ARGUMENT, OperationBuilder
 from toolpost.sources.graphql.selections import SelectionError
 from toolpost.sources.graphql.type_utils import truncate

@@ -20,7 +20,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.sources.graphql.endpoint import GraphqlEndpoint, GraphqlRequest, error_of, output_of
 from toolpost.transports.base import BaseSource
 from toolpost.web.files import load_artifacts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from graphql import GraphQLInputObjectType, GraphQLScalarType
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.graphql.type_utils import item_type, named_type, type_of, unwrap_non_null
 from toolpost.web.encoding import FormPart, UnsendableError
 from toolpost.web.files import choose_media_type as media_type_of

@@ -19,7 +19,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -21,7 +21,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp.framing import FACTS_KEY, build_error, describe_too_long, split_batch, split_messages
 from toolpost.wire.requests import Headers
 from toolpost.wire.responses import parse_retry_after

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from toolpost.contracts.lines import EDGE_BYTES, LineSplitter
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 
 # Key in an error's data for facts that only the transport knows. It is random, so that no server can forge
 # "never sent" and have a call run again.

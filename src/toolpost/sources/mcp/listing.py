@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.sources import SourceHealth
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.mcp.resources import declared_offers, probe_offers, utility_tools
 from toolpost.sources.mcp.session import items_of
 from toolpost.sources.mcp.tools import ServerTool, build_tools

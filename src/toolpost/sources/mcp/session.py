@@ -11,7 +11,7 @@ from mcp import MCPError
 from mcp_types import DiscoverResult
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError
-from toolpost.schema.jsontypes import is_array
+from toolpost.schema.json_values import is_array
 from toolpost.sources.mcp.elicitation import SessionCalls
 from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error

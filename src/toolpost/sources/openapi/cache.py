@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.sources.openapi.definitions import Definitions
 from toolpost.sources.openapi.models import (
     ApiDescription,
@@ -29,7 +29,7 @@ from toolpost.sources.openapi.models import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
     from toolpost.stores.sealing import CacheFolder
 
 _HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.web.client_credentials import parse_grant
 from toolpost.web.encoding import UnsendableError, check_header_value
 from toolpost.web.requests import NOTHING, Presentation, present_headers

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.openapi.yaml_text import YamlError, load_yaml
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.sources.openapi.cache import digest
 from toolpost.sources.openapi.definitions import Definitions
 from toolpost.sources.openapi.documents import (

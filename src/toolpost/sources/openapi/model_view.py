@@ -11,7 +11,7 @@ import re
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.openapi.definitions import relax
 from toolpost.sources.openapi.descriptions import shorten
 from toolpost.sources.openapi.models import DEFINITION_PREFIX
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
 
 
 BUDGET = 4000

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.openapi.descriptions import html_to_markdown
 from toolpost.sources.openapi.models import (
     HEADER_NAME,
@@ -25,7 +25,7 @@ from toolpost.web.requests import split_query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
     from toolpost.sources.openapi.documents import ParsedDocument
     from toolpost.sources.openapi.models import Location, Style
     from toolpost.sources.openapi.references import DocumentRegistry

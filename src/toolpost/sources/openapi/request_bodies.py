@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.openapi.descriptions import html_to_markdown
 from toolpost.sources.openapi.models import FieldEncoding, RequestBody
 from toolpost.sources.openapi.references import ResolvedNode
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
     from toolpost.sources.openapi.models import Style
     from toolpost.sources.openapi.naming import UniqueNames
     from toolpost.sources.openapi.references import DocumentRegistry

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.fast_namedtuple import fast_constructor
-from toolpost.schema.jsontypes import is_array, is_object, json_type
+from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.sources.openapi.models import DEFINITION_PREFIX, HEADER_NAME, FieldEncoding
 from toolpost.web.content import parse_media_type
 from toolpost.web.encoding import (

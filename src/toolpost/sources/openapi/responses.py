@@ -11,7 +11,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.policy.redaction import Redactor
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import UnreadableError, decode_text, parse_body
 from toolpost.web.failures import response_error, sanitize, status_phrase
 from toolpost.web.requests import READS

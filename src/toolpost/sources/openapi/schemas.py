@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.schema.fast_engine import fast_engine
-from toolpost.schema.jsontypes import is_array, is_object, json_type
+from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.schema.patterns import portable
 from toolpost.sources.openapi.descriptions import html_to_markdown
 from toolpost.sources.openapi.models import DEFINITION_PREFIX
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
     from toolpost.sources.openapi.naming import DefinitionNames
     from toolpost.sources.openapi.references import DocumentRegistry, ResolvedNode
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.sources.openapi.definitions import collect_definitions
 from toolpost.sources.openapi.descriptions import shorten
 from toolpost.sources.openapi.request_bodies import body_format, choose_media_type
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
-    from toolpost.schema.jsontypes import AnySchema
+    from toolpost.schema.json_values import AnySchema
     from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, RequestBody
 
 # The limit of OpenAI's function calling.

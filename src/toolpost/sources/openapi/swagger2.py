@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.openapi.references import ResolvedNode
 from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, body_format
 

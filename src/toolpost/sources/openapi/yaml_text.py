@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import yaml
 from yaml import events
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.contracts.errors import ToolAuthError, ToolPermissionError, ToolValidationError
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandRunner
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.sources.utcp.auth import OAuth2Auth, TemplateTokens
 from toolpost.sources.utcp.templates import SocketTemplate, WebTemplate
 from toolpost.web.content import parse_json

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.config import McpTransport, TransportType, UtcpMode
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.auth import static_headers
 from toolpost.sources.utcp.context import origin_of
 from toolpost.sources.utcp.templates import HttpTemplate, parse_template

@@ -11,7 +11,7 @@ import yaml
 
 from toolpost.auth.secret import parse_env
 from toolpost.contracts.errors import ConfigError, ToolClientError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from toolpost.catalog.names import model_name
 from toolpost.processes.launch import INHERITED
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.local_calls import LOCALE_VARIABLES
 from toolpost.sources.utcp.manuals import SCHEMA_MAPS
 

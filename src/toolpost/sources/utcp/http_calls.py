@@ -9,7 +9,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.auth import present_credentials
 from toolpost.sources.utcp.context import argument_text
 from toolpost.sources.utcp.templates import HttpTemplate, SseTemplate, StreamTemplate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolTimeoutError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import parse_json, parse_media_type
 from toolpost.web.failures import extract_reason, response_error, sanitize
 from toolpost.wire.requests import Request

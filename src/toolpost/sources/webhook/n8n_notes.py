@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema

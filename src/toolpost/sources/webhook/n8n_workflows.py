@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.options import WebhookTool
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay
 from toolpost.sources.webhook.n8n_notes import infer_schema, parse_note

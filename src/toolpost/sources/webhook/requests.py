@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.schema.jsontypes import is_array
+from toolpost.schema.json_values import is_array
 from toolpost.web.encoding import UnsendableError, compact_json, format_value, percent_encode
 from toolpost.web.requests import PlannedRequest
 

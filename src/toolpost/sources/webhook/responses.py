@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import UnreadableError, decode_text, parse_body, parse_json
 from toolpost.web.encoding import compact_json
 from toolpost.web.failures import response_error, sanitize

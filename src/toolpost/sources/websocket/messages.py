@@ -9,7 +9,7 @@ from json.scanner import make_scanner
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.web.failures import sanitize
 
 if TYPE_CHECKING:

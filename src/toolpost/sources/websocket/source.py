@@ -12,7 +12,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolTarget
-from toolpost.schema.jsontypes import is_object
+from toolpost.schema.json_values import is_object
 from toolpost.sources.websocket.exchange import ONLY, ClosingConnections, DedicatedExchange, StreamLimits
 from toolpost.sources.websocket.messages import Correlation
 from toolpost.sources.websocket.session import WebSocketSession

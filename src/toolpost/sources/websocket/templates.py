@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ConfigError, ToolValidationError
-from toolpost.schema.jsontypes import is_array, is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.templates import filled, only_slot, pieces_of, slots_of
 from toolpost.sources.websocket.messages import json_text
 from toolpost.web.encoding import UnsendableError, format_value

@@ -1,4 +1,4 @@
-"""How a value, and the place where it lies, are named in a message."""
+"""JSON values in Python: their types, limits on their size, and how messages spell them and their paths."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import math
 import re
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, cast
 
-from toolpost.schema.jsontypes import is_array, is_object, json_type
+from toolpost.contracts.spec import JsonSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+AnySchema: TypeAlias = JsonSchema | bool
 Path = tuple[str | int, ...]
 
 _MAX_TEXT = 40
@@ -26,8 +27,47 @@ _CONTAINERS = (dict, list, tuple)
 _ATOMS = (int, float, bool, type(None), Decimal, Enum)
 
 
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value is a JSON array."""
+    return isinstance(value, list)
+
+
+def json_type(value: object) -> str:
+    """Return the JSON type of a Python value, or the name of its Python type."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float() | Decimal():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return f"Python {type(value).__name__}"
+
+
+def members(value: Any) -> Iterator[tuple[str | int, Any]]:
+    """Yield the members of an object or an array by key or index."""
+    yield from (value.items() if is_object(value) else enumerate(value))
+
+
+# ---------------------------------------------------------------- values in messages
+
+
 def spell_path(path: Sequence[str | int]) -> str:
-    """A path as people write it: `$.items[2].price`; a very long one is cut."""
+    """Spell a path as `$.items[2].price`; a very long one is cut."""
     rest = "…" if len(path) > _MAX_STEPS else ""
     return "$" + "".join(_spell_step(step) for step in path[:_MAX_STEPS]) + rest
 
@@ -35,48 +75,46 @@ def spell_path(path: Sequence[str | int]) -> str:
 def _spell_step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
-    return f".{step}" if _PLAIN_NAME.fullmatch(step) and len(step) <= _MAX_NAME else f"[{quoted(step, _MAX_NAME)}]"
+    return f".{step}" if _PLAIN_NAME.fullmatch(step) and len(step) <= _MAX_NAME else f"[{quote(step, _MAX_NAME)}]"
 
 
-def quoted(text: str, limit: int = _MAX_TEXT) -> str:
-    """A text in double quotes, cut to `limit` characters and safe to encode."""
+def quote(text: str, limit: int = _MAX_TEXT) -> str:
+    """Put a text into double quotes, cut to `limit` characters and safe to encode as UTF-8."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     # An unpaired surrogate cannot be written as UTF-8; it must not break the message about it.
     return json.dumps(cut, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
-def literal(value: Any) -> str:
-    """A value of a schema, in short JSON."""
+def spell_literal(value: Any) -> str:
+    """Spell a value of a schema as short JSON."""
     if isinstance(value, str):
-        return quoted(value)
+        return quote(value)
     if is_object(value) or is_array(value):
-        return _container(value)
-    return _number(value) if isinstance(value, int | float) else json.dumps(value, default=str)
+        return _spell_container(value)
+    return _spell_number(value) if isinstance(value, int | float) else json.dumps(value, default=str)
 
 
-def shown(value: Any, *, hidden: bool = False) -> str:
-    """A value's type with a short look at it, or the type alone when it is secret."""
+def spell_value(value: Any, *, hidden: bool = False) -> str:
+    """Spell the type of a value and its beginning; with `hidden`, for a secret, the type alone."""
     kind = json_type(value)
     if hidden and kind not in ("null", "object", "array"):
         return f"{kind} (hidden)"
     match value:
-        case None:
-            return kind
         case str():
-            return f"{kind} {quoted(value)}"
+            return f"{kind} {quote(value)}"
         case bool() | int() | float() | Decimal():
-            return f"{kind} {_number(value)}"
+            return f"{kind} {_spell_number(value)}"
         case list() | dict() | tuple():
-            return _container(value)
+            return _spell_container(value)
         case _:
             return kind
 
 
-def _container(value: Any) -> str:
+def _spell_container(value: Any) -> str:
     return "object" if is_object(value) else f"array of {len(value)}"
 
 
-def _number(value: float | Decimal) -> str:
+def _spell_number(value: float | Decimal) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
@@ -85,8 +123,11 @@ def _number(value: float | Decimal) -> str:
     return json.dumps(value) if isinstance(value, float) else str(value)
 
 
+# ---------------------------------------------------------------- limits, without recursion
+
+
 def nested_deeper_than(limit: int, value: Any) -> bool:
-    """Whether containers lie more than `limit` levels deep in each other; true for one that contains itself."""
+    """Whether containers are nested more than `limit` levels deep; true for one that contains itself."""
     level = {id(value): value}
     for _ in range(limit):
         level = {id(child): child for parent in level.values() for child in _children(parent) if _has_members(child)}
@@ -96,7 +137,7 @@ def nested_deeper_than(limit: int, value: Any) -> bool:
 
 
 def parts_within(limit: int, value: Any) -> bool:
-    """Whether at most `limit` values lie in a value; of a larger one no more than that is looked at."""
+    """Whether a value contains at most `limit` values; stops counting at the limit."""
     stack = [value] if _has_members(value) else []
     while stack:
         part = stack.pop()
@@ -108,7 +149,7 @@ def parts_within(limit: int, value: Any) -> bool:
 
 
 def numbers_within(limit: float, value: Any) -> bool:
-    """Whether no number anywhere in a value is larger than `limit`, above zero or below."""
+    """Whether every number in a value lies between `-limit` and `limit`."""
     stack = [value]
     while stack:
         part = stack.pop()
@@ -118,19 +159,36 @@ def numbers_within(limit: float, value: Any) -> bool:
     return True
 
 
-def mentions(word: str, value: Any) -> bool:
+def text_within(limit: int, value: Any) -> bool:
+    """Whether all texts and names in a value have together at most `limit` characters; other values count as one."""
+    stack = [value]
+    while stack and limit >= 0:
+        part = stack.pop()
+        if isinstance(part, str):
+            limit -= len(part)
+        elif isinstance(part, dict):
+            named = cast("dict[object, Any]", part)
+            limit -= sum(len(name) for name in named if isinstance(name, str))
+            stack.extend(named.values())
+        elif isinstance(part, list | tuple):
+            stack.extend(cast("Sequence[Any]", part))
+        limit -= 1
+    return limit >= 0
+
+
+def has_member(name: str, value: Any) -> bool:
     """Whether an object anywhere in a value has a member of this name."""
     stack = [value]
     while stack:
         part = stack.pop()
-        if is_object(part) and word in part:
+        if is_object(part) and name in part:
             return True
         stack.extend(child for child in _children(part) if _has_members(child))
     return False
 
 
-def holds_float(value: Any) -> bool:
-    """Whether a number with a decimal point lies anywhere in a JSON value."""
+def has_float(value: Any) -> bool:
+    """Whether a container, or one in it at any depth, has a float among its members."""
     stack = [value]
     while stack:
         part = stack.pop()
@@ -143,15 +201,15 @@ def holds_float(value: Any) -> bool:
     return False
 
 
-class Link(NamedTuple):
-    """A place as a chain back to the root, which costs the same at any depth."""
+class PathLink(NamedTuple):
+    """A path as a linked list from its last step to the root, which costs the same to extend at any depth."""
 
-    above: Link | None
+    above: PathLink | None
     key: str | int
 
     @staticmethod
-    def path(link: Link | None) -> Path:
-        """The steps from the root; None stands for the root itself."""
+    def path(link: PathLink | None) -> Path:
+        """Return the steps from the root; None is the root itself."""
         keys: list[str | int] = []
         while link is not None:
             keys.append(link.key)
@@ -159,29 +217,22 @@ class Link(NamedTuple):
         return tuple(reversed(keys))
 
 
-class Strange(NamedTuple):
-    """A value that JSON cannot carry."""
-
-    path: Path
-    problem: str
-
-
-def find_strange(value: Any) -> Strange | None:
-    """The first part of a value that is not JSON: a foreign type, a key or a text that cannot be written."""
-    stack: list[tuple[Link | None, Any]] = [(None, value)]
+def find_non_json(value: Any) -> str | None:
+    """Describe the first part of a value that JSON cannot carry: a foreign type, a key or a text; None if all can."""
+    stack: list[tuple[PathLink | None, Any]] = [(None, value)]
     seen: set[int] = set()
     while stack and len(seen) < _MAX_VISITS:
         link, part = stack.pop()
-        problem = _problem(part)
+        problem = _non_json_problem(part)
         if problem:
-            return Strange(Link.path(link), problem)
+            return f"{spell_path(PathLink.path(link))}: {problem}"
         if _has_members(part) and id(part) not in seen:
             seen.add(id(part))
-            stack.extend(reversed([(Link(link, key), child) for key, child in members(part)]))
+            stack.extend(reversed([(PathLink(link, key), child) for key, child in members(part)]))
     return None
 
 
-def _problem(value: Any) -> str | None:
+def _non_json_problem(value: Any) -> str | None:
     if isinstance(value, str):
         return None if _is_unicode(value) else "the text has an unpaired surrogate and is not valid Unicode"
     if is_object(value):
@@ -196,7 +247,7 @@ def _key_problem(value: Mapping[Any, Any]) -> str | None:
         if not isinstance(key, str):
             return f"the key {str(key)[:_MAX_TEXT]} is of type {type(key).__name__}; JSON keys are text"
         if not _is_unicode(key):
-            return f"the key {quoted(key)} has an unpaired surrogate and is not valid Unicode"
+            return f"the key {quote(key)} has an unpaired surrogate and is not valid Unicode"
     return None
 
 
@@ -215,25 +266,3 @@ def _has_members(value: Any) -> bool:
 def _children(value: Any) -> Iterator[Any]:
     if _has_members(value):
         yield from (value.values() if is_object(value) else value)
-
-
-def members(value: Any) -> Iterator[tuple[str | int, Any]]:
-    """What an object or an array directly contains, by key or index."""
-    yield from (value.items() if is_object(value) else enumerate(value))
-
-
-def text_within(limit: int, value: Any) -> bool:
-    """Whether all texts and names in a value have together at most `limit` characters; other values count as one."""
-    stack = [value]
-    while stack and limit >= 0:
-        part = stack.pop()
-        if isinstance(part, str):
-            limit -= len(part)
-        elif isinstance(part, dict):
-            members = cast("dict[object, Any]", part)
-            limit -= sum(len(name) for name in members if isinstance(name, str))
-            stack.extend(members.values())
-        elif isinstance(part, list | tuple):
-            stack.extend(cast("Sequence[Any]", part))
-        limit -= 1
-    return limit >= 0
