@@ -317,11 +317,11 @@ def callback_url(base: str, provider: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{quote(provider, safe='')}"))
 
 
-def _refuse_mix_up(begun_at: str, came_from: str) -> None:
-    if begun_at == came_from:
+def _refuse_mix_up(started_at: str, came_from: str) -> None:
+    if started_at == came_from:
         return
     raise ToolAuthError(
-        f"The answer came back from {came_from!r}, but the sign-in was begun at {begun_at!r}. It is not used: "
+        f"The answer came back from {came_from!r}, but the sign-in was begun at {started_at!r}. It is not used: "
         "another server may have put itself in between.",
         code="oauth_issuer_mismatch",
     )

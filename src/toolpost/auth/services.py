@@ -10,7 +10,7 @@ register.
 
 `grant` is how tokens are got. `code` is a person's own consent. The others ask nobody, and every caller acts as the
 program: `client_credentials`; `jwt_bearer` with an `assertion` that says who the workload is; `enterprise` with an
-`identity_provider` (`token_url`, `client_id`, `client_secret`, `id_token`) that vouches for the one in the id_token.
+`identity_provider` (`token_url`, `client_id`, `client_secret`, `id_token`) that asserts the one in the id_token.
 
 `provider` and `display_name` are the service's names, `discovery` is a token to list tools with, and `token_env` the
 variable that a command reads its token from. Secrets are best written as `env:NAME`, `file:PATH` or
@@ -80,7 +80,7 @@ class Service:
     plan: SignInPlan
     network: NetworkPolicy
     resource: str | None = None
-    vouching: Callable[[], Assertion | IdentityProvider] | None = field(default=None, repr=False)
+    read_assertion: Callable[[], Assertion | IdentityProvider] | None = field(default=None, repr=False)
 
     @property
     def attended(self) -> bool:
@@ -89,7 +89,7 @@ class Service:
 
     def current_plan(self) -> SignInPlan:
         """Return the plan with the current assertion or id_token."""
-        return self.plan if self.vouching is None else replace(self.plan, grant=self.vouching())
+        return self.plan if self.read_assertion is None else replace(self.plan, grant=self.read_assertion())
 
 
 def plan_secrets(plan: SignInPlan) -> set[str]:
@@ -112,14 +112,14 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
     given = dict(config.auth_config)
     if not (config.transport is TransportType.MCP and url):  # a remote MCP server says itself where its people sign in
         given = with_known_endpoints(given, str(given.get("provider") or config.name))
-    vouching = _vouching(config.name, given)
+    read_assertion = _assertion_reader(config.name, given)
     written = [url, *(str(given.get(key) or "") for key in _URLS), *_provider_urls(given)]
     allowed = network.for_source(*dict.fromkeys(one for one in written if one))
     plan = SignInPlan(
         url=url or str(given.get("auth_url") or given.get("issuer") or ""),
         profile=replace(profile, document_url=given.get("document_url") or profile.document_url),
         trust=Trust(policy=allowed),
-        grant=_grant(config.name, given) if vouching is None else vouching(),
+        grant=_grant(config.name, given) if read_assertion is None else read_assertion(),
         registered=_client_of(config.name, given),
         issuer=given.get("issuer"),
         server=_server_of(given),
@@ -140,7 +140,7 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
         plan=plan,
         network=allowed,
         resource=_resource(config),
-        vouching=vouching,
+        read_assertion=read_assertion,
     )
 
 
@@ -165,7 +165,7 @@ def _grant(name: str, given: dict[str, Any]) -> Literal["code", "client"]:
             raise ConfigError(f"auth_config.grant of source {name!r} is one of {', '.join(_GRANTS)}, not {other!r}")
 
 
-def _vouching(name: str, given: dict[str, Any]) -> Callable[[], Assertion | IdentityProvider] | None:
+def _assertion_reader(name: str, given: dict[str, Any]) -> Callable[[], Assertion | IdentityProvider] | None:
     """Return what reads the assertion or id_token at sign-in, for grants that need one."""
     kind = given.get("grant")
     for grant, key in (("jwt_bearer", "assertion"), ("enterprise", "identity_provider")):
@@ -175,12 +175,12 @@ def _vouching(name: str, given: dict[str, Any]) -> Callable[[], Assertion | Iden
         return lambda: Assertion(token=secret_from(str(given["assertion"]), allow_plain=True))
     if kind != "enterprise":
         return None
-    vouching: object = given["identity_provider"]
-    if not is_object(vouching) or not all(vouching.get(key) for key in ("token_url", "client_id", "id_token")):
+    written: object = given["identity_provider"]
+    if not is_object(written) or not all(written.get(key) for key in ("token_url", "client_id", "id_token")):
         said = "is an object with token_url, client_id and id_token"
         raise ConfigError(f"auth_config.identity_provider of source {name!r} {said}")
-    _refuse_unknown(name, vouching, _PROVIDER, ".identity_provider")
-    return partial(_identity_provider, vouching)
+    _refuse_unknown(name, written, _PROVIDER, ".identity_provider")
+    return partial(_identity_provider, written)
 
 
 def _identity_provider(given: dict[str, Any]) -> IdentityProvider:
@@ -193,8 +193,8 @@ def _identity_provider(given: dict[str, Any]) -> IdentityProvider:
 
 
 def _provider_urls(given: dict[str, Any]) -> list[str]:
-    vouching: object = given.get("identity_provider")
-    return [str(vouching["token_url"])] if is_object(vouching) else []
+    written: object = given.get("identity_provider")
+    return [str(written["token_url"])] if is_object(written) else []
 
 
 def _resource(config: ExternalToolConfig) -> str | None:
