@@ -7,20 +7,8 @@ from typing import Any, cast
 import pytest
 
 from tests.agents.scripted import Scripted, calls
-from toolpost import (
-    ConfigError,
-    PlannerFinish,
-    ReactPlanner,
-    Settings,
-    ToolAuthError,
-    Toolbox,
-    ToolContext,
-    ToolError,
-    ToolExecutionError,
-    ToolOutputError,
-    ToolTimeoutError,
-    tool,
-)
+from toolpost import ConfigError, PlannerFinish, ReactPlanner, Settings, Toolbox, ToolContext, ToolError, tool
+from toolpost.errors import ToolAuthError, ToolExecutionError, ToolOutputError, ToolTimeoutError
 
 QUIET = Settings(data_dir=None, policy="exploratory")
 ANN = {"user_id": "acme:ann", "trace_id": "trace-1"}

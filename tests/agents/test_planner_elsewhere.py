@@ -17,7 +17,6 @@ from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingStat
 from toolpost import (
     AuthType,
     ExternalToolConfig,
-    ManagedCredentials,
     PlannerFinish,
     PlannerPause,
     ReactPlanner,
@@ -27,6 +26,7 @@ from toolpost import (
     TransportType,
     tool,
 )
+from toolpost.auth import ManagedCredentials
 
 ROOT = Path(__file__).parent.parent.parent
 QUIET = Settings(data_dir=None, policy="exploratory")

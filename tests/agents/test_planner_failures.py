@@ -11,7 +11,6 @@ from mcp.types import TextContent
 from tests.agents.scripted import Scripted, calls
 from tests.stores.state_stores import OverwritingState
 from toolpost import (
-    Answer,
     ExternalToolConfig,
     PendingAction,
     PlannerFinish,
@@ -21,10 +20,11 @@ from toolpost import (
     Toolbox,
     ToolContext,
     ToolError,
-    ToolNotFoundError,
     TransportType,
     tool,
 )
+from toolpost.errors import ToolNotFoundError
+from toolpost.sources import Answer
 
 ASKING = Settings(data_dir=None)
 QUIET = Settings(data_dir=None, policy="exploratory")

@@ -8,17 +8,9 @@ import pytest
 
 from tests.agents.scripted import Scripted, calls
 from tests.stores.state_stores import OverwritingState
-from toolpost import (
-    Answer,
-    PlannerFinish,
-    PlannerPause,
-    ReactPlanner,
-    Settings,
-    Toolbox,
-    ToolContext,
-    tool,
-)
+from toolpost import PlannerFinish, PlannerPause, ReactPlanner, Settings, Toolbox, ToolContext, tool
 from toolpost.configuration.settings import ApprovalSettings
+from toolpost.sources import Answer
 
 QUIET = Settings(data_dir=None, policy="exploratory")
 ANN = {"user_id": "acme:ann", "trace_id": "trace-1"}

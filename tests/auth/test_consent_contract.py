@@ -9,9 +9,7 @@ from tests.auth.ledger import hub
 from toolpost import (
     AuthType,
     ExternalToolConfig,
-    PauseSignal,
     Settings,
-    ToolAuthError,
     Toolbox,
     ToolContext,
     ToolNode,
@@ -20,6 +18,7 @@ from toolpost import (
 )
 from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
 from toolpost.auth.user_credentials import ManagedCredentials
+from toolpost.errors import PauseSignal, ToolAuthError
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.state import PlannerPauses
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.auth.small_issuer import ANN, SmallIssuer, began, finish, oauth_error, source, toolbox
 from tests.wire.site import reply
-from toolpost import Completed, Paused, Principal, ToolAuthError, ToolError
+from toolpost import Completed, Paused, Principal, ToolError
 from toolpost.auth.accounts import Accounts
 from toolpost.auth.consents import (
     ConnectedAccount,
@@ -22,6 +22,7 @@ from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.tokens import TokenRow
+from toolpost.errors import ToolAuthError
 from toolpost.stores.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
 

@@ -15,14 +15,13 @@ from toolpost import (
     ExternalToolConfig,
     Failed,
     Paused,
-    PauseSignal,
     Principal,
-    ToolAuthError,
     ToolContext,
     ToolNode,
     ToolRegistry,
     TransportType,
 )
+from toolpost.errors import PauseSignal, ToolAuthError
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from toolpost import ExternalToolConfig, ToolAuthError
+from toolpost import ExternalToolConfig
 from toolpost.auth.credentials import static_credential, with_environment
+from toolpost.errors import ToolAuthError
 
 
 def config(**options: Any) -> ExternalToolConfig:

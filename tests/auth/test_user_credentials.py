@@ -12,11 +12,12 @@ from tests.auth.ledger import URL, Ledger, PlainLedger, hub
 from tests.auth.services import manager, token
 from tests.mcp.programs import mirror
 from tests.wire.site import Site
-from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, ToolAuthError, Toolbox
+from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, Toolbox
 from toolpost.auth.code_exchange import SealedSignIns
 from toolpost.auth.oauth_manager import VaultTokenStore
 from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.contracts.outcomes import outcome_to_dict
+from toolpost.errors import ToolAuthError
 
 ANN, BOB = "acme:ann", "acme:bob"
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolpost import CallPreview, Completed, Failed, Paused, Settings, Toolbox, ToolContext, tool
+from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, tool
+from toolpost.sources import CallPreview
 
 
 def box(folder: Path, policy: Any = "standard", **more: Any) -> Toolbox:

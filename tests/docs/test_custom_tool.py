@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import ROOT, blocks
-from toolpost import Completed, Failed, Settings, Toolbox, ToolCategory, ToolValidationError
+from toolpost import Completed, Failed, Settings, Toolbox, ToolCategory
+from toolpost.errors import ToolValidationError
 
 
 @pytest.mark.req("EXA-08")

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import Completed, Failed, Paused, ToolContext, ToolPermissionError, tool
+from toolpost import Completed, Failed, Paused, ToolContext, tool
+from toolpost.errors import ToolPermissionError
 
 ANN, BOB, OPS, AGENT = "acme:ann", "acme:bob", "acme:ops-eva", "acme:agent"
 FOUR_EYES: dict[str, Any] = {"four_eyes": True}

@@ -10,7 +10,8 @@ import pytest
 from fastmcp import FastMCP
 
 from tests.wire.site import Site
-from toolpost import Completed, ExternalToolConfig, Paused, Settings, Toolbox, ToolConflictError, TransportType, tool
+from toolpost import Completed, ExternalToolConfig, Paused, Settings, Toolbox, TransportType, tool
+from toolpost.errors import ToolConflictError
 
 ANN, BOB = "acme:ann", "acme:bob"
 

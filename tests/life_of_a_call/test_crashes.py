@@ -10,8 +10,9 @@ from textwrap import dedent
 import pytest
 
 from tests.warm import Program
-from toolpost import Paused, Settings, Toolbox, ToolConflictError, ToolPermissionError, tool
+from toolpost import Paused, Settings, Toolbox, tool
 from toolpost.configuration.settings import ApprovalSettings
+from toolpost.errors import ToolConflictError, ToolPermissionError
 
 ANN = "acme:ann"
 

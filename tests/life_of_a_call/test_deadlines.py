@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import EventCode, ToolCancelledError, ToolTimeoutError, tool
+from toolpost import EventCode, tool
+from toolpost.errors import ToolCancelledError, ToolTimeoutError
 
 ANN = "acme:ann"
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import EventBus, EventCode, PauseSignal, ToolContext, tool
+from toolpost import EventBus, EventCode, ToolContext, tool
+from toolpost.errors import PauseSignal
 
 
 @tool(side_effects="pure")

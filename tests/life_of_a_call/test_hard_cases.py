@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import ExternalToolConfig, ToolConflictError, ToolContext, tool
+from toolpost import ExternalToolConfig, ToolContext, tool
 from toolpost.contracts.errors import StoreError
+from toolpost.errors import ToolConflictError
 
 ANN, BOB = "acme:ann", "acme:bob"
 

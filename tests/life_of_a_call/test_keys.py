@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import ToolConflictError, ToolExecutionError, tool
+from toolpost import tool
+from toolpost.errors import ToolConflictError, ToolExecutionError
 
 ANN = "acme:ann"
 

@@ -9,22 +9,9 @@ from typing import Any
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import (
-    Completed,
-    EventCode,
-    Failed,
-    Paused,
-    PendingAction,
-    PendingNotFoundError,
-    Settings,
-    ToolApprovalDenied,
-    Toolbox,
-    ToolConflictError,
-    ToolContext,
-    ToolValidationError,
-    tool,
-)
+from toolpost import Completed, EventCode, Failed, Paused, PendingAction, Settings, Toolbox, ToolContext, tool
 from toolpost.contracts.events import RunEvent
+from toolpost.errors import PendingNotFoundError, ToolApprovalDenied, ToolConflictError, ToolValidationError
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox import wiring
 

@@ -19,13 +19,12 @@ from toolpost import (
     Paused,
     Settings,
     Toolbox,
-    ToolConflictError,
     ToolContext,
     ToolNode,
-    ToolPermissionError,
     ToolRegistry,
 )
 from toolpost.catalog.lock import Lock
+from toolpost.errors import ToolConflictError, ToolPermissionError
 
 SERVER = Path(__file__).with_name("listing_server.py")
 SCHEMA = {

@@ -8,16 +8,14 @@ import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
 from tests.wire.site import Site
-from toolpost import (
-    EventCode,
+from toolpost import EventCode, ToolContext, tool
+from toolpost.errors import (
     ToolAuthError,
     ToolCircuitOpenError,
     ToolConnectionError,
-    ToolContext,
     ToolRateLimitError,
     ToolServerError,
     ToolTimeoutError,
-    tool,
 )
 
 ANN = "acme:ann"

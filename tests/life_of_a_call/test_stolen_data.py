@@ -12,8 +12,9 @@ import httpx2
 import pytest
 
 from tests.life_of_a_call.strict_service import StrictService
-from toolpost import Completed, Paused, Principal, Settings, StoreError, Toolbox, ToolContext, tool
+from toolpost import Completed, Paused, Principal, Settings, Toolbox, ToolContext, tool
 from toolpost.auth.consents import StartedSignIn
+from toolpost.errors import StoreError
 
 ANN, BOB = "acme:ann", "acme:bob"
 ARGUMENT, PASSWORD, ANSWER, RESULT = "canary-argument", "canary-password", "canary-answer", "canary-result"

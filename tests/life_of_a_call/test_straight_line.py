@@ -8,18 +8,8 @@ from typing import Any, cast
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import (
-    Completed,
-    EventCode,
-    Failed,
-    ToolContext,
-    ToolError,
-    ToolExecutionError,
-    ToolNotFoundError,
-    ToolOutputError,
-    ToolValidationError,
-    tool,
-)
+from toolpost import Completed, EventCode, Failed, ToolContext, ToolError, tool
+from toolpost.errors import ToolExecutionError, ToolNotFoundError, ToolOutputError, ToolValidationError
 
 ANN = "acme:ann"
 

@@ -22,7 +22,6 @@ from toolpost import (
     Outcome,
     Paused,
     Settings,
-    ToolAuthError,
     Toolbox,
     ToolContext,
     ToolNode,
@@ -31,6 +30,7 @@ from toolpost import (
 from toolpost.auth.keys import FileSealer
 from toolpost.configuration.settings import AccountSettings, NetworkSettings
 from toolpost.contracts.principal import Principal
+from toolpost.errors import ToolAuthError
 from toolpost.stores.sealing import CacheFolder
 
 USER = "local:ann"

@@ -20,7 +20,8 @@ from tests.mcp.rogues import (
     toolbox,
     until,
 )
-from toolpost import ExternalToolConfig, ToolCancelledError, ToolClientError, ToolServerError, ToolTimeoutError
+from toolpost import ExternalToolConfig
+from toolpost.errors import ToolCancelledError, ToolClientError, ToolServerError, ToolTimeoutError
 
 
 def state_of(box: Any, name: str) -> Any:

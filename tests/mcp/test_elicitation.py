@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.mcp.programs import inquirer
-from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolClientError, ToolValidationError
+from toolpost import Completed, Failed, Paused, Settings, Toolbox
 from toolpost.cli import main
+from toolpost.errors import ToolClientError, ToolValidationError
 
 ME = "local:ann"
 ERAS = pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])

@@ -8,7 +8,8 @@ import pytest
 
 from tests.mcp.programs import inquirer, until
 from tests.mcp.rogues import answering, config_by, rogue_by, tool
-from toolpost import Failed, PauseSignal, Settings, Toolbox, ToolClientError, ToolContext, ToolOutputError
+from toolpost import Failed, Settings, Toolbox, ToolContext
+from toolpost.errors import PauseSignal, ToolClientError, ToolOutputError
 
 ME = "local:ann"
 

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import pytest
 
 from tests import parts, warm
-from toolpost import Completed, Failed, Toolbox, ToolClientError
+from toolpost import Completed, Failed, Toolbox
 from toolpost.configuration.settings import NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
+from toolpost.errors import ToolClientError
 
 ABACUS = Path(__file__).parent / "servers" / "abacus.py"
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"

@@ -9,9 +9,10 @@ import psutil
 import pytest
 
 from tests import parts
-from toolpost import Completed, EventCode, Failed, Toolbox, ToolClientError, ToolContext, ToolNodeError, ToolRegistry
+from toolpost import Completed, EventCode, Failed, Toolbox, ToolContext, ToolRegistry
 from toolpost.configuration.settings import NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.errors import ToolClientError, ToolNodeError
 from toolpost.policy.redaction import MASK
 from toolpost.toolbox.mcp_manager import MCPManager
 from toolpost.toolbox.node import ToolNode

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from tests.mcp.rogues import Rogue, answering, config_by, rogue_by, text, tool, toolbox
-from toolpost import (
-    RetryPolicy,
+from toolpost import RetryPolicy, model_text
+from toolpost.errors import (
     ToolAuthError,
     ToolCircuitOpenError,
     ToolClientError,
     ToolOutputError,
     ToolRateLimitError,
     ToolServerError,
-    model_text,
 )
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))

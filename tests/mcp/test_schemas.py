@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.mcp.rogues import Rogue, config_by, heartbeat, is_alive, rogue_by, tool, toolbox
-from toolpost import Completed, EventCode, Failed, ToolNode, ToolNodeError, ToolRegistry, ToolValidationError
+from toolpost import Completed, EventCode, Failed, ToolNode, ToolRegistry
 from toolpost import tool as native_tool
+from toolpost.errors import ToolNodeError, ToolValidationError
 
 
 def nested(levels: int) -> dict[str, Any]:

@@ -6,17 +6,9 @@ from typing import Any
 import pytest
 
 from tests.mcp.programs import mirror
-from toolpost import (
-    Credential,
-    ExternalToolConfig,
-    MCPClient,
-    MCPManager,
-    Settings,
-    ToolAuthError,
-    Toolbox,
-    ToolNode,
-    ToolRegistry,
-)
+from toolpost import ExternalToolConfig, MCPClient, MCPManager, Settings, Toolbox, ToolNode, ToolRegistry
+from toolpost.errors import ToolAuthError
+from toolpost.sources import Credential
 
 ERAS = pytest.mark.parametrize("protocol", ["legacy", "auto"])
 

@@ -22,17 +22,8 @@ from tests.mcp.rogues import (
     toolbox,
     until,
 )
-from toolpost import (
-    EventCode,
-    MCPManager,
-    RetryPolicy,
-    ToolConnectionError,
-    ToolContext,
-    ToolNode,
-    ToolNodeError,
-    ToolRegistry,
-    ToolTimeoutError,
-)
+from toolpost import EventCode, MCPManager, RetryPolicy, ToolContext, ToolNode, ToolRegistry
+from toolpost.errors import ToolConnectionError, ToolNodeError, ToolTimeoutError
 
 HTTP = ["http-legacy-sse", "http-legacy-json", "http-modern-json", "sse"]
 ONCE = RetryPolicy(max_attempts=1)

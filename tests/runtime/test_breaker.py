@@ -2,11 +2,11 @@
 
 import pytest
 
-from toolpost import (
+from toolpost import ToolError
+from toolpost.errors import (
     ToolAuthError,
     ToolCircuitOpenError,
     ToolConnectionError,
-    ToolError,
     ToolRateLimitError,
     ToolServerError,
 )

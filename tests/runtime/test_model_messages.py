@@ -6,18 +6,9 @@ from typing import Any
 
 import pytest
 
-from toolpost import (
-    Completed,
-    Failed,
-    Settings,
-    Toolbox,
-    ToolContext,
-    ToolServerError,
-    ToolValidationError,
-    model_text,
-    tool,
-)
+from toolpost import Completed, Failed, Settings, Toolbox, ToolContext, model_text, tool
 from toolpost.contracts.config import ExternalToolConfig
+from toolpost.errors import ToolServerError, ToolValidationError
 from toolpost.runtime.event_emitter import EventBus
 from toolpost.web.untrusted import WARNING, mark_untrusted
 

@@ -2,18 +2,9 @@
 
 import pytest
 
-from toolpost import (
-    Completed,
-    Failed,
-    Outcome,
-    Paused,
-    Question,
-    ToolAuthError,
-    ToolNotFoundError,
-    ToolTimeoutError,
-    ToolValidationError,
-)
+from toolpost import Completed, Failed, Outcome, Paused, Question
 from toolpost.contracts.outcomes import outcome_to_dict
+from toolpost.errors import ToolAuthError, ToolNotFoundError, ToolTimeoutError, ToolValidationError
 from toolpost.runtime.persistence import load_outcome
 
 

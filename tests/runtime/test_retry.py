@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolpost import RetryPolicy, ToolRateLimitError, ToolServerError
+from toolpost import RetryPolicy
+from toolpost.errors import ToolRateLimitError, ToolServerError
 from toolpost.runtime.resilience import RetryBudget, backoff, may_repeat
 
 POLICY = RetryPolicy()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolpost import ToolSchemaError
+from toolpost.errors import ToolSchemaError
 from toolpost.schema.bounds import check_schema
 from toolpost.schema.plainness import is_plain
 

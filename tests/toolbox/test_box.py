@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from fastmcp import FastMCP
 
-from toolpost import Completed, ConfigError, Credential, Toolbox, tool
+from toolpost import Completed, ConfigError, Toolbox, tool
 from toolpost.contracts.calls import PermittedCall
+from toolpost.sources import Credential
 from toolpost.toolbox.box import LiveList
 
 

@@ -30,10 +30,11 @@ from tests.toolbox.signing_in import (
     served,
     toolbox,
 )
-from toolpost import Completed, Failed, Paused, Principal, ToolAuthError, Toolbox, ToolPermissionError
+from toolpost import Completed, Failed, Paused, Principal, Toolbox
 from toolpost.auth.consents import ConnectedAccount
 from toolpost.auth.oauth.authorization import browser_binding
 from toolpost.configuration.settings import AccountSettings
+from toolpost.errors import ToolAuthError, ToolPermissionError
 from toolpost.toolbox.callback_app import callback_app
 
 

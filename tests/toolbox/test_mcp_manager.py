@@ -18,11 +18,11 @@ from toolpost import (
     ToolCategory,
     ToolContext,
     ToolNode,
-    ToolNodeError,
     ToolResult,
 )
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.configuration.settings import McpServerSettings
+from toolpost.errors import ToolNodeError
 
 ABACUS = SERVERS / "abacus.py"
 

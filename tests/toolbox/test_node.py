@@ -19,29 +19,24 @@ from tests import warm
 from tests.mcp.programs import SERVERS, mirror
 from tests.toolbox.test_mcp_manager import ABACUS
 from tests.wire.site import Received, Site, reply
-from toolpost import (
-    ExternalToolConfig,
-    MCPClient,
+from toolpost import ExternalToolConfig, MCPClient, RetryPolicy, ToolContext, ToolNode, ToolRegistry, tool
+from toolpost.errors import (
     MCPClientError,
     MCPConnectionError,
     MCPToolExecutionError,
-    RetryPolicy,
     ToolAuthError,
     ToolClientError,
     ToolConnectionError,
-    ToolContext,
-    ToolNode,
     ToolNodeError,
     ToolRateLimitError,
-    ToolRegistry,
     ToolTimeoutError,
     ToolValidationError,
-    tool,
 )
 
 SLOW = "import time; time.sleep(60)"
 LIMITED = """
-from toolpost import ToolRateLimitError, tool
+from toolpost.errors import ToolRateLimitError
+from toolpost import tool
 @tool(side_effects="write")
 async def limited():
     error = ToolRateLimitError("slow down")

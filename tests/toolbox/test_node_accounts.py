@@ -14,20 +14,18 @@ from tests.mcp.programs import mirror
 from tests.sources.openapi.test_source import little_shop
 from toolpost import (
     Completed,
-    Credential,
     ExternalToolConfig,
     Paused,
-    PauseSignal,
     Settings,
-    ToolAuthError,
     Toolbox,
     ToolContext,
     ToolNode,
-    ToolNodeError,
     ToolRegistry,
     tool,
 )
 from toolpost.contracts.questions import Answer
+from toolpost.errors import PauseSignal, ToolAuthError, ToolNodeError
+from toolpost.sources import Credential
 
 ENVIRON = """
 import os

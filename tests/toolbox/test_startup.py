@@ -24,9 +24,9 @@ from toolpost import (
     Settings,
     Toolbox,
     ToolContext,
-    ToolSourceDownError,
     tool,
 )
+from toolpost.errors import ToolSourceDownError
 
 SILENT = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); sys.stdin.read()"
 GATED = """

@@ -1,34 +1,46 @@
-"""What the author of a transport needs: a `Transport` that makes sources, and what those work with.
+"""What the author of a tool or of a transport needs: a `Transport` makes sources, and those offer tools.
 
 A transport is offered by an entry point in the group `toolpost.sources`; docs/extending.md has a whole one.
 """
 
+from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
-from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.questions import Question
-from toolpost.contracts.sources import LiveSource, SourceHealth, SourceListener, ToolSource
-from toolpost.contracts.spec import ToolSpec
+from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, ToolOverride
+from toolpost.contracts.questions import Answer, CallPreview, Question
+from toolpost.contracts.sources import ChatModel, LiveSource, SourceHealth, SourceListener, ToolSource
+from toolpost.contracts.spec import SafetyProfile, ToolDefinition, ToolSpec
 from toolpost.contracts.tool import Tool
+from toolpost.policy.paths import is_path_allowed
 from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, SourceTool, Transport
 from toolpost.wire.requests import Request
 
 __all__ = [
+    "Answer",
     "AuthorizedCall",
     "BaseSource",
+    "CallPreview",
+    "ChatModel",
     "Credential",
     "Detection",
     "ExternalToolConfig",
+    "FunctionTool",
     "LiveSource",
+    "McpOptions",
+    "McpTransport",
     "ProbeResponse",
     "Question",
     "Request",
+    "SafetyProfile",
     "Services",
     "SourceHealth",
     "SourceListener",
     "SourceTool",
     "Tool",
+    "ToolDefinition",
     "ToolOutput",
+    "ToolOverride",
     "ToolSource",
     "ToolSpec",
     "Transport",
+    "is_path_allowed",
 ]

@@ -10,9 +10,10 @@ import psutil
 import pytest
 
 from tests.sources.cli.programs import box_of, script, source
-from toolpost import RunEvent, ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.events import EventCode
+from toolpost.errors import ToolConnectionError, ToolTimeoutError
+from toolpost.events import RunEvent
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="that nothing stays is promised on Linux")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.sources.cli.programs import box_of, schema, script, source
-from toolpost import ToolOutputError
 from toolpost.contracts.errors import ToolClientError, ToolServerError
+from toolpost.errors import ToolOutputError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.sources.graphql.serving import Canned, rough, source, toolbox
-from toolpost import (
-    Failed,
+from toolpost import Failed
+from toolpost.errors import (
     ToolAuthError,
     ToolClientError,
     ToolOutputError,

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.sources.graphql.serving import Canned, library, rough, source, toolbox
-from toolpost import Paused, ToolAuthError, ToolValidationError
+from toolpost import Paused
+from toolpost.errors import ToolAuthError, ToolValidationError
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.wire.site import Received, Site, reply
-from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox, ToolConnectionError
+from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox
 from toolpost.contracts.outcomes import Outcome
+from toolpost.errors import ToolConnectionError
 
 Server = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 DOUBT = "; it may have taken effect all the same"

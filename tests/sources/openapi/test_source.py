@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from toolpost import ExternalToolConfig, Paused, Settings, ToolAuthError, Toolbox, ToolPermissionError
+from toolpost import ExternalToolConfig, Paused, Settings, Toolbox
+from toolpost.errors import ToolAuthError, ToolPermissionError
 
 PROGRAM = Path(__file__).with_name("little_shop.py")
 

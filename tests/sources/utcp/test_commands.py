@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.sources.utcp.serving import cli, in_file, manual, names, source, tool, toolbox
-from toolpost import Completed, ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
+from toolpost import Completed
 from toolpost.contracts.events import EventCode
+from toolpost.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 
 NAUGHTY = ["$(touch x)", "`id`", '"; exit 3; "', "'; exit 3; '", "a  b\nc", "$HOME", "-rf *", "\\", "ü", ""]
 

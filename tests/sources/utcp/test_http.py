@@ -9,17 +9,15 @@ import pytest
 from tests.sources.utcp.app import PICTURE
 from tests.sources.utcp.serving import App, manual, source, tool, toolbox
 from tests.wire.site import Received, Site, reply
-from toolpost import (
-    Completed,
+from toolpost import Completed, ToolContext, ToolError
+from toolpost.auth.credentials import static_credential
+from toolpost.errors import (
     ToolAuthError,
     ToolClientError,
-    ToolContext,
-    ToolError,
     ToolRateLimitError,
     ToolServerError,
     ToolValidationError,
 )
-from toolpost.auth.credentials import static_credential
 from toolpost.sources.utcp.source import UtcpSource
 from toolpost.transports.base import Services
 

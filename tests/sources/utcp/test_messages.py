@@ -10,7 +10,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from tests.sources.utcp.serving import App, in_file, manual, source, tool, toolbox
 from tests.wire.site import Site, reply
-from toolpost import ToolConnectionError, ToolOutputError, ToolTimeoutError, ToolValidationError
+from toolpost.errors import ToolConnectionError, ToolOutputError, ToolTimeoutError, ToolValidationError
 
 TEXT = {"type": "string"}
 

@@ -7,7 +7,8 @@ import pytest
 from tests.sources.utcp.app import PICTURE
 from tests.sources.utcp.serving import App, manual, source, tool, toolbox
 from tests.wire.site import Site, reply
-from toolpost import EventCode, ToolOutputError
+from toolpost import EventCode
+from toolpost.errors import ToolOutputError
 
 
 def events(app: App, **fields: Any) -> dict[str, Any]:

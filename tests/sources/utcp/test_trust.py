@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
-from toolpost import ToolAuthError, ToolPermissionError
+from toolpost.errors import ToolAuthError, ToolPermissionError
 
 
 def mixed(app: App) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from tests.sources.webhook.boxes import by_path, listing, n8n_box, names, said, sticky, workflow
 from tests.sources.webhook.replay import N8n
 from tests.wire.site import Received, Site
-from toolpost import ToolTimeoutError
+from toolpost.errors import ToolTimeoutError
 
 KEY = "key-1234567890"
 # What n8n 1.123 answers where N8N_PUBLIC_API_DISABLED is set.

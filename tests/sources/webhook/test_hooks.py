@@ -9,7 +9,8 @@ import pytest
 
 from tests.sources.webhook.boxes import by_path, names, plain_box, said, source, toolbox
 from tests.wire.site import Received, Site
-from toolpost import ToolAuthError, ToolContext, ToolRateLimitError, ToolTimeoutError
+from toolpost import ToolContext
+from toolpost.errors import ToolAuthError, ToolRateLimitError, ToolTimeoutError
 from toolpost.sources.webhook.source import WebhookSource
 from toolpost.transports.base import Services
 

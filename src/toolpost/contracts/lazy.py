@@ -1,0 +1,25 @@
+"""Names of a package that are imported when they are first used."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+def lazy_attributes(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package whose names live in modules of toolpost, by module."""
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def load(name: str) -> Any:
+        home = home_of.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"toolpost.{home}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load
