@@ -31,10 +31,28 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ChatModel, CredentialProvider
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.contracts.tool import Tool
+    from toolpost.policy.redaction import Redactor
     from toolpost.runtime.model_messages import ToolCallAnswers
-    from toolpost.toolbox.source_manager import SourceState
+    from toolpost.runtime.pending import PendingActions
+    from toolpost.runtime.recovery import Recovery
+    from toolpost.runtime.router import ToolRouter
+    from toolpost.toolbox.accounts import AccountManager
+    from toolpost.toolbox.source_manager import SourceManager, SourceState
 
-_PARTS = frozenset({"store", "router", "desk", "recovery", "redactor", "sources", "accounts", "report", "problems"})
+T = TypeVar("T")
+
+
+class OpenPart(Generic[T]):
+    """An attribute that a Toolbox has while it is open; before that, reading it says so."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, box: object, owner: type | None = None) -> T:
+        # Only reached while the instance has no attribute of this name.
+        if self._name == "accounts" and "router" in vars(box):
+            raise ConfigError("no source here is for people's own accounts; give one auth_type: oauth2_user")
+        raise RuntimeError(f"open the Toolbox first: `async with` gives it its {self._name}")
 
 
 class Toolbox:
@@ -52,6 +70,16 @@ class Toolbox:
     `on_pending`, a function or a coroutine function, is called for every pending action. `sinks` receive events on
     the event loop and must return at once.
     """
+
+    store: OpenPart[Store] = OpenPart()
+    router: OpenPart[ToolRouter] = OpenPart()
+    desk: OpenPart[PendingActions] = OpenPart()
+    recovery: OpenPart[Recovery] = OpenPart()
+    redactor: OpenPart[Redactor] = OpenPart()
+    sources: OpenPart[SourceManager] = OpenPart()
+    accounts: OpenPart[AccountManager] = OpenPart()
+    report: OpenPart[LiveList[SourceState]] = OpenPart()
+    problems: OpenPart[LiveList[str]] = OpenPart()
 
     def __init__(
         self,
@@ -131,21 +159,20 @@ class Toolbox:
             await self._exit.aclose()
             raise
         parts.router.inflight.loop = asyncio.get_running_loop()
-        self.store, self.router, self.desk = parts.store, parts.router, parts.desk
-        self.recovery, self.redactor, self.sources = parts.recovery, parts.redactor, parts.sources
+        opened: dict[str, object] = {
+            "store": parts.store,
+            "router": parts.router,
+            "desk": parts.desk,
+            "recovery": parts.recovery,
+            "redactor": parts.redactor,
+            "sources": parts.sources,
+            "report": LiveList(lambda: parts.sources.states),
+            "problems": LiveList(lambda: [*parts.problems(), *parts.sources.left_out, *parts.sources.problems]),
+        }
         if parts.accounts is not None:
-            self.accounts = parts.accounts
-        self.report = LiveList(lambda: parts.sources.states)
-        self.problems = LiveList(lambda: [*parts.problems(), *parts.sources.left_out, *parts.sources.problems])
+            opened["accounts"] = parts.accounts
+        vars(self).update(opened)
         return self
-
-    def __getattr__(self, name: str) -> Any:
-        """Explain attributes that exist only while the Toolbox is open."""
-        if name == "accounts" and "router" in vars(self):
-            raise ConfigError("no source here is for people's own accounts; give one auth_type: oauth2_user")
-        if name in _PARTS:
-            raise RuntimeError(f"open the Toolbox first: `async with` gives it its {name}")
-        raise AttributeError(name)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -298,9 +325,6 @@ async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:
         return run.status not in ("completed", "failed")
     entry = await store.journal.find(target_id, "")
     return entry is not None and not entry.done and entry.principal.tenant == tenant
-
-
-T = TypeVar("T")
 
 
 class LiveList(Sequence[T], Generic[T]):

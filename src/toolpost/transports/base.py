@@ -12,7 +12,7 @@ from toolpost.transports.urls import url_below
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
     from pydantic import BaseModel
 
@@ -181,7 +181,7 @@ class BaseSource:
         """List the tools that are offered now."""
         raise NotImplementedError
 
-    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+    def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
         """Run one call."""
         raise NotImplementedError
 
