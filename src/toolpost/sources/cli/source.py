@@ -17,8 +17,7 @@ from toolpost.processes.commands import CommandLimits, CommandRunner
 from toolpost.processes.launch import Launch, child_environment, locate
 from toolpost.schema.secrets import harmless
 from toolpost.sources.cli.listing import Listing
-from toolpost.sources.cli.results import output_of
-from toolpost.sources.cli.telling import LineTelling
+from toolpost.sources.cli.output import LineProgress, parse_output
 from toolpost.sources.cli.template import Template, read_template, unused
 from toolpost.transports.base import BaseSource
 
@@ -171,7 +170,7 @@ class CliSource(BaseSource):
         """Run a command to its end; its lines are told as progress."""
         tool, argv = plan.tool, plan.template.argv(arguments)
         launch = Launch(argv=argv, env=plan.env, cwd=plan.cwd)
-        telling = LineTelling(context, self._redactor.text, stdout=tool.output in _TOLD_STDOUT)
+        telling = LineProgress(context, self._redactor.text, stdout=tool.output in _TOLD_STDOUT)
         try:
             done = await self._running.run(
                 launch,
@@ -181,7 +180,7 @@ class CliSource(BaseSource):
             )
         finally:
             telling.end()
-        return output_of(
+        return parse_output(
             done, name=argv[0], kind=tool.output, success_codes=tool.success_codes, redact=self._redactor.text
         )
 

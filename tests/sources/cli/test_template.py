@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.cli.words import filled_words, half_slot, lost_flag, read_words
+from toolpost.sources.cli.template import filled_words, half_slot, lost_flag, read_words
 
 SHELL = ["; rm -rf /", "$(id)", "`id`", "a|b", "a && b", "> /etc/passwd", "'", '"', "*", "~", "a b", "\n", "", "é"]
 

@@ -1,20 +1,24 @@
-"""What a command's end means: an output, or a failure with what it said on stderr."""
+"""Output of commands: lines as progress while one runs, then its result, or the error that its exit code means."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
+from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import NO_META
 from toolpost.web.content import parse_json
+from toolpost.wire.limits import RateLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.errors import ToolError
-    from toolpost.processes.commands import CommandResult
+    from toolpost.processes.commands import CommandResult, Stream
 
 Format = Literal["auto", "json", "lines", "text", "bytes"]
 
@@ -22,12 +26,63 @@ _OCTETS = "application/octet-stream"
 _TOLD_CHARS = 2000
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
+_HOLD_S = 0.2
+_MAX_HELD = 20
+_MAX_LINE_CHARS = 500
 
 
-def output_of(
+class LineProgress:
+    """Report the lines of one command as progress.
+
+    Lines are held until the command has run for a moment, because the stdout of a short command is its result and
+    not progress. From then on they are reported as they come, within the rate limit.
+    """
+
+    def __init__(self, context: Callable[[], ToolContext], redact: Callable[[str], str], *, stdout: bool) -> None:
+        self._make_context = context
+        self._context: ToolContext | None = None
+        self._redact = redact
+        self._stdout = stdout
+        self._held: deque[tuple[str, Stream]] | None = deque(maxlen=_MAX_HELD)
+        self._timer = asyncio.get_running_loop().call_later(_HOLD_S, self._begin)
+        self._rate_limit = RateLimit()
+
+    def line(self, text: str, stream: Stream) -> None:
+        """Report a line, or hold it while the command is young."""
+        if not text.strip() or (stream == "stdout" and not self._stdout):
+            return
+        if self._held is not None:
+            self._held.append((text, stream))
+        else:
+            self._report(text)
+
+    def end(self) -> None:
+        """Report the held lines of stderr, which are in no result, when the command has ended."""
+        self._timer.cancel()
+        held, self._held = self._held, None
+        for text, stream in held or ():
+            if stream == "stderr":
+                self._report(text)
+
+    def _begin(self) -> None:
+        held, self._held = self._held, None
+        for text, _ in held or ():
+            self._report(text)
+
+    def _report(self, text: str) -> None:
+        if not self._rate_limit.allows():
+            return
+        if self._context is None:
+            self._context = self._make_context()
+        note = " (lines before this one are left out)" if self._rate_limit.dropped else ""
+        self._rate_limit.dropped = 0
+        self._context.progress(self._redact(text)[:_MAX_LINE_CHARS] + note)
+
+
+def parse_output(
     done: CommandResult, *, name: str, kind: Format, success_codes: Collection[int], redact: Callable[[str], str]
 ) -> ToolOutput:
-    """What a command gave; raises when its exit code is none of success."""
+    """Parse the stdout of a command; raise when its exit code is not one of success."""
     if done.exit_code not in success_codes:
         raise _failure(done, name, redact)
     content, media_type = _content(done, kind, name, redact)
@@ -86,7 +141,7 @@ def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
 
 
 def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:
-    """An object or an array if it is one, else text; what is no text at all stays bytes."""
+    """Parse an object or an array; other output is text, or bytes where it is no text."""
     if stdout.lstrip()[:1] in (b"{", b"["):
         try:
             return parse_json(stdout), json_type
@@ -100,5 +155,5 @@ def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:
 
 
 def _decoded(stdout: bytes) -> str:
-    """Text without the end of its last line."""
+    """Decode output without its last line ending."""
     return stdout.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
