@@ -30,8 +30,7 @@ from bench.openapi_conversion import parts as openapi_parts
 from bench.peers import names
 from bench.utcp.parts import parts as utcp_parts
 from bench.websocket.parts import parts as websocket_parts
-from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.output import Output
+from toolpost.cli.output import Output, guard_stdout
 
 RESULTS = HERE / "results"
 _CHOICES = ["core", "mcp", "http", "openapi", "utcp", "websocket", "cli", "files", "oauth"]
@@ -40,7 +39,7 @@ _CHOICES = ["core", "mcp", "http", "openapi", "utcp", "websocket", "cli", "files
 def main() -> int:
     chosen = _parser().parse_args()
     began = time.perf_counter()
-    with answer_stream() as stream, ExitStack() as stack:
+    with guard_stdout() as stream, ExitStack() as stack:
         figures = measured(_chosen_parts(chosen, stack))
         took_s = time.perf_counter() - began
         tell(figures, Output(stream, as_json=chosen.json), took_s=took_s)

@@ -18,8 +18,7 @@ from bench.core.harness import Tick, undisturbed
 from bench.core.main import Part, measured, tell
 from tests.specs import no_network, octokit, real_documents
 from toolpost.auth.keys import FileSealer
-from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.output import Output
+from toolpost.cli.output import Output, guard_stdout
 from toolpost.schema.bounds import check_schema
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.loader import LoadedDocuments, build_api, load_documents, read_api
@@ -208,7 +207,7 @@ def parts() -> list[Part]:
 
 def main() -> int:
     began = time.perf_counter()
-    with answer_stream() as stream:
+    with guard_stdout() as stream:
         figures = measured(parts())
         tell(figures, Output(stream, as_json="--json" in sys.argv), took_s=time.perf_counter() - began)
     return 0

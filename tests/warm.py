@@ -42,7 +42,7 @@ LIBRARIES = (
     "toolpost.auth.oauth.grants",
     "toolpost.auth.keys",
     "toolpost.cli.app",
-    "toolpost.cli.connecting",
+    "toolpost.cli.connect_apply",
     "toolpost.sources.mcp.source",
     "toolpost.sources.openapi.source",
     "toolpost.stores.sqlite",

@@ -16,8 +16,7 @@ from bench.core.figures import Figure
 from bench.core.harness import Tick
 from bench.core.report import document, show
 from bench.core.scale import Scale
-from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.output import Output
+from toolpost.cli.output import Output, guard_stdout
 
 
 class Part(NamedTuple):
@@ -48,7 +47,7 @@ def without_calls(scale: Scale) -> list[Part]:
 def print_figures(scale: Scale, *, as_json: bool) -> int:
     """Measure and print what ships."""
     began = time.perf_counter()
-    with answer_stream() as stream:
+    with guard_stdout() as stream:
         figures = measured(shipped(scale))
         tell(figures, Output(stream, as_json=as_json), took_s=time.perf_counter() - began)
     return 0

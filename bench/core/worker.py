@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, TextIO
 
 from bench.core.harness import Contender, LocalTrack
-from toolpost.cli.answer_stream import answer_stream
+from toolpost.cli.output import guard_stdout
 
 Contenders = Callable[[], AbstractAsyncContextManager[list[Contender]]]
 
@@ -38,7 +38,7 @@ def _say(answers: TextIO, value: Any) -> None:
 
 def main(module: str) -> None:
     """Serve on stdin and stdout."""
-    with answer_stream() as answers:
+    with guard_stdout() as answers:
         asyncio.run(serve(import_module(module).contenders, sys.stdin, answers))
 
 

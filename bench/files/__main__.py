@@ -10,8 +10,7 @@ from dataclasses import replace
 from bench.core.main import measured, tell
 from bench.files.material import FULL, QUICK
 from bench.files.parts import parts
-from toolpost.cli.answer_stream import answer_stream
-from toolpost.cli.output import Output
+from toolpost.cli.output import Output, guard_stdout
 
 
 def main() -> int:
@@ -24,7 +23,7 @@ def main() -> int:
     scale = QUICK if chosen.quick else FULL
     scale = replace(scale, files=chosen.files or scale.files, gigabytes=chosen.gigabytes or scale.gigabytes)
     began = time.perf_counter()
-    with answer_stream() as stream:
+    with guard_stdout() as stream:
         figures = measured(parts(scale))
         tell(figures, Output(stream, as_json=chosen.json), took_s=time.perf_counter() - began)
     return 0

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import CONFIG
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
-from toolpost.cli.answers import answer_of, field_value
+from toolpost.cli.prompts import answer_of, field_value
 
 LATER = "answer later: "
 ASK = ("tools", "call", "local.ask")

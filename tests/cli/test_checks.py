@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolpost.cli import checks
-from toolpost.cli.checks import Check, data_folder, machine
+from toolpost.cli.diagnostics import Check, data_folder, machine
 from toolpost.transports.plugins import Plugins
 
 
@@ -44,7 +43,9 @@ def test_the_limit_of_open_files_is_told(monkeypatch: pytest.MonkeyPatch, limit:
 
 
 def test_a_broken_plug_in_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "load_plugins", lambda: Plugins(problems=("plug-in 'x' is left out: why",)))
+    monkeypatch.setattr(
+        "toolpost.transports.plugins.load_plugins", lambda: Plugins(problems=("plug-in 'x' is left out: why",))
+    )
 
     assert found("plug-in") == Check("plug-in", "broken", "plug-in 'x' is left out: why")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.program import SRC, Run
 from toolpost import __version__
-from toolpost.cli.options import default_user
+from toolpost.cli.commands import default_user
 
 
 def test_the_version_is_told_without_importing_anything_heavy() -> None:

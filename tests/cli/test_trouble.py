@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import Run, child_environment, command
-from toolpost.cli.session import run_command
+from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ToolError
 
 ADD = ("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}')

@@ -13,7 +13,7 @@ from tests.docs import settings_table
 from tests.docs.blocks import PAGES, ROOT, blocks
 from toolpost import Settings, map_concurrent, tool
 from toolpost.cli.app import app
-from toolpost.cli.outcome import EXIT_CODES
+from toolpost.cli.prompts import EXIT_CODES
 from toolpost.contracts import errors
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.events import EventCode

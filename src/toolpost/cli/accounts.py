@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolpost.cli.commands import Commands
-from toolpost.cli.confirmation import confirm
-from toolpost.cli.opening import no_source, personal_sources, service_sources
-from toolpost.cli.options import Config, Json, User
+from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.output import Output, moment
-from toolpost.cli.session import FAILED, run_with_box
+from toolpost.cli.prompts import confirm
+from toolpost.cli.runner import FAILED, no_source, personal_sources, run_with_box, service_sources
 from toolpost.configuration.settings import parse_duration
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
@@ -20,6 +18,17 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.accounts import AccountManager, AccountState
     from toolpost.toolbox.box import Toolbox
+
+_REMOVED = {"events": "what events said", "runs": "names on runs"}
+_UNHEARD = (
+    "{services} could not be told, or has no way to be told: what was granted there may live on. "
+    "End it in the settings of your account at the service."
+)
+_WORDS = {
+    "missing": "none",
+    "doubtful": "sign in again: what became of its last renewal is unknown",
+    "revoked": "sign in again: it was ended at the service",
+}
 
 _TIMEOUT_S = 300.0
 
@@ -150,13 +159,6 @@ def forget(
     run_with_box(work, config=config, as_json=json, opening=no_source)
 
 
-_REMOVED = {"events": "what events said", "runs": "names on runs"}
-_UNHEARD = (
-    "{services} could not be told, or has no way to be told: what was granted there may live on. "
-    "End it in the settings of your account at the service."
-)
-
-
 def _desk_of(box: Toolbox, output: Output) -> AccountManager | None:
     """The desk with every service, whether or not its sources were brought in; None where nobody needs one."""
     try:
@@ -202,13 +204,6 @@ def _show_list(states: list[AccountState], output: Output) -> None:
     output.table(["Service", "Name", "Account", "Scopes", "Since"], rows)
     if any(state.status != "connected" for state in states):
         output.note(f"`toolpost accounts connect SERVICE{output.again}` signs you in.")
-
-
-_WORDS = {
-    "missing": "none",
-    "doubtful": "sign in again: what became of its last renewal is unknown",
-    "revoked": "sign in again: it was ended at the service",
-}
 
 
 def _show_forgotten(person: str, told: dict[str, bool], removed: dict[str, int], output: Output) -> int:

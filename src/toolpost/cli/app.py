@@ -1,15 +1,20 @@
-"""All commands, put together."""
+"""The `toolpost` program: its top-level commands and groups."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolpost import __version__
-from toolpost.cli import accounts, artifacts, config, doctor, events, imports, keys, lock, pending, runs, tools
-from toolpost.cli.commands import Commands
-from toolpost.cli.options import Config, Json, User
+from toolpost.cli import accounts, connect, diagnostics, history, lock, pending, tools
+from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.runner import FAILED, no_source, run_command, run_with_box
+
+if TYPE_CHECKING:
+    from toolpost.cli.output import Output
+    from toolpost.toolbox.box import Toolbox
+
 
 app = Commands(
     name="toolpost",
@@ -78,19 +83,57 @@ def _bench(
     from functools import partial
 
     from toolpost.cli.bench import bench
-    from toolpost.cli.session import run_command
 
     run_command(partial(bench, quick=quick), as_json=json)
+
+
+keys_app = Commands(help="Rotate the key that seals the data folder.", no_args_is_help=True)
+
+Retire = Annotated[
+    bool,
+    typer.Option("--retire", help="Delete the older keys afterwards; stop other processes on this folder before."),
+]
+
+
+@keys_app.callback()
+def _keys_group() -> None:
+    """Rotate the key that seals the data folder."""
+
+
+@keys_app.command("rotate")
+def rotate_key(retire: Retire = False, config: Config = None, user: User = "", json: Json = False) -> None:
+    """Create a sealing key, and seal everything in the data folder with it.
+
+    Older keys are kept, so that nothing is lost, unless --retire deletes them. Exits 1 when something does not open.
+    """
+
+    async def work(box: Toolbox, output: Output) -> int:
+        counts = await box.store.rotate_key(retire=retire)
+        unreadable = counts.pop("unreadable", 0)
+        retired = retire and not unreadable
+        if output.as_json:
+            status = "failed" if unreadable else "ok"
+            output.document({"status": status, "sealed": counts, "unreadable": unreadable, "retired": retired})
+        else:
+            output.table(["Kind", "Sealed anew"], [(kind, str(count)) for kind, count in sorted(counts.items())])
+            if unreadable:
+                output.note(f"{unreadable} values open with no key: they were moved or changed. Older keys are kept.")
+            else:
+                older = "are deleted" if retired else "are kept, and open what they sealed"
+                output.note(f"A new key seals everything now. The older ones {older}.")
+        return FAILED if unreadable else 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
 
 
 app.add_typer(tools.app, name="tools")
 app.add_typer(pending.app, name="pending")
 app.add_typer(accounts.app, name="accounts")
-app.add_typer(runs.app, name="runs")
-app.add_typer(artifacts.app, name="artifacts")
-app.add_typer(config.app, name="config")
+app.add_typer(history.runs_app, name="runs")
+app.add_typer(history.artifacts_app, name="artifacts")
+app.add_typer(diagnostics.config_app, name="config")
 app.add_typer(lock.app, name="lock")
-app.add_typer(keys.app, name="keys")
-app.command("import")(imports.import_servers)
-app.command("events")(events.events)
-app.command("doctor")(doctor.doctor)
+app.add_typer(keys_app, name="keys")
+app.command("import")(connect.import_servers)
+app.command("events")(history.events)
+app.command("doctor")(diagnostics.doctor)

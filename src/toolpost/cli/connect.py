@@ -1,4 +1,4 @@
-"""`toolpost tools connect`: one more source in the configuration."""
+"""`toolpost tools connect`, `disconnect`, `presets` and `toolpost import`: sources of the configuration file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.options import Config, Json, User
+from toolpost.cli.commands import Config, Json, User
 from toolpost.cli.output import Output
-from toolpost.cli.session import run_command
+from toolpost.cli.runner import run_command
 
 if TYPE_CHECKING:
     from toolpost.connecting.presets import Package
@@ -81,7 +81,7 @@ def connect(
     claims of its tools is shown, and counts only after another yes, or with --trust. Exits 1 when
     the server cannot be connected; it is in the file then all the same.
     """
-    from toolpost.cli.connecting import carry_out, planned
+    from toolpost.cli.connect_apply import carry_out, planned
 
     plan = planned(what, name=name, env=env or (), headers=header or (), cwd=cwd, transport=transport.value)
 
@@ -122,3 +122,70 @@ def _facts(package: Package) -> dict[str, Any]:
         "version": package.version,
         "reads": list(package.reads),
     }
+
+
+ConnectedName = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The source, as the file names it.", autocompletion=completion.source_names),
+]
+
+
+def disconnect(
+    name: ConnectedName,
+    config: Config = None,
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """Take a source out of the configuration.
+
+    Its entry goes, comments and all the rest of the file stay; what was taken out is shown, to be pasted back.
+    Accounts, runs and artifacts of its tools are kept.
+    """
+
+    async def work(output: Output) -> int:
+        from toolpost.configuration.file_editor import config_path, remove_source
+
+        path = config_path(config)
+        taken = remove_source(path, name)
+        if output.as_json:
+            output.document({"status": "ok", "config": str(path), "source": name, "removed": taken, "error": None})
+        else:
+            output.text(taken.rstrip("\n"))
+            output.note(f"{name!r} is out of {path.name}; this was its entry.")
+        return 0
+
+    run_command(work, as_json=json)
+
+
+ImportFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="Such as .mcp.json; without one, those that can be found are listed."),
+]
+ImportYes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written.")]
+
+
+def import_servers(
+    file: ImportFile = None,
+    dry_run: DryRun = False,
+    yes: ImportYes = False,
+    trust: Trust = False,
+    config: Config = None,
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """Take over the MCP servers of another program's file.
+
+    Reads .mcp.json and the files of Claude, Cursor, VS Code, Windsurf, Zed and
+    Gemini. Shows every command, asks, and writes. Secrets are not copied: the
+    configuration refers to variables, which you are told to set. Starts nothing, unless you
+    want to see what the tools claim, or take that on trust with --trust.
+    """
+
+    async def work(output: Output) -> int:
+        from toolpost.cli.connect_apply import list_found, take_over
+
+        if file is None:
+            return list_found(Path.cwd(), output)
+        return await take_over(file, config, output, yes=yes, trust=trust, dry_run=dry_run)
+
+    run_command(work, as_json=json)

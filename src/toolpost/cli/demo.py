@@ -1,4 +1,4 @@
-"""The demo: tools listed, called, refused, paused, approved and finished, in a folder that is gone afterwards."""
+"""`toolpost demo`: list, call, refuse, pause, approve and finish tools of a small shop in a temporary folder."""
 
 from __future__ import annotations
 
@@ -11,21 +11,32 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Annotated, Any, TypedDict, assert_never
 
+from pydantic import Field
 from rich import box as boxes
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from toolpost.cli.demo_tools import LEDGER_FILE, ORDERS_FILE
-from toolpost.cli.output import Output
-from toolpost.cli.printable import printable
+from toolpost import ToolContext, tool
+from toolpost.cli.output import Output, printable
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.toolbox.box import Toolbox
+
+_LIFE_OF_AN_APPROVED_CALL = [
+    EventCode.TOOL_CALL_REQUESTED,
+    EventCode.APPROVAL_REQUESTED,
+    EventCode.APPROVAL_GRANTED,
+    EventCode.TOOL_CALL_STARTED,
+    EventCode.TOOL_CALL_COMPLETED,
+]
+ORDERS_FILE = "orders.json"
+LEDGER_FILE = "ledger.txt"
+_REFUSALS = 2  # how often the exchange hangs up before it answers
 
 AGENT, PERSON, STRANGER = "shop:agent", "shop:maria", "other:eve"
 CHILD_TIMEOUT_S = 60.0
@@ -34,7 +45,7 @@ _CONFIG = """\
 data_dir: state
 builtins: [artifact_read, artifact_search]
 sources:
-  - {name: shop, transport: python, connection: toolpost.cli.demo_tools}
+  - {name: shop, transport: python, connection: toolpost.cli.demo}
 """
 
 
@@ -277,15 +288,6 @@ async def _log(stage: Stage, run_id: str) -> Step:
     )
 
 
-_LIFE_OF_AN_APPROVED_CALL = [
-    EventCode.TOOL_CALL_REQUESTED,
-    EventCode.APPROVAL_REQUESTED,
-    EventCode.APPROVAL_GRANTED,
-    EventCode.TOOL_CALL_STARTED,
-    EventCode.TOOL_CALL_COMPLETED,
-]
-
-
 def _told(event: StoredEvent) -> str:
     keys = ("params", "kind", "by", "input", "summary")
     return ", ".join(f"{key} {_short(event.payload[key])}" for key in keys if key in event.payload)
@@ -371,3 +373,83 @@ def _summary(steps: list[Step], seconds: float) -> Panel:
     told = f"{good} of {len(steps)} steps came out as expected, in {seconds:.1f} s."
     after = "Next: README.md makes your own tools in twelve lines; `toolpost --help` shows the commands."
     return Panel(f"{told}\n{after}", border_style="green" if good == len(steps) else "red")
+
+
+class Order(TypedDict):
+    """One order of the shop."""
+
+    id: int
+    customer: str
+    total: float
+
+
+OrderId = Annotated[int, Field(ge=1, description="The number of the order")]
+
+
+@tool(side_effects="read", tags=["orders"])
+def find_order(order_id: OrderId, ctx: ToolContext) -> Order:
+    """Look up one order."""
+    for order in _orders(ctx):
+        if order["id"] == order_id:
+            return order
+    raise LookupError(f"there is no order {order_id}")
+
+
+@tool(side_effects="read", tags=["orders"])
+def export_orders(ctx: ToolContext) -> list[Order]:
+    """All orders in one list, which is long."""
+    return _orders(ctx)
+
+
+@tool(side_effects="write", destructive=True, tags=["orders"])
+def delete_order(order_id: OrderId, ctx: ToolContext) -> str:
+    """Delete an order for good."""
+    kept = [order for order in _orders(ctx) if order["id"] != order_id]
+    (_folder(ctx) / ORDERS_FILE).write_text(jsonlib.dumps(kept), encoding="utf-8")
+    return f"order {order_id} is deleted"
+
+
+@tool(side_effects="external", destructive=True, tags=["mail"])
+def email_customer(order_id: OrderId, text: str, ctx: ToolContext) -> str:
+    """Send a mail to the customer of an order."""
+    _write_note(ctx, f"mailed {text!r}")
+    return f"mail about order {order_id} sent"
+
+
+@tool(side_effects="write", tags=["orders"])
+async def ship_order(order_id: OrderId, ctx: ToolContext) -> str:
+    """Reserve the goods, ask a person for the address, and ship."""
+    _write_note(ctx, "began to ship")
+
+    async def reserve() -> str:
+        _write_note(ctx, "reserved")
+        return f"parcel-{order_id}"
+
+    parcel = await ctx.once("reserve", reserve)
+    address = await ctx.pause("address_needed", {"order_id": order_id}, prompt="Where does the parcel go?")
+    return f"{parcel} is on its way to {address}"
+
+
+@tool(side_effects="read", tags=["money"])
+def exchange_rate(currency: str, ctx: ToolContext) -> float:
+    """What a euro costs; the exchange behind it hangs up on the first calls."""
+    if _write_note(ctx, f"asked for {currency}") <= _REFUSALS:
+        raise ConnectionResetError("the exchange hung up")
+    return 1.08
+
+
+def _folder(ctx: ToolContext) -> Path:
+    return Path((ctx.allowed_paths or ["."])[0])
+
+
+def _orders(ctx: ToolContext) -> list[Order]:
+    orders: list[Order] = jsonlib.loads((_folder(ctx) / ORDERS_FILE).read_text(encoding="utf-8"))
+    return orders
+
+
+def _write_note(ctx: ToolContext, text: str) -> int:
+    """Write a line into the ledger and return how often it is there by now."""
+    ledger = _folder(ctx) / LEDGER_FILE
+    with ledger.open("a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+    return ledger.read_text(encoding="utf-8").splitlines().count(text)

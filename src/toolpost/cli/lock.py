@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolpost.cli.commands import Commands
-from toolpost.cli.options import Config, Json, User
-from toolpost.cli.output import Output
-from toolpost.cli.session import rehearsal, run_command
-from toolpost.cli.source_trouble import trouble
-from toolpost.cli.tool_table import counted
+from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.output import Output, count_tools
+from toolpost.cli.runner import rehearsal, run_command, trouble
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
@@ -102,7 +99,7 @@ def approve(
         _tell(survey, chosen, output)
         if chosen:
             _agree(
-                f"Agree to {counted(len(chosen))} as {'it is' if len(chosen) == 1 else 'they are'} now?",
+                f"Agree to {count_tools(len(chosen))} as {'it is' if len(chosen) == 1 else 'they are'} now?",
                 output,
                 yes=yes,
             )
@@ -192,7 +189,7 @@ def _checked(survey: _Survey, output: Output) -> int:
     _tell(survey, found, output, pinning=False)
     if found:
         output.note(
-            f"{counted(len(found))} differ from {survey.lock.path.name}; `toolpost lock approve` agrees to them."
+            f"{count_tools(len(found))} differ from {survey.lock.path.name}; `toolpost lock approve` agrees to them."
         )
     elif survey.unpinned:
         output.note(f"{survey.lock.path.name} does not have all sources; `toolpost lock` adds them.")
@@ -220,7 +217,7 @@ def _is_pinned(survey: _Survey, name: str) -> bool:
 
 
 def _agree(question: str, output: Output, *, yes: bool) -> None:
-    from toolpost.cli.confirmation import confirm
+    from toolpost.cli.prompts import confirm
 
     output.status.clear()
     if not confirm(question, yes=yes):
@@ -234,7 +231,7 @@ def _tell(survey: _Survey, found: Sequence[Difference], output: Output, *, pinni
         say("\n".join(lines_of(one)))
     for source in survey.unpinned:
         tools = survey.listed[source]
-        say(f"{source}: not pinned yet, {counted(len(tools))}" + ("".join(_names(tools)) if pinning else ""))
+        say(f"{source}: not pinned yet, {count_tools(len(tools))}" + ("".join(_names(tools)) if pinning else ""))
     for source, error in survey.failed.items():
         output.note(f"source {source!r} cannot be compared: {error}")
 

@@ -1,20 +1,30 @@
-"""What a command says: JSON for programs, tables and sentences for people."""
+"""Write the answer of a command: JSON for programs, tables and sentences for people, notes on stderr."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
-from toolpost.cli.options import NO_OPTIONS, Repeated
-from toolpost.cli.printable import printable
-from toolpost.cli.status_line import StatusLine
+from toolpost.cli.commands import NO_OPTIONS, Repeated
+from toolpost.contracts.events import EventCode, RunEvent
+from toolpost.contracts.spec import ToolSpec
 
 if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError
+
+
+_LONGEST_DESCRIPTION = 200
+_ERASE = "\r\x1b[K"
+# Control characters and changes of direction: a tool's text must not repaint the screen that a person decides on.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _PIPE_WIDTH = 200
 _COMMON_WORD, _GAP, _EDGES = 18, 3, 2
@@ -177,3 +187,127 @@ def moment(at: float | None) -> str:
 
 def _is_utf8(stream: TextIO) -> bool:
     return (stream.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def show_tools(specs: list[ToolSpec], output: Output) -> None:
+    """Show them all, and what to do next."""
+    if output.as_json:
+        output.document([spec.to_dict() for spec in specs])
+        return
+    if not specs:
+        output.note("There are no such tools.")
+        return
+    rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
+    output.table(["Tool", "Effects", "Source", "Description"], rows)
+    helpers = sum(spec.is_helper for spec in specs)
+    more = f", and {helpers} for resources and prompts" if helpers else ""
+    output.note(
+        f"{count_tools(len(specs) - helpers)}{more}. `toolpost tools show NAME{output.again}` tells all about one."
+    )
+
+
+def count_tools(tools: int) -> str:
+    """So many tools, in words."""
+    return f"{tools} tool{'' if tools == 1 else 's'}"
+
+
+def _effects(spec: ToolSpec) -> str:
+    mark = {True: ", destructive", None: ", unknown", False: ""}[spec.safety.destructive]
+    return f"{spec.side_effects}{mark}"
+
+
+def _first_line(text: str) -> str:
+    return shorten(text.strip().partition("\n")[0], _LONGEST_DESCRIPTION, placeholder=" …")
+
+
+class StatusLine:
+    """A line that `show` replaces and `clear` takes away; without a terminal both do nothing.
+
+    Whoever writes anything else to the terminal clears it first, as `Output` does.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self.live = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Replace the line; what does not fit the terminal's width is cut off."""
+        if not self.live:
+            return
+        width = max(1, shutil.get_terminal_size().columns - 1)  # a full line would wrap, and could not be erased
+        line = printable(" ".join(text.split()))
+        self._write(f"{_ERASE}{line if len(line) <= width else f'{line[: width - 1]}…'}")
+        self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._write(_ERASE)
+            self._shown = False
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+class ProgressSink:
+    """Event sink that shows the progress of running calls on a status line, and before that which sources start."""
+
+    def __init__(self, line: StatusLine) -> None:
+        self._line = line
+
+    def starting(self, names: Sequence[str]) -> None:
+        """Show which sources are still starting; none takes the line away."""
+        if names:
+            self._line.show(f"starting {', '.join(names)}...")
+        else:
+            self._line.clear()
+
+    def emit(self, event: RunEvent) -> None:
+        if event.code is EventCode.SUBAGENT_ACTION:
+            self._line.show(progress_text(event))
+
+
+def progress_text(event: RunEvent) -> str:
+    """What a call reported, with the share that is done where that is known."""
+    facts = event.payload
+    fraction = facts.get("fraction")
+    done = f" {fraction:.0%}" if isinstance(fraction, (int, float)) else ""
+    return f"{event.call.tool_name}{done}: {facts.get('text') or 'working'}"
+
+
+@contextmanager
+def guard_stdout() -> Generator[TextIO]:
+    """Lend out the real stdout; within, everything else that is printed lands on stderr."""
+    real = sys.stdout
+    try:
+        number = real.fileno()
+    except OSError:  # No file: a test or a host program has put something of its own there.
+        with redirect_stdout(sys.stderr):
+            yield real
+        return
+    real.flush()
+    kept = os.dup(number)
+    try:
+        os.dup2(sys.stderr.fileno(), number)
+        with _open_stream(os.dup(kept), like=real) as stream, redirect_stdout(sys.stderr):
+            yield stream
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+
+
+@contextmanager
+def _open_stream(number: int, *, like: TextIO) -> Generator[TextIO]:
+    stream = open(number, "w", encoding=like.encoding, errors="backslashreplace")  # noqa: SIM115 - closed below
+    try:
+        yield stream
+    finally:
+        with suppress(BrokenPipeError):  # The reader went away, as `head` does.
+            stream.close()
+
+
+def printable(text: str) -> str:
+    """A text that cannot command a terminal."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.answers import answer_of, target_of
-from toolpost.cli.asking import LATER, ask_here, asked_value
-from toolpost.cli.commands import Commands
-from toolpost.cli.confirmation import at_a_terminal
-from toolpost.cli.ids import whole_id
-from toolpost.cli.opening import asked_source, no_source, told_sources
-from toolpost.cli.options import Config, Json, Repeated, User, read_json, whom
-from toolpost.cli.outcome import next_step, show_outcome
+from toolpost.cli.commands import Commands, Config, Json, Repeated, User, read_json, whom
+from toolpost.cli.completion import whole_id
 from toolpost.cli.output import Output, moment, one_line, pretty
-from toolpost.cli.session import FAILED, run_with_box
+from toolpost.cli.prompts import (
+    LATER,
+    answer_of,
+    ask_here,
+    asked_value,
+    at_a_terminal,
+    next_step,
+    show_outcome,
+    target_of,
+)
+from toolpost.cli.runner import FAILED, asked_source, no_source, run_with_box, told_sources
 from toolpost.contracts.errors import PendingNotFoundError, ToolError, ToolValidationError
 from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import Principal

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.consents import ConnectedAccount, callback_url, finish_device_sign_in, start_device_sign_in
 from toolpost.auth.oauth.authorization import callback_parameters
-from toolpost.cli.opening import personal_sources, provider_of
-from toolpost.cli.tool_table import show_tools
+from toolpost.cli.output import show_tools
+from toolpost.cli.runner import personal_sources, provider_of
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
 from toolpost.toolbox.account_pages import HtmlPage, connected_page, failure_page
 from toolpost.wire.callback_server import DEFAULT_PORT, CallbackResponse, CallbackServer, callback_server_url

@@ -1,27 +1,20 @@
-"""`toolpost tools`: what there is, and calling it."""
+"""`toolpost tools`: list, show, call, check and export tools."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolpost.catalog.specs import HIDDEN
 from toolpost.cli import completion
-from toolpost.cli.asking import ask_here
-from toolpost.cli.check import check_tool
-from toolpost.cli.commands import Commands
-from toolpost.cli.connect import connect, list_presets
-from toolpost.cli.disconnect import disconnect
-from toolpost.cli.export import export_tools
-from toolpost.cli.given_files import given_files, keep
-from toolpost.cli.opening import one_source, tool_source
-from toolpost.cli.options import Config, Json, User, read_json
-from toolpost.cli.outcome import show_outcome
-from toolpost.cli.output import Output, pretty
-from toolpost.cli.pairs import given_pairs, read_values
-from toolpost.cli.session import INCOMPLETE, left_out, run_with_box
-from toolpost.cli.tool_table import show_tools
+from toolpost.cli.arguments import given_pairs, read_file_args, read_values, store_files
+from toolpost.cli.commands import Commands, Config, Json, User, default_user, read_json
+from toolpost.cli.connect import connect, disconnect, list_presets
+from toolpost.cli.output import Output, pretty, show_tools
+from toolpost.cli.prompts import ask_here, show_outcome
+from toolpost.cli.runner import INCOMPLETE, left_out, one_source, run_command, run_with_box, tool_source
 from toolpost.configuration.settings import parse_duration
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.spec import ToolCategory, ToolSpec
@@ -29,6 +22,9 @@ from toolpost.contracts.spec import ToolCategory, ToolSpec
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.toolbox.box import Toolbox
+
+
+_USUAL_FILE = Path("toolpost.yaml")
 
 app = Commands(help="See and call tools.", no_args_is_help=True)
 
@@ -135,7 +131,7 @@ def call_tool(
     Exits 0 completed, 1 failed, 3 paused until a person answers.
     """
     arguments = read_json(args, option="--args")
-    given, files = given_pairs(pairs or (), arguments), given_files(file or (), arguments)
+    given, files = given_pairs(pairs or (), arguments), read_file_args(file or (), arguments)
     if files and idempotency_key is not None:
         told = "every call keeps its files anew, so that a second one would not be the same call"
         raise typer.BadParameter(told, param_hint="--idempotency-key")
@@ -146,7 +142,7 @@ def call_tool(
             read_values(given, arguments, schema)
         run_id = box.router.new_id("run") if files else None
         if run_id is not None:
-            await keep(files, arguments, box, user=user, run_id=run_id)
+            await store_files(files, arguments, box, user=user, run_id=run_id)
         outcome = await box.call(
             name, arguments, user=user, timeout_s=timeout, idempotency_key=idempotency_key, run_id=run_id
         )
@@ -155,11 +151,9 @@ def call_tool(
     run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=True))
 
 
-app.command("check")(check_tool)
 app.command("connect")(connect)
 app.command("disconnect")(disconnect)
 app.command("presets")(list_presets)
-app.command("export")(export_tools)
 
 
 def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
@@ -187,3 +181,105 @@ def _show_entry(entry: Entry, output: Output) -> None:
 
 def _required(spec: ToolSpec) -> str:
     return "".join(f" {name}=..." for name in spec.input_schema.get("required", ()))
+
+
+Folder = Annotated[
+    Path | None,
+    typer.Argument(metavar="DIR", help="The folder of a tool, or of several; left out, those that ship with Toolpost."),
+]
+
+
+@app.command("check")
+def check_tool(
+    folder: Folder = None,
+    config: Config = None,  # noqa: ARG001 - as every command
+    user: User = "",  # noqa: ARG001 - the same
+    json: Json = False,
+) -> None:
+    """Check that a tool ships a document, a schema, tests and budgets.
+
+    Nothing is run; exits 1 when something is missing.
+    """
+
+    async def work(output: Output) -> int:
+        found = _checked(folder)
+        broken = any(problems for _, problems in found)
+        if output.as_json:
+            tools = [{"folder": str(place), "problems": problems} for place, problems in found]
+            output.document({"status": "failed" if broken else "ok", "tools": tools})
+        else:
+            output.table(["Folder", "State"], [(str(place), "\n".join(problems) or "ok") for place, problems in found])
+        return int(broken)
+
+    run_command(work, as_json=json)
+
+
+def _checked(folder: Path | None) -> list[tuple[Path, list[str]]]:
+    from toolpost.builtin.standard_check import check_builtin_folders, check_folder
+
+    if folder is None:
+        return check_builtin_folders()
+    return [(place, check_folder(place)) for place in _folders(folder)]
+
+
+def _folders(place: Path) -> list[Path]:
+    """One tool's folder itself, or those of the tools in it."""
+    from toolpost.builtin.standard_check import CASES, DOCUMENT, SCHEMA
+
+    if not place.is_dir() or any((place / name).exists() for name in (DOCUMENT, SCHEMA, CASES)):
+        return [place]
+    inner = sorted(one for one in place.iterdir() if one.is_dir() and (one / DOCUMENT).exists())
+    return inner or [place]
+
+
+Utcp = Annotated[bool, typer.Option("--utcp", help="Write a UTCP manual.")]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", metavar="URL", help="Tools are called by a POST below this URL, not by command."),
+]
+
+
+@app.command("export")
+def export_tools(
+    utcp: Utcp = False,
+    source: Source = None,
+    address: Address = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Print the tools as a manual; by itself each is called through this program, under its policy."""
+    if not utcp:
+        raise typer.BadParameter("say in which format: --utcp", param_hint="--utcp")
+    if address is not None and not _is_base(address):
+        raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
+    written = _written(config)
+    said = "" if user == default_user() else user  # whoever calls is the person at their own machine
+
+    async def work(box: Toolbox, output: Output) -> int:
+        from toolpost.sources.utcp.export import command_route, export_manual, http_route, serialize_manual
+
+        specs = [spec for spec in box.registry.specs() if source is None or spec.source == source]
+        route = http_route(address) if address else command_route(config=written, user=said, env=_variables(written))
+        output.text(serialize_manual(export_manual(specs, route)))
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
+
+
+def _is_base(address: str) -> bool:
+    """Whether addresses below it can be made of it."""
+    return address.startswith(("http://", "https://")) and not any(mark in address for mark in "?# ")
+
+
+def _written(config: Path | None) -> str | None:
+    """The configuration as others find it, whatever folder they run in."""
+    path = config or _USUAL_FILE
+    return str(path.absolute()) if path.exists() else None
+
+
+def _variables(config: str | None) -> list[str]:
+    """The variables that a configuration takes from the environment."""
+    from toolpost.configuration.secret_extraction import references
+
+    return [] if config is None else references(Path(config).read_text(encoding="utf-8"))

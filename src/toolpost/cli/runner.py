@@ -1,14 +1,26 @@
-"""Opens a Toolbox with no more sources than a command needs: starting one takes seconds."""
+"""Run one command: open the Toolbox with the sources that it needs, do its work, and exit with its code."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import logging
+import os
+import re
+import signal
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
-from toolpost.cli.status_line import ProgressSink
+import typer
+
+from toolpost.cli.commands import NO_OPTIONS, Repeated
+from toolpost.cli.completion import remember_names
+from toolpost.cli.output import Output, ProgressSink, guard_stdout
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.suggestions import did_you_mean
 
@@ -20,6 +32,18 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.source_manager import SourceState
+
+
+_UNREACHED = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
+
+FAILED = 1
+INCOMPLETE = 4
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
+
+Work: TypeAlias = "Callable[[Toolbox, Output], Awaitable[int]]"
 
 
 class Opening(Protocol):
@@ -32,7 +56,7 @@ class Opening(Protocol):
 
 def every_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
     """With all there is."""
-    return _opened(loaded, None, sinks)
+    return _open_box(loaded, None, sinks)
 
 
 def in_memory(loaded: LoadedSettings) -> LoadedSettings:
@@ -42,12 +66,12 @@ def in_memory(loaded: LoadedSettings) -> LoadedSettings:
 
 def no_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
     """For what the store alone answers; one that is not there yet is not made for it."""
-    return _opened(_looking(loaded), (), sinks)
+    return _open_box(_looking(loaded), (), sinks)
 
 
 def store_alone(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
     """For who waits for what others will write into the store: it is made if it is not there yet."""
-    return _opened(loaded, (), sinks)
+    return _open_box(loaded, (), sinks)
 
 
 def one_source(name: str | None) -> Opening:
@@ -57,7 +81,7 @@ def one_source(name: str | None) -> Opening:
         if name is None:
             return every_source(_looking(loaded), sinks)
         _check_source(name, loaded.settings)
-        return _opened(_looking(loaded), {name}, sinks)
+        return _open_box(_looking(loaded), {name}, sinks)
 
     return opened
 
@@ -67,7 +91,7 @@ def service_sources(provider: str) -> Opening:
 
     def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         found = {source.name for source in personal_sources(loaded.settings) if provider_of(source) == provider}
-        return _opened(loaded, found, sinks)
+        return _open_box(loaded, found, sinks)
 
     return opened
 
@@ -83,12 +107,12 @@ def tool_source(name: str, *, called: bool) -> Opening:
         needed = _namespaces({name}, loaded.settings)
         if not called:
             loaded = _looking(loaded)
-        async with _opened(loaded, needed, sinks) as box:
+        async with _open_box(loaded, needed, sinks) as box:
             if needed == _enabled(loaded.settings) or not _needs_more(box, name, needed, called=called):
                 yield box
                 return
             found = box.registry.has(name)
-        async with _opened(loaded, None, sinks, waiting_for=needed if found else None) as box:
+        async with _open_box(loaded, None, sinks, waiting_for=needed if found else None) as box:
             yield box
 
     return opened
@@ -104,7 +128,7 @@ def told_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction]]]
             if not needed:
                 yield box
                 return
-        async with _opened(loaded, needed, sinks) as box:
+        async with _open_box(loaded, needed, sinks) as box:
             yield box
 
     return opened
@@ -136,7 +160,7 @@ def provider_of(source: ExternalToolConfig) -> str:
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_box(
     loaded: LoadedSettings,
     only: Collection[str] | None,
     sinks: Sequence[EventSink],
@@ -227,3 +251,112 @@ def _asks_a_tool(name: str, settings: Settings) -> bool:
     chains = {"web_search": tools.web_search.providers(), "web_fetch": tools.web_fetch.chain}
     chains["retrieve"] = tools.retrieval.chain
     return any(link.provider == "mcp" for link in chains.get(name, ()))
+
+
+def run_with_box(
+    work: Work, *, config: Path | None, as_json: bool, user: str = "", opening: Opening = every_source
+) -> NoReturn:
+    """Open the Toolbox, do the work, and leave with its code."""
+
+    async def with_box(output: Output) -> int:
+        from toolpost.configuration.loading import load_settings
+
+        async with opening(load_settings(config), progress_sinks(output)) as box:
+            _tell_problems(box, output)
+            remember_names(box)
+            return await work(box, output)
+
+    run_command(with_box, as_json=as_json, again=Repeated(config, user))
+
+
+def rehearsal(loaded: LoadedSettings, output: Output, *, connect: bool = True) -> AbstractAsyncContextManager[Toolbox]:
+    """A Toolbox with the same sources, or with none of them started, that keeps everything in memory."""
+    opening = every_source if connect else no_source
+    return opening(in_memory(loaded), progress_sinks(output))
+
+
+def progress_sinks(output: Output) -> list[EventSink]:
+    """Who shows at a terminal what is going on; nobody where the answer is for a program."""
+    return [ProgressSink(output.status)] if output.status.live and not output.as_json else []
+
+
+def left_out(box: Toolbox) -> bool:
+    """Whether a source that the command needs is down."""
+    return any(not state.ok for state in box.report)
+
+
+def run_command(
+    work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: Repeated = NO_OPTIONS
+) -> NoReturn:
+    """Do the work and leave with its code; every error is told in words, or as JSON where that was asked for."""
+    if os.environ.get(TRACEBACK_VARIABLE):
+        logging.basicConfig()  # what libraries have to say is shown then, too
+    with guard_stdout() as stream:
+        code = _code_of(work, Output(stream, as_json=as_json, again=again))
+    raise typer.Exit(code)
+
+
+def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:
+    try:
+        try:
+            return asyncio.run(_until_terminated(work(output)))
+        finally:
+            output.status.clear()
+    except ToolError as error:
+        output.failure(error)
+        return FAILED
+    except KeyboardInterrupt:
+        output.note(f"interrupted; `toolpost runs list{output.again}` shows calls that were under way.")
+        return INTERRUPTED
+    except asyncio.CancelledError:
+        return TERMINATED
+    except BrokenPipeError:
+        return FAILED
+    except typer.BadParameter:  # what is wrong with the command line may be known only now
+        raise
+    except Exception as error:  # noqa: BLE001 - tools of others run in here; nobody wants their traceback
+        output.failure(ToolError(f"{type(error).__name__}: {error}", code="internal_error", cause=error))
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exc()
+        else:
+            output.note(f"Set {TRACEBACK_VARIABLE}=1 to see where it came from.")
+        return FAILED
+
+
+async def _until_terminated(work: Coroutine[None, None, int]) -> int:
+    """A polite request to end cancels the call, so that its end is recorded too."""
+    task = asyncio.ensure_future(work)
+    with suppress(NotImplementedError):  # Windows has no such signals.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
+def _tell_problems(box: Toolbox, output: Output) -> None:
+    for source in box.report:
+        if not source.ok and source.state != "connecting":
+            output.note(f"source {source.name!r} is left out: {trouble(source, box)}")
+    known = box.sources.left_out
+    for problem in box.problems:
+        if problem not in known:
+            output.note(problem)
+
+
+def trouble(state: SourceState, box: Toolbox) -> str:
+    """What is wrong with a source; where nobody answered at its address, that is named."""
+    told = state.error or "it is down"
+    address = next((_address(one.connection) for one in box.settings.all_sources() if one.name == state.name), "")
+    if not address or not _UNREACHED.search(told):
+        return told
+    shown = box.redactor.text(address)
+    return f"{told}; is the server at {shown} running, and is the address right?"
+
+
+def _address(connection: str) -> str:
+    """A URL without what may be secret in it; a command or a file has none."""
+    try:
+        url = urlsplit(connection.strip())
+        port = f":{url.port}" if url.port else ""
+    except ValueError:
+        return ""
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
+    return f"{url.scheme}://{host}{port}{url.path}" if url.scheme and host else ""

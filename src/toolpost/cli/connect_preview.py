@@ -1,21 +1,31 @@
-"""Sources that are to be written: shown to the person who decides, with exact commands and never a value."""
+"""Show sources that are about to be written, what keeps each from starting, and what their tools claim."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from toolpost.catalog.lock import Lock, Pin
+from toolpost.catalog.specs import describe_claims, read_claims, trust_loosens
 from toolpost.cli.output import Output
-from toolpost.configuration.file_editor import InsertionError, add_sources, source_data
+from toolpost.cli.prompts import at_a_terminal, confirm
+from toolpost.configuration.file_editor import InsertionError, add_sources, mark_trusted, source_data
 from toolpost.configuration.secret_extraction import Variable, references
 from toolpost.configuration.settings import Settings
 from toolpost.connecting.presets import unpinned_package
-from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.transports.registry import find_transport
+
+_INSTALL = {"uvx": " (it comes with uv: pip install uv)", "npx": " (it comes with Node.js)"}
+_OUR_OWN = frozenset({"python", "python3"})  # the running interpreter stands in for it
 
 
 def is_remote(source: ExternalToolConfig) -> bool:
@@ -127,3 +137,76 @@ def _texts(value: Any) -> Iterator[str]:
     parts = value.values() if is_object(value) else value if is_array(value) else ()
     for part in parts:
         yield from _texts(part)
+
+
+def obstacles(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    """Each thing that is missing, and how to get it."""
+    if source.unusable:  # what else is written of it stands for nothing
+        yield source.unusable
+        return
+    module, extra = find_transport(source.transport).requires or ("", "")
+    if module and find_spec(module) is None:
+        yield f"{source.transport} sources need the extra {extra}: pip install 'toolpost[{extra}]'"
+    yield from _missing_program(source, environ)
+    if source.transport is TransportType.PYTHON and source.connection.endswith(".py"):
+        file = Path(source.connection).expanduser()
+        if not file.is_file():
+            yield f"there is no file {source.connection}"
+
+
+def _missing_program(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    if is_remote(source) or source.transport is not TransportType.MCP or source.connection.startswith("memory:"):
+        return
+    program = next(iter(shlex.split(source.connection)), "")
+    if os.sep in program and source.cwd is not None:
+        program = str(Path(source.cwd, program))
+    path = source.env.get("PATH") or environ.get("PATH")
+    if program not in _OUR_OWN and shutil.which(program, path=path) is None:
+        yield f"there is no {program} on the PATH; install it first{_INSTALL.get(program, '')}"
+
+
+def offer_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: bool, yes: bool) -> bool:
+    """Show what the tools of a source claim, and ask whether that counts; without a yes it does not."""
+    loosened = [spec for spec in specs if trust_loosens(read_claims(spec))]
+    if loosened:
+        show_claims(name, specs, output)
+    if trust:
+        return True
+    if not loosened:
+        return False
+    if yes or not at_a_terminal():
+        told = f"{name} is not trusted: what it claims lets no call run unasked."
+        output.note(f"{told} `trust: true` in the configuration, or --trust here, takes its word.")
+        return False
+    output.status.clear()
+    return confirm(f"Trust {name}? Then these claims count, and its tools are pinned as they are now.", yes=False)
+
+
+def show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
+    """What a source says of each of its tools, for the person who decides."""
+    rows = [
+        (spec.name, describe_claims(read_claims(spec)) or "nothing", spec.description.partition("\n")[0])
+        for spec in specs
+    ]
+    if output.as_json:
+        output.note("\n".join([f"{name} claims of its tools:", *(f"  {tool}: {claims}" for tool, claims, _ in rows)]))
+    else:
+        output.table(["Tool", f"{name} claims that it", "Description"], rows)
+
+
+def write_trust(
+    name: str, path: Path, pins: dict[str, Pin], lock: Path | None, output: Output, *, secrets: Mapping[str, str]
+) -> None:
+    """Write a person's yes: `trust: true`, and the tools as they were shown."""
+    mark_trusted(path, name, environ={**os.environ, **secrets})
+    if lock is None:
+        output.note(f"{name} is trusted in {path.name}; `lock: null` there pins nothing.")
+        return
+    kept = Lock(lock)
+    kept.write({**kept.sources, name: pins})
+    output.note(f"{name} is trusted in {path.name}; its tools are pinned in {lock.name}, commit both.")
+
+
+def claim_documents(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """What is claimed of each tool, for programs."""
+    return [{"tool": spec.name, "claims": describe_claims(read_claims(spec))} for spec in specs]

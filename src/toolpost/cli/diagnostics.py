@@ -1,0 +1,355 @@
+"""`toolpost config check` and `toolpost doctor`: find what is wrong with the configuration, machine and sources."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from toolpost import __version__
+from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.output import Output, count_tools
+from toolpost.cli.runner import rehearsal, run_command, trouble
+from toolpost.contracts.errors import ToolError
+
+if TYPE_CHECKING:
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.source_manager import SourceState
+
+
+State = Literal["ok", "note", "broken"]
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_SQLITE = (3, 35)  # UPDATE ... RETURNING, which makes a claim one statement
+_LOW_SPACE = 256 * 1024 * 1024
+_FEW_FILES = 256
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    detail: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The check as plain data."""
+        return self._asdict()
+
+
+Connect = Annotated[bool, typer.Option("--connect", help="Start every source once, and count its tools.")]
+
+config_app = Commands(help="Check the configuration.", no_args_is_help=True)
+
+
+@config_app.callback()
+def _group() -> None:
+    """Check the configuration."""
+
+
+@config_app.command("check")
+def check(
+    connect: Connect = False,
+    config: Config = None,
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """Read it and say what is wrong, without starting anything.
+
+    With --connect every source is started once, and its tools are counted. Exits 1 when something is wrong: a
+    source that fails or cannot start, or a rule that forbids nothing. All else is a warning.
+    """
+
+    async def work(output: Output) -> int:
+        from toolpost.configuration.loading import load_settings
+
+        loaded = load_settings(config)
+        async with rehearsal(loaded, output, connect=connect) as box:
+            document = _config_document(loaded, box, connected=connect)
+        if output.as_json:
+            output.document(document)
+        else:
+            _print_config(document, output)
+        return 0 if document["status"] == "ok" else 1
+
+    run_command(work, as_json=json)
+
+
+def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -> dict[str, Any]:
+    settings = loaded.settings
+    told = box.sources.left_out
+    problems = [problem for problem in box.problems if problem not in told]
+    told_only = harmless(box)
+    warnings = [problem for problem in problems if problem in told_only]
+    sources = [_source_state(state, box) for state in box.report] if connected else _unstarted(settings)
+    fine = all(source["ok"] is not False for source in sources) and len(warnings) == len(problems)
+    return {
+        "status": "ok" if fine else "failed",
+        "path": _text(loaded.path),
+        "data_dir": _text(settings.data_dir),
+        "policy": settings.policy_data(),
+        "builtins": settings.builtins,
+        "allowed_paths": [str(path) for path in settings.tools.allowed_paths or []],
+        "sources": sources,
+        "disabled": [source.name for source in settings.all_sources() if not source.enabled],
+        "problems": problems,
+        "warnings": warnings,
+        "error": None,
+    }
+
+
+def _source_state(state: SourceState, box: Toolbox) -> dict[str, Any]:
+    return {**asdict(state), "error": None if state.ok else trouble(state, box)}
+
+
+def _unstarted(settings: Settings) -> list[dict[str, Any]]:
+    """The sources as far as they can be known without starting one: `ok` is false where one cannot start."""
+    return [_unstarted_source(source) for source in settings.all_sources() if source.enabled]
+
+
+def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
+    from toolpost.cli.connect_preview import obstacles
+
+    missing = "; ".join(obstacles(source, os.environ))
+    return {
+        "name": source.name,
+        "transport": source.transport,
+        "ok": False if missing else None,
+        "tools": None,
+        "error": missing or None,
+        "state": "down" if missing else "not_started",
+    }
+
+
+def harmless(box: Toolbox) -> set[str]:
+    """Problems that leave no tool without its guard: tools that were left out, and names that match nothing."""
+    from toolpost.configuration.lint import lint_settings
+
+    found = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor)
+    return {*box.sources.problems, *(stray.text for stray in found if not stray.unguarded)}
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _print_config(document: dict[str, Any], output: Output) -> None:
+    policy = document["policy"]
+    rows = [
+        ("file", document["path"] or "none; the defaults hold"),
+        ("data folder", document["data_dir"] or "none; everything is kept in memory"),
+        ("policy", policy if isinstance(policy, str) else f"{len(policy)} rules"),
+        ("files allowed in", "\n".join(document["allowed_paths"]) or "no folder"),
+    ]
+    rows += [(f"source {source['name']}", _state_text(source)) for source in document["sources"]]
+    rows += [(f"source {name}", "disabled") for name in document["disabled"]]
+    output.table(["", "read as"], rows)
+    for problem in document["problems"]:
+        output.note(f"{'warning' if problem in document['warnings'] else 'wrong'}: {problem}")
+    output.note("The configuration holds." if document["status"] == "ok" else "Something is wrong; see above.")
+
+
+def _state_text(source: dict[str, Any]) -> str:
+    if source["ok"] is None:
+        return f"{source['transport']}, not started; --connect does"
+    if source["ok"]:
+        return f"ok: {source['transport']}, {count_tools(source['tools'])}"
+    return f"failed: {source['error']}"
+
+
+def doctor(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+    """Look for what is broken.
+
+    Everything that calls depend on is looked at; exits 1 when something is broken.
+    """
+
+    async def work(output: Output) -> int:
+        found = await _run_checks(config, output)
+        broken = any(check.state == "broken" for check in found)
+        if output.as_json:
+            output.document(_doctor_document(found, broken=broken))
+        else:
+            output.table(["Check", "State", ""], found)
+            output.note("Something is broken; see above." if broken else "All is well.")
+        return int(broken)
+
+    run_command(work, as_json=json)
+
+
+def _doctor_document(found: list[Check], *, broken: bool) -> dict[str, Any]:
+    return {"status": "failed" if broken else "ok", "checks": [check.to_dict() for check in found]}
+
+
+async def _run_checks(config: Path | None, output: Output) -> list[Check]:
+    """From what everything stands on to what stands on everything."""
+    from toolpost.configuration.loading import load_settings
+
+    found = list(machine())
+    try:
+        loaded = load_settings(config)
+    except ToolError as error:
+        return [*found, Check("configuration", "broken", str(error))]
+    found.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults hold"))
+    found.extend(data_folder(loaded.settings.data_dir))
+    return [*found, *await _check_sources(loaded, output)]
+
+
+async def _check_sources(loaded: LoadedSettings, output: Output) -> list[Check]:
+    try:
+        async with rehearsal(loaded, output) as box:
+            count = Check("tools", "ok", f"{len(box.registry.specs())} can be called")
+            told_only, told = harmless(box), box.sources.left_out
+            others = [problem for problem in box.problems if problem not in told]
+            problems = [Check("tool", "note" if one in told_only else "broken", one) for one in others]
+            return [count, *(_check_source(state, box) for state in box.report), *problems]
+    except ToolError as error:
+        return [Check("toolbox", "broken", str(error))]
+
+
+def _check_source(state: SourceState, box: Toolbox) -> Check:
+    if state.ok:
+        return Check(f"source {state.name}", "ok", f"{state.transport}, {count_tools(state.tools)}")
+    return Check(f"source {state.name}", "broken", trouble(state, box))
+
+
+def machine() -> Iterator[Check]:
+    """What does not depend on any configuration."""
+    yield Check("toolpost", "ok", __version__)
+    yield _at_least("python", sys.version_info[:3], OLDEST_PYTHON)
+    yield _at_least("sqlite", sqlite3.sqlite_version_info, OLDEST_SQLITE)
+    yield _platform()
+    yield _processes()
+    yield from _open_files()
+    yield from _plugins()
+
+
+def data_folder(folder: Path | None) -> Iterator[Check]:
+    """The folder that everything is kept in, and what lies in it."""
+    if folder is None:
+        yield Check("data folder", "note", "none: everything is kept in memory and lost at the end")
+        return
+    if not folder.exists():
+        yield _creatable(folder)
+        return
+    yield _writable(folder)
+    yield _space(folder)
+    yield from _database(folder)
+    yield from _keys(folder)
+
+
+def _at_least(name: str, version: tuple[int, ...], oldest: tuple[int, ...]) -> Check:
+    written = ".".join(map(str, version))
+    if version < oldest:
+        return Check(name, "broken", f"{written}; {'.'.join(map(str, oldest))} or newer is needed")
+    return Check(name, "ok", written)
+
+
+def _platform() -> Check:
+    name = f"{platform.system()} {platform.release()} ({platform.machine()})"
+    if platform.system() == "Linux":
+        return Check("platform", "ok", name)
+    return Check("platform", "note", f"{name}: there are no sandboxes")
+
+
+def _processes() -> Check:
+    """Whether what sources start can outlive this program."""
+    from toolpost.processes.sandbox import sandbox_report
+
+    found = sandbox_report()
+    whole = found.subreaper and found.parent_death_signal
+    return Check("processes", "ok" if whole else "note", found.summary)
+
+
+def _open_files() -> Iterator[Check]:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit to ask for.
+        return
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
+        yield Check("open files", "note", f"at most {soft}; raise it with `ulimit -n 1024`")
+    else:
+        yield Check("open files", "ok", "no limit" if soft == resource.RLIM_INFINITY else f"at most {soft}")
+
+
+def _plugins() -> Iterator[Check]:
+    from toolpost.transports.plugins import load_plugins
+
+    found = load_plugins()
+    sources = ", ".join(found.transports) or "none"
+    yield Check("plug-ins", "ok", f"{len(found.tools)} tools; sources: {sources}")
+    yield from (Check("plug-in", "broken", problem) for problem in found.problems)
+
+
+def _creatable(folder: Path) -> Check:
+    nearest = next(parent for parent in folder.parents if parent.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return Check("data folder", "ok", f"{folder}: made at the first call")
+    return Check("data folder", "broken", f"{folder} cannot be made: {nearest} is not a folder you may write to")
+
+
+def _writable(folder: Path) -> Check:
+    if not folder.is_dir():
+        return Check("data folder", "broken", f"{folder} is not a folder; set data_dir to another one")
+    told = f"{folder} (mode {_mode(folder):04o})"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Check("data folder", "broken", f"{told} is read-only; give this user write permission or set data_dir")
+    if _mode(folder) & 0o077:
+        return Check("data folder", "note", f"{told}: others on this machine can look in; chmod 700 keeps it private")
+    return Check("data folder", "ok", told)
+
+
+def _space(folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free
+    state: State = "ok" if free >= _LOW_SPACE else "note"
+    return Check("free space", state, f"{free // (1024 * 1024)} MB")
+
+
+def _database(folder: Path) -> Iterator[Check]:
+    from toolpost.stores.database import MIGRATIONS, open_readable
+    from toolpost.stores.sqlite import DATABASE
+
+    path = folder / DATABASE
+    if not path.exists():
+        yield Check("database", "ok", "not made yet")
+        return
+    try:
+        db = open_readable(path, busy_s=1.0)
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        db.close()
+    except sqlite3.Error as error:
+        yield Check("database", "broken", f"{path}: {error}")
+        return
+    newest = len(list(MIGRATIONS.glob("*.sql")))
+    if version > newest:
+        yield Check("database", "broken", f"version {version}, newer than this toolpost knows ({newest}); upgrade it")
+    else:
+        yield Check("database", "ok", f"version {version} of {newest}, {path.stat().st_size // 1024} KB")
+
+
+def _keys(folder: Path) -> Iterator[Check]:
+    from toolpost.auth.keys import KEY_FILE
+
+    key = folder / KEY_FILE
+    if not key.exists():
+        yield Check("key file", "ok", "not made yet")
+    elif _mode(key) & 0o077:
+        yield Check("key file", "broken", f"{key} has mode {_mode(key):04o}; others can read it: chmod 600 {key}")
+    else:
+        yield Check("key file", "ok", f"{key} (mode {_mode(key):04o})")
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)

@@ -1,0 +1,481 @@
+"""`toolpost runs`, `toolpost events` and `toolpost artifacts`: what the store has recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from toolpost.cli import completion
+from toolpost.cli.commands import Commands, Config, Json, User, whom
+from toolpost.cli.completion import whole_id
+from toolpost.cli.output import Output, moment, one_line
+from toolpost.cli.runner import FAILED, no_source, run_with_box, store_alone
+from toolpost.configuration.settings import parse_duration
+from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.events import EventCode, EventFilter, RunSummary, StoredEvent
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.storage import ArtifactRef
+from toolpost.contracts.suggestions import nearest
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+
+
+_PAGE = 1000
+_USUAL = 50
+_POLL_S = 0.25
+_SHORT = 80
+_HIDDEN = frozenset({"tool_name", "correlation_id", "forgotten"})
+_MANY = 10  # from here on a fraction of a number says nothing
+# A tool's own reports of progress share a code with those of agents below it; people look for another word.
+_PROGRESS = "PROGRESS"
+_TYPES = {code.name: code for code in EventCode} | {_PROGRESS: EventCode.SUBAGENT_ACTION}
+_STDOUT = Path("-")
+
+runs_app = Commands(help="See, cancel and verify runs.", no_args_is_help=True)
+
+RunId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The run's id, or how it begins, as `runs list` shows it.",
+        autocompletion=completion.run_ids,
+    ),
+]
+_RECENT = 1000  # runs among which an ended call is looked for
+RunLimit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
+
+
+@runs_app.command("list")
+def list_runs(limit: RunLimit = 50, config: Config = None, user: User = "", json: Json = False) -> None:
+    """List the newest runs of your tenant."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        _show_runs(await box.runs(user=user, limit=limit), user, output)
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+
+
+@runs_app.command("show")
+def show_run(run_id: RunId, config: Config = None, user: User = "", json: Json = False) -> None:
+    """Show one run with its events and artifacts."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        run = await box.run(whole_id(box, "run", run_id, user=user), user=user)
+        if run is None:
+            raise no_such_run(run_id, user=user, output=output)
+        events = await box.events(user=user, run_id=run.run_id)
+        artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run.run_id)
+        _show_run(run, events, artifacts, output)
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+
+
+@runs_app.command("cancel")
+def cancel_run(
+    run_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The id of a run or of one of its calls, or how it begins.",
+            autocompletion=completion.run_ids,
+        ),
+    ],
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Cancel a run.
+
+    It may run in another process. Exits 0 when the wish is recorded, 1 when there is no such run or it has ended.
+    """
+
+    async def work(box: Toolbox, output: Output) -> int:
+        whole = whole_id(box, "run or call", run_id, user=user)
+        if not await box.cancel(whole, by=user):
+            raise await _not_cancelled(box, whole, user=user, output=output)
+        if output.as_json:
+            output.document({"status": "cancelling", "id": whole, "error": None})
+        else:
+            output.text(f"cancelling: {whole}. `toolpost runs show {whole}{output.again}` shows how it ends.")
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+
+
+@runs_app.command("verify")
+def verify_runs(
+    run_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="One run; else the whole data folder.", autocompletion=completion.run_ids),
+    ] = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Look whether anybody changed the record from outside.
+
+    Finds runs and events that were changed, removed, added or put back. Exits 0 when there are none, 1 when there are.
+    """
+
+    async def work(box: Toolbox, output: Output) -> int:
+        tenant = None if run_id is None else Principal.parse(user).tenant
+        whole = None if run_id is None else whole_id(box, "run", run_id, user=user)
+        problems = await box.store.events.verify(whole, tenant=tenant)
+        if output.as_json:
+            output.document({"status": "changed" if problems else "verified", "problems": problems})
+        for problem in () if output.as_json else problems:
+            output.text(problem)
+        if not problems and not output.as_json:
+            output.text("verified: nothing was changed from outside.")
+        return FAILED if problems else 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+
+
+async def _not_cancelled(box: Toolbox, run_id: str, *, user: str, output: Output) -> ToolError:
+    """Why there was nothing to cancel."""
+    runs = await box.runs(user=user, limit=_RECENT)
+    run = await box.run(run_id, user=user) or next((one for one in runs if one.call_id == run_id), None)
+    if run is None:
+        return no_such_run(run_id, user=user, output=output)
+    said = f"Run {run.run_id!r} has ended: {run.status}. There is nothing to cancel."
+    return ToolError(said, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="run_ended")
+
+
+def _whose(run: RunSummary) -> str:
+    return f"{run.tenant}:{run.user or '(forgotten)'}"
+
+
+def _show_runs(runs: list[RunSummary], user: str, output: Output) -> None:
+    if output.as_json:
+        output.document([run.to_dict() for run in runs])
+        return
+    if not runs:
+        output.text(f"No runs yet for {whom(user)}: `toolpost tools call NAME` makes one.")
+        return
+    rows = [
+        (run.run_id, run.status, run.tool_name, _whose(run), moment(run.started_at), str(run.events)) for run in runs
+    ]
+    output.table(["Run", "Status", "Tool", "For", "Started", "Events"], rows)
+    output.note(f"`toolpost runs show ID{output.again}` shows what happened in one.")
+
+
+def _show_run(run: RunSummary, events: list[StoredEvent], artifacts: list[ArtifactRef], output: Output) -> None:
+    if output.as_json:
+        log = [event.to_dict() for event in events]
+        output.document({**run.to_dict(), "log": log, "artifacts": [artifact.to_dict() for artifact in artifacts]})
+        return
+    output.text(f"{run.status}: {run.tool_name} for {_whose(run)}, started {moment(run.started_at)}")
+    for event in events:
+        output.text(event_text(event))
+    for artifact in artifacts:
+        output.text(f"artifact {artifact.id}: {artifact.name or artifact.tool_name}, {artifact.size} bytes")
+
+
+def _types(written: list[str]) -> list[str]:
+    for each in written:
+        name = each.upper().replace("-", "_")
+        if name not in _TYPES and name not in {str(int(code)) for code in EventCode}:
+            near = nearest(name, _TYPES)
+            meant = f"did you mean {near}?" if near else f"they are {', '.join(sorted(_TYPES))}"
+            raise typer.BadParameter(f"{each!r} is no type of event; {meant}")
+    return written
+
+
+def _since(written: str | None) -> float | None:
+    """A point in time: so long ago, or a date and time on this machine's clock."""
+    if written is None:
+        return None
+    try:
+        return time.time() - parse_duration(written)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(written).timestamp()
+    except ValueError:
+        msg = f"{written!r} is no time: write how long ago (10m, 2h, 7d) or when (2026-11-16, 2026-11-16T09:30)"
+        raise typer.BadParameter(msg) from None
+
+
+Follow = Annotated[
+    bool,
+    typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C; older ones with -n or --after."),
+]
+RunFilter = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="ID",
+        help="Only those of this run; how its id begins will do.",
+        autocompletion=completion.run_ids,
+    ),
+]
+After = Annotated[int | None, typer.Option("--after", metavar="ID", min=0, help="All events with a higher id.")]
+EventLimit = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", min=1, help="At most so many, the last ones.", show_default="50, of a run all"),
+]
+Tool = Annotated[
+    str | None,
+    typer.Option(
+        "--tool",
+        metavar="NAME",
+        help="Only those of this tool; * stands for any letters.",
+        autocompletion=completion.tool_names,
+    ),
+]
+Type = Annotated[
+    list[str] | None,
+    typer.Option("--type", metavar="TYPE", help="Only of this type, such as TOOL_CALL_FAILED; may be repeated."),
+]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Only later ones: 10m, 2h, 7d, or a date and time.")
+]
+
+
+class _EventQuery(NamedTuple):
+    """Which events somebody wants to see."""
+
+    user: str
+    run_id: str | None
+    after: int | None
+    limit: int | None
+    only: EventFilter
+    follow: bool
+
+    @property
+    def last(self) -> int | None:
+        """How many at most, the last ones; None for all."""
+        if self.limit is not None or self.after is not None:
+            return self.limit
+        return None if self.run_id is not None else _USUAL
+
+
+def events(
+    follow: Follow = False,
+    run: RunFilter = None,
+    after: After = None,
+    limit: EventLimit = None,
+    tool: Tool = None,
+    type_: Type = None,
+    since: Since = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Show what happened lately, oldest first.
+
+    With --json it is one object a line.
+    """
+    codes = frozenset(_code(each) for each in _types(type_ or []))
+    only = EventFilter(tool=tool, codes=codes, since=_since(since))
+
+    async def work(box: Toolbox, output: Output) -> int:
+        run_id = None if run is None else whole_id(box, "run", run, user=user)
+        if run_id is not None and not follow and await box.run(run_id, user=user) is None:
+            raise no_such_run(run_id, user=user, output=output)
+        wanted, shown = _EventQuery(user, run_id, after, limit, only, follow), 0
+        try:
+            async for event in _stored(box, wanted):
+                shown += 1
+                if output.as_json:
+                    output.line(event.to_dict())
+                else:
+                    output.text(event_text(event))
+                if output.reader_gone:
+                    break
+        except asyncio.CancelledError:
+            if not follow:  # Ctrl-C is how following ends, so it is no failure.
+                raise
+        if not output.as_json and not follow:
+            _tell_rest(shown, wanted, output)
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=store_alone if follow else no_source)
+
+
+def no_such_run(run_id: str, *, user: str, output: Output) -> ToolError:
+    """The error for a run that is not there for this user."""
+    return ToolError(
+        f"Run {run_id!r} not found for {whom(user)}. `toolpost runs list{output.again}` shows the newest.",
+        category=ErrorCategory.NON_RETRYABLE_CLIENT,
+        code="run_not_found",
+    )
+
+
+def event_text(event: StoredEvent) -> str:
+    """An event on one line."""
+    name = event.payload.get("tool_name", "")
+    code = _PROGRESS if event.code is EventCode.SUBAGENT_ACTION else event.code.name
+    return f"{event.id:>6}  {moment(event.at)}  {code:<20}  {name}  {_payload_text(event)}".rstrip()
+
+
+def _payload_text(event: StoredEvent) -> str:
+    """What an event says, without what is empty or was said already."""
+    if event.is_forgotten:
+        return "(forgotten)"
+    facts = {key: value for key, value in event.payload.items() if key not in _HIDDEN and value not in (None, "")}
+    if facts.get("error") == facts.get("error_message"):
+        facts.pop("error", None)
+    return ", ".join(f"{key}={_short(value)}" for key, value in facts.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= _MANY else f"{value:.3g}"
+    text = one_line(value)
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+def _code(written: str) -> EventCode:
+    name = written.upper().replace("-", "_")
+    return EventCode(int(name)) if name.isdigit() else _TYPES[name]
+
+
+def _tell_rest(shown: int, wanted: _EventQuery, output: Output) -> None:
+    """What to do when there is nothing to see, or may be more."""
+    if not shown and wanted.only == EventFilter() and wanted.after is None:
+        output.text(f"Nothing has happened yet for {whom(wanted.user)}: `toolpost tools call NAME` makes a call.")
+    elif not shown:
+        output.text("No event is like that.")
+    elif wanted.limit is None and shown == wanted.last:
+        output.note(f"These are the last {shown}; -n 200 shows more, --after 0 all.")
+
+
+async def _stored(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[StoredEvent]:
+    """The last ones, or page by page; other processes write too, so following means asking again."""
+    after = wanted.after or 0
+    if wanted.follow and wanted.after is None and wanted.limit is None and wanted.run_id is None:
+        after = await _newest_id(box, wanted.user)
+    elif wanted.last is not None:
+        last = await _read(box, wanted, after=after, limit=wanted.last, newest=True)
+        for event in last:
+            yield event
+        after = max(after, await _newest_id(box, wanted.user) if not last else last[-1].id)
+        if not wanted.follow:
+            return
+    while True:
+        page = await _read(box, wanted, after=after, limit=_PAGE)
+        for event in page:
+            yield event
+            after = event.id
+        if len(page) == _PAGE:
+            continue
+        if not wanted.follow:
+            return
+        await asyncio.sleep(_POLL_S)
+
+
+async def _read(
+    box: Toolbox, wanted: _EventQuery, *, after: int, limit: int, newest: bool = False
+) -> list[StoredEvent]:
+    return await box.events(
+        user=wanted.user, run_id=wanted.run_id, after=after, limit=limit, only=wanted.only, newest=newest
+    )
+
+
+async def _newest_id(box: Toolbox, user: str) -> int:
+    newest = await box.events(user=user, limit=1, newest=True)
+    return newest[-1].id if newest else 0
+
+
+artifacts_app = Commands(help="Get at large and binary results.", no_args_is_help=True)
+
+ArtifactId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The artifact's id, or how it begins, as a call or `artifacts list` tells it.",
+        autocompletion=completion.artifact_ids,
+    ),
+]
+TargetFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to make of it, or - for stdout.")]
+
+
+@artifacts_app.callback()
+def _artifacts_group() -> None:
+    """Get at large and binary results."""
+
+
+@artifacts_app.command("list")
+def list_artifacts(
+    run: RunFilter = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")] = 50,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """List the large and binary results of your tenant."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        run_id = None if run is None else whole_id(box, "run", run, user=user)
+        found = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id, limit=limit)
+        _show_artifacts(found, user, output)
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+
+
+@artifacts_app.command("save")
+def save(artifact_id: ArtifactId, file: TargetFile, config: Config = None, user: User = "", json: Json = False) -> None:
+    """Save an artifact as a file; one that is there already is left alone."""
+    if json and file == _STDOUT:
+        raise typer.BadParameter("stdout is for the JSON then; name a file", param_hint="FILE")
+
+    async def work(box: Toolbox, output: Output) -> int:
+        tenant, whole = Principal.parse(user).tenant, whole_id(box, "artifact", artifact_id, user=user)
+        artifact = await box.store.artifacts.info(whole, tenant=tenant)
+        if artifact is None:
+            raise _not_found(artifact_id, user=user, output=output)
+        data = await box.store.artifacts.read(whole, tenant=tenant)
+        if file == _STDOUT:
+            output.bytes(data)
+            return 0
+        _write_file(file, data)
+        if output.as_json:
+            output.document({"status": "ok", "file": str(file), "artifact": artifact.to_dict(), "error": None})
+        else:
+            output.note(f"saved: {file} ({artifact.media_type}, {artifact.size} bytes)")
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+
+
+def _show_artifacts(found: list[ArtifactRef], user: str, output: Output) -> None:
+    if output.as_json:
+        output.document([artifact.to_dict() for artifact in found])
+        return
+    if not found:
+        output.text(f"No artifacts for {whom(user)}: a result that is large or binary becomes one.")
+        return
+    rows = [(ref.id, ref.name, ref.tool_name, ref.media_type, str(ref.size), moment(ref.created_at)) for ref in found]
+    output.table(["Artifact", "Name", "Tool", "Type", "Bytes", "Made"], rows)
+    output.note(f"`toolpost artifacts save ID FILE{output.again}` makes a file of one.")
+
+
+def _write_file(file: Path, data: bytes) -> None:
+    try:
+        with file.expanduser().open("xb") as stream:
+            stream.write(data)
+    except FileExistsError:
+        raise ToolError(f"there is a file {str(file)!r} already; name another", code="file_exists") from None
+    except OSError as error:
+        raise ToolError(f"{str(file)!r} cannot be written: {error.strerror}", code="file_unwritable") from None
+
+
+def _not_found(artifact_id: str, *, user: str, output: Output) -> ToolError:
+    return ToolError(
+        f"Artifact {artifact_id!r} not found for {whom(user)}. "
+        f"`toolpost artifacts list{output.again}` shows what there is.",
+        category=ErrorCategory.NON_RETRYABLE_CLIENT,
+        code="artifact_not_found",
+    )
