@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import PendingAction, Question
-    from toolpost.contracts.spec import ToolCategory, ToolSpec
+    from toolpost.contracts.spec import Tool, ToolCategory, ToolSpec
     from toolpost.contracts.storage import StateStore, TokenStore
-    from toolpost.contracts.tool import Tool
     from toolpost.policy.rules import Policy, Rule
     from toolpost.runtime.concurrency import map_concurrent
     from toolpost.runtime.event_emitter import EventBus

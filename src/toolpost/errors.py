@@ -1,6 +1,5 @@
 """Every error that a call or a set-up may raise; docs/errors.md says what each means."""
 
-from toolpost.contracts.adapt import adapt_exception, adapt_mcp_error, adapt_utcp_error
 from toolpost.contracts.errors import (
     ConfigError,
     ErrorCategory,
@@ -30,6 +29,9 @@ from toolpost.contracts.errors import (
     ToolSourceDownError,
     ToolTimeoutError,
     ToolValidationError,
+    adapt_exception,
+    adapt_mcp_error,
+    adapt_utcp_error,
 )
 
 __all__ = [

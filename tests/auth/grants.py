@@ -9,7 +9,7 @@ from toolpost.auth.keys import FileSealer
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.auth.token_refresh import Vault
-from toolpost.contracts.tokens import TokenKey
+from toolpost.contracts.storage import TokenKey
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
 

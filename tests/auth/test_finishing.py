@@ -21,7 +21,7 @@ from toolpost.auth.consents import (
 from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
-from toolpost.contracts.tokens import TokenRow
+from toolpost.contracts.storage import TokenRow
 from toolpost.errors import ToolAuthError
 from toolpost.stores.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy

@@ -13,7 +13,7 @@ from toolpost.auth.accounts import Accounts
 from toolpost.auth.consents import ConsentRequest, Consents, StartedSignIn
 from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
-from toolpost.contracts.tokens import TokenKey, TokenRow
+from toolpost.contracts.storage import TokenKey, TokenRow
 from toolpost.stores.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
 

@@ -7,7 +7,7 @@ from typing import Any
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
-from toolpost.contracts.tool import Tool
+from toolpost.contracts.spec import Tool
 
 
 class Caller:

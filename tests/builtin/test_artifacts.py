@@ -10,9 +10,8 @@ from toolpost.builtin.history import artifact_tools
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
-from toolpost.contracts.spec import ToolCategory
+from toolpost.contracts.spec import Tool, ToolCategory
 from toolpost.contracts.storage import ArtifactRef
-from toolpost.contracts.tool import Tool
 from toolpost.stores.memory import MemoryStore
 
 CHUNK = 1 << 20

@@ -21,8 +21,7 @@ from toolpost.contracts.errors import ToolExecutionError, ToolOutputError, ToolV
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
-from toolpost.contracts.spec import ToolCategory, ToolSpec
-from toolpost.contracts.tool import Tool
+from toolpost.contracts.spec import Tool, ToolCategory, ToolSpec
 from toolpost.transports.base import BaseSource
 
 

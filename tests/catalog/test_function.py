@@ -31,8 +31,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
-from toolpost.contracts.spec import ReplayClass, SideEffects, ToolCategory
-from toolpost.contracts.tool import Tool
+from toolpost.contracts.spec import ReplayClass, SideEffects, Tool, ToolCategory
 
 
 def authorized(made: Tool, context: ToolContext | None = None, **arguments: Any) -> AuthorizedCall:

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from toolpost.contracts.adapt import adapt_exception, adapt_mcp_error, adapt_utcp_error, from_status
 from toolpost.contracts.errors import (
     ErrorCategory,
     ToolAuthError,
@@ -14,6 +13,10 @@ from toolpost.contracts.errors import (
     ToolRateLimitError,
     ToolServerError,
     ToolTimeoutError,
+    adapt_exception,
+    adapt_mcp_error,
+    adapt_utcp_error,
+    from_status,
 )
 
 

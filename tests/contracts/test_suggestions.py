@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolpost.contracts.suggestions import did_you_mean, nearest
+from toolpost.contracts.errors import did_you_mean, nearest
 
 
 @pytest.mark.parametrize(

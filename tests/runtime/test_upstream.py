@@ -6,7 +6,7 @@ import pytest
 
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, PermittedCall, RequestedCall, ValidatedCall
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.tool import Tool
+from toolpost.contracts.spec import Tool
 from toolpost.runtime import resilience
 from toolpost.runtime.resilience import CircuitBreaker, HostUpstreams, RetryBudget, Upstream, host_of
 

@@ -22,7 +22,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
-from toolpost.contracts.tool import Tool
+from toolpost.contracts.spec import Tool
 from toolpost.sources.python import PythonSource
 
 TOOLS = """

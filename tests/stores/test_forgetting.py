@@ -11,7 +11,7 @@ from tests.stores.samples import ANN, BOB, EVE, artifact, event, intent, key_rec
 from tests.stores.test_state import EVENT
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer
-from toolpost.contracts.tokens import TokenKey
+from toolpost.contracts.storage import TokenKey
 from toolpost.stores.state import PlannerPauses
 
 KINDS = ("tokens", "pending", "journal", "keys", "state", "artifacts", "files", "events", "runs", "under_way")

@@ -12,7 +12,7 @@ from tests.stores.samples import ANN, artifact, intent, key_record, question
 from toolpost.auth.keys import FileSealer
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer
-from toolpost.contracts.tokens import TokenKey
+from toolpost.contracts.storage import TokenKey
 from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
 
 KEY = TokenKey("acme", "ann", "https://issuer.example", "", "client")

@@ -12,7 +12,7 @@ from tests.stores.conftest import NOW, AnyStore, open_store
 from tests.stores.token_children import held_by_child, race_for_leases
 from toolpost.auth.keys import FileSealer
 from toolpost.contracts.errors import StoreError
-from toolpost.contracts.tokens import TokenKey
+from toolpost.contracts.storage import TokenKey
 from toolpost.stores.database import MIGRATIONS, migrate
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store

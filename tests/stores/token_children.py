@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.stores.children import go, said
 from tests.stores.conftest import open_store
 from tests.warm import Program
-from toolpost.contracts.tokens import TokenRow
+from toolpost.contracts.storage import TokenRow
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, refresh, r
 from toolpost.auth.oauth.metadata import find_resource
 from toolpost.auth.token_refresh import ConsentNeeded, TokenRefresher, Vault
 from toolpost.contracts.errors import ToolAuthError, ToolError
-from toolpost.contracts.tokens import TokenKey
+from toolpost.contracts.storage import TokenKey
 from toolpost.wire.client import HttpClient
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolpost.auth.services import Service
     from toolpost.auth.token_refresh import Account, Current
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.tokens import TokenRows
+    from toolpost.contracts.storage import TokenRows
 
 
 class Accounts:

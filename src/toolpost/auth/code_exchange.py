@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.tokens import TokenRow, TokenRows
+    from toolpost.contracts.storage import TokenRow, TokenRows
     from toolpost.wire.client import HttpClient
 
 _MOST = 100_000

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from toolpost.contracts.calls import AuthorizedCall, PermittedCall
-    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.config import ExternalToolConfig, WebhookOptions
     from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.options import WebhookOptions
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import CredentialProvider
 

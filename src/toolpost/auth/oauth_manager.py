@@ -33,7 +33,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.tokens import TokenKey
+from toolpost.contracts.storage import TokenKey
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy, parse_target
 
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.client import AuthMethod
     from toolpost.auth.oauth.metadata import ServerMetadata
     from toolpost.auth.token_refresh import Learn
-    from toolpost.contracts.storage import TokenStore
-    from toolpost.contracts.tokens import TokenRows
+    from toolpost.contracts.storage import TokenRows, TokenStore
 
 CallbackCause = Literal["state_invalid", "expired", "other_user", "other_issuer", "denied", "provider", "unreachable"]
 

@@ -30,8 +30,7 @@ from toolpost.auth.oauth.sign_in import Assertion, SignInPlan
 from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
 from toolpost.contracts.config import TransportType
-from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.suggestions import did_you_mean
+from toolpost.contracts.errors import ConfigError, did_you_mean
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:

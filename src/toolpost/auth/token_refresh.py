@@ -24,7 +24,7 @@ from toolpost.contracts.errors import StoreError, ToolConnectionError, ToolError
 from toolpost.contracts.expiring_secret import expiring
 
 if TYPE_CHECKING:
-    from toolpost.contracts.tokens import TokenKey, TokenRow, TokenRows, TokenStatus
+    from toolpost.contracts.storage import TokenKey, TokenRow, TokenRows, TokenStatus
 
 REFRESH_S = 30.0
 SPARE_S = 15.0  # to write down what came of it

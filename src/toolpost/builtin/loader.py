@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.spec import Preview, ToolSpec
     from toolpost.contracts.storage import Store
-    from toolpost.contracts.tool import Preview
     from toolpost.processes.commands import CommandRunner
 
 _DEFAULT_MAX_RESULTS = 10

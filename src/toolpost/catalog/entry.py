@@ -11,6 +11,7 @@ from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.contracts.spec import (
     JsonSchema,
+    PreviewingTool,
     ReplayClass,
     SideEffects,
     ToolSpec,
@@ -18,7 +19,6 @@ from toolpost.contracts.spec import (
     destructive_of,
     replay_of,
 )
-from toolpost.contracts.tool import PreviewingTool
 from toolpost.schema.json_values import parts_within
 from toolpost.schema.secrets import is_secret_name, secret_paths
 from toolpost.schema.validator import compile_validator, unchecked_patterns
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.tool import Preview, Tool
+    from toolpost.contracts.spec import Preview, Tool
     from toolpost.schema.secrets import SecretPaths
     from toolpost.schema.shared_definitions import SharedDefinitions
     from toolpost.schema.validator import Validator

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.tool import Preview
+    from toolpost.contracts.spec import Preview
     from toolpost.schema.signature import FunctionSchema
 
 PYTHON = "python"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
-from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError
+from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, nearest
 from toolpost.contracts.spec import ToolCategory, ToolDefinition
-from toolpost.contracts.suggestions import nearest
 from toolpost.schema.bounds import CheckedDefinitions, check_schema
 from toolpost.schema.shared_definitions import SharedDefinitions
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from toolpost.catalog.lock import Hold
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool, ToolSpec
 
 
 class CatalogChange(NamedTuple):

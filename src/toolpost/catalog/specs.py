@@ -18,7 +18,7 @@ from toolpost.schema.shared_definitions import any_part
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from toolpost.contracts.options import DeclaredTool
+    from toolpost.contracts.config import DeclaredTool
     from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects, ToolTarget
     from toolpost.schema.shared_definitions import SharedDefinitions
 

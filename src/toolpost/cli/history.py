@@ -17,11 +17,10 @@ from toolpost.cli.completion import whole_id
 from toolpost.cli.output import Output, moment, one_line
 from toolpost.cli.runner import FAILED, no_source, run_with_box, store_alone
 from toolpost.configuration.settings import parse_duration
-from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.errors import ErrorCategory, ToolError, nearest
 from toolpost.contracts.events import EventCode, EventFilter, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
-from toolpost.contracts.suggestions import nearest
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox

@@ -21,8 +21,7 @@ import typer
 from toolpost.cli.commands import NO_OPTIONS, Repeated
 from toolpost.cli.completion import remember_names
 from toolpost.cli.output import Output, ProgressSink, guard_stdout
-from toolpost.contracts.errors import ErrorCategory, ToolError
-from toolpost.contracts.suggestions import did_you_mean
+from toolpost.contracts.errors import ErrorCategory, ToolError, did_you_mean
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry

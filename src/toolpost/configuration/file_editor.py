@@ -15,8 +15,7 @@ from toolpost.configuration.loading import FILE_NAME, environment, load_settings
 from toolpost.configuration.secret_extraction import references
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.suggestions import did_you_mean
+from toolpost.contracts.errors import ConfigError, did_you_mean
 
 _KEY = "sources"
 _LISTS = (("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.builtin.specs import COLLECTIONS, read_specs
 from toolpost.contracts.config import TransportType
-from toolpost.contracts.suggestions import did_you_mean, nearest
+from toolpost.contracts.errors import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

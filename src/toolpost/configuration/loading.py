@@ -18,8 +18,7 @@ from toolpost.configuration.document import ConfigDocument, Keys, key_text, kind
 from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
-from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.contracts.suggestions import nearest
+from toolpost.contracts.errors import ConfigError, ToolError, nearest
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.pydantic_words import in_plain_words
 from toolpost.transports.registry import find_transport

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool
 
 _BESIDE = {
     FILE_NAME: "the configuration",

@@ -25,13 +25,13 @@ from pydantic.alias_generators import to_camel
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
 from toolpost.catalog.lock import LOCK_NAME
 from toolpost.contracts.config import (
+    ConfigModel,
     ExternalToolConfig,
     McpOptions,
     McpTransport,
     ToolOverride,
     TransportType,
 )
-from toolpost.contracts.options import ConfigModel
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
 from toolpost.policy.approvals import Approvals

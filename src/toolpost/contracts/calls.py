@@ -6,9 +6,9 @@ NamedTuples, because five of them are built for every call.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.fast_namedtuple import represent
 from toolpost.contracts.outcomes import NO_META
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import Answer
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool
 
 
 JSON = "application/json"
-_compact = compact_encoder()
 NO_ANSWERS: Mapping[str, Answer] = {}
 
 
@@ -137,6 +136,8 @@ class ToolOutput(NamedTuple):
         """The output with something to say beside its content, which is then said however large the content is."""
         if not note:
             return self
-        told = self.text or (self.content if isinstance(self.content, str) else _compact(self.content))
+        told = self.text or (
+            self.content if isinstance(self.content, str) else json.dumps(self.content, separators=(",", ":"))
+        )
         notes = f"{self.meta['note']}\n{note}" if "note" in self.meta else note
         return self._replace(text=f"{told}\n\n{note}", meta={**self.meta, "note": notes})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import JsonSchema, Tool
 
 
 class ToolSource(Protocol):
@@ -156,3 +157,30 @@ class Caller(Protocol):
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
         """Call a tool."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedCommand:
+    """One tool of a manual; `args` are all words of its command, with `{name}` where an argument goes.
+
+    Where the manual has no command for it that may be run, there are none, and `fault` is the sentence that says why.
+    `input_schema` is None where the manual does not describe the arguments.
+    """
+
+    name: str
+    description: str = ""
+    input_schema: JsonSchema | None = None
+    output_schema: JsonSchema | None = None
+    tags: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    fault: str = ""
+
+
+class DescribedCommands(NamedTuple):
+    """What a manual describes, and what of it could not be read."""
+
+    commands: Sequence[DescribedCommand] = ()
+    problems: Sequence[str] = ()

@@ -6,10 +6,16 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import ToolResult
+    from toolpost.contracts.questions import CallPreview
+
+    Preview = Callable[[dict[str, Any], ToolContext], Awaitable[CallPreview | None]]
 
 SideEffects = Literal["pure", "read", "write", "external", "stateful"]
 ReplayClass = Literal["pure", "idempotent", "keyed", "unsafe"]
@@ -207,3 +213,26 @@ class ToolDefinition(NamedTuple):
     def to_anthropic(self) -> dict[str, Any]:
         """The definition in the shape of Anthropic's messages."""
         return {"name": self.name, "description": self.description, "input_schema": self.parameters}
+
+
+@runtime_checkable
+class PreviewingTool(Protocol):
+    """A tool that can say of each call what it would do."""
+
+    async def preview(self, params: dict[str, Any], context: ToolContext) -> CallPreview | None:
+        """What the call would do; None is what the tool declares."""
+        ...
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A capability with a contract; built-in, custom and external tools all have this shape."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the tool is."""
+        ...
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run it; a failure is a result with `success=False`, or an error raised."""
+        ...

@@ -8,11 +8,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import JOURNALED, CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
+from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

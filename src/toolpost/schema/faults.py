@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.suggestions import nearest
+from toolpost.contracts.errors import nearest
 from toolpost.schema.json_values import Path, is_array, json_type, quote, spell_literal, spell_path, spell_value
 from toolpost.schema.secrets import is_secret_path
 

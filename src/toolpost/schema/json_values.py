@@ -1,4 +1,4 @@
-"""JSON values in Python: their types, limits on their size, and how messages spell them and their paths."""
+"""JSON values in Python: their types and encoding, limits on their size, how messages spell them and their paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, cast
 from toolpost.contracts.spec import JsonSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 AnySchema: TypeAlias = JsonSchema | bool
 Path = tuple[str | int, ...]
@@ -61,6 +61,22 @@ def json_type(value: object) -> str:
 def members(value: Any) -> Iterator[tuple[str | int, Any]]:
     """Yield the members of an object or an array by key or index."""
     yield from (value.items() if is_object(value) else enumerate(value))
+
+
+def compact_encoder(
+    *, allow_nan: bool = True, ensure_ascii: bool = True, default: Callable[[Any], Any] | None = None
+) -> Callable[[Any], str]:
+    """Return a function that encodes JSON without spaces; TypeError, ValueError or RecursionError for other values."""
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, check_circular=False, allow_nan=allow_nan, separators=(",", ":"), default=default
+    )
+    # `JSONEncoder.encode` builds CPython's encoder anew for each document, at twice the cost.
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    quoting: Any = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
+    pieces = make(None, encoder.default, quoting, None, ":", ",", False, False, allow_nan)  # noqa: FBT003 - takes no keywords
+    return lambda value: "".join(pieces(value, 0))
 
 
 # ---------------------------------------------------------------- values in messages

@@ -8,8 +8,7 @@ from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, ToolOverride
 from toolpost.contracts.questions import Answer, CallPreview, Question
 from toolpost.contracts.sources import ChatModel, LiveSource, SourceHealth, SourceListener, ToolSource
-from toolpost.contracts.spec import SafetyProfile, ToolDefinition, ToolSpec
-from toolpost.contracts.tool import Tool
+from toolpost.contracts.spec import SafetyProfile, Tool, ToolDefinition, ToolSpec
 from toolpost.policy.paths import is_path_allowed
 from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, SourceTool, Transport
 from toolpost.wire.requests import Request

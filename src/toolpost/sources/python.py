@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.contracts.spec import ToolSpec
-from toolpost.contracts.tool import PreviewingTool
+from toolpost.contracts.spec import PreviewingTool, ToolSpec
 from toolpost.transports.base import BaseSource, Detection, Transport
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import CallPreview, Question
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool
     from toolpost.transports.base import ProbeResponse, Services
 
 _IMPORTS_US = re.compile(rb"^\s*(from|import)\s+toolpost\b", re.MULTILINE)

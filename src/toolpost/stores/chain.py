@@ -13,9 +13,9 @@ from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from toolpost.contracts.compact_json import compact_encoder
 from toolpost.contracts.events import CallRef, EventCode, RunSummary, StoredEvent
 from toolpost.contracts.fast_namedtuple import fast_constructor
+from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,8 +21,8 @@ from toolpost.contracts.storage import (
     PendingStore,
     Retention,
     Sealer,
+    TokenRows,
 )
-from toolpost.contracts.tokens import TokenRows
 from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.database import Reader, open_writable, store_error, truncate_wal
 from toolpost.stores.event_appender import EventAppender, Ledger

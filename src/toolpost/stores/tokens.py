@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from toolpost.contracts.tokens import TokenKey, TokenRow, TokenStatus
+from toolpost.contracts.storage import TokenKey, TokenRow, TokenStatus
 from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.sealing import ROW_FAULTS, RowSealer, copy_json, skip_damaged

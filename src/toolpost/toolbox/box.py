@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, OnPending
     from toolpost.contracts.sources import ChatModel, CredentialProvider
+    from toolpost.contracts.spec import Tool
     from toolpost.contracts.storage import EventSink, Store
-    from toolpost.contracts.tool import Tool
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.model_messages import ToolCallAnswers
     from toolpost.runtime.pending import PendingActions

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.policy.redaction import Redactor
 
 _log = logging.getLogger("toolpost.toolbox")

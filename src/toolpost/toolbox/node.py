@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Completed
     from toolpost.contracts.sources import CredentialProvider, SourceHealth
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool, ToolSpec
 
     Run = Callable[[str, Any, ToolContext | None], Awaitable[Completed]]
 

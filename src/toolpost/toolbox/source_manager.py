@@ -56,11 +56,9 @@ if TYPE_CHECKING:
     from toolpost.catalog.lock import Lock, Pin
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import Credential
-    from toolpost.contracts.commands import DescribedCommands
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
-    from toolpost.contracts.sources import CredentialProvider, SourceHealth, ToolSource
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.sources import CredentialProvider, DescribedCommands, SourceHealth, ToolSource
+    from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.transports.base import Transport
 
     ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]

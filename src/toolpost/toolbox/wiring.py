@@ -15,8 +15,7 @@ from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.protected_files import ProtectedFiles
 from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.contracts.config import AuthType
-from toolpost.contracts.errors import ConfigError, ToolError
-from toolpost.contracts.suggestions import did_you_mean
+from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ToolOverride
     from toolpost.contracts.questions import OnPending
     from toolpost.contracts.sources import ChatModel, CredentialProvider
+    from toolpost.contracts.spec import Tool
     from toolpost.contracts.storage import EventSink, Sealer, Store
-    from toolpost.contracts.tool import Tool
     from toolpost.toolbox.accounts import AccountManager
     from toolpost.transports.plugins import Plugins
 

@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
-    from toolpost.contracts.commands import DescribedCommands
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import EventCode
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.sources import ChatModel, ToolSource
-    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.sources import ChatModel, DescribedCommands, ToolSource
+    from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.contracts.storage import ArtifactStore
-    from toolpost.contracts.tool import Tool
     from toolpost.stores.sealing import CacheFolder
     from toolpost.wire.client import HttpClient
     from toolpost.wire.requests import Request

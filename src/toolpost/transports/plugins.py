@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from toolpost.contracts.config import TRANSPORTS_GROUP
-from toolpost.contracts.tool import Tool
+from toolpost.contracts.spec import Tool
 from toolpost.transports.base import Transport
 
 TOOLS_GROUP = "toolpost.tools"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
-from toolpost.contracts.adapt import from_status
-from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolTimeoutError
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolTimeoutError, from_status
 from toolpost.schema.json_values import is_object
 from toolpost.web.content import parse_json
 from toolpost.web.encoding import UnsendableError, check_header_value, percent_encode

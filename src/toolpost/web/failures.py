@@ -8,8 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from toolpost.contracts.adapt import from_status
-from toolpost.contracts.errors import ErrorCategory, ToolRateLimitError
+from toolpost.contracts.errors import ErrorCategory, ToolRateLimitError, from_status
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import decode_text, looks_like_json, parse_json, parse_media_type

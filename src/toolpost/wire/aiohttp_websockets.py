@@ -30,12 +30,12 @@ from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import (
     ToolClientError,
     ToolConnectionError,
     ToolError,
     ToolPermissionError,
+    from_status,
 )
 from toolpost.wire.network import REFUSED
 from toolpost.wire.requests import Headers

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from toolpost.contracts.adapt import from_status
-from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.contracts.errors import ToolAuthError, ToolError, from_status
 from toolpost.schema.json_values import is_object
 from toolpost.wire.requests import Request
 

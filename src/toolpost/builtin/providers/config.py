@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from toolpost.contracts.options import ConfigModel
+from toolpost.contracts.config import ConfigModel
 
 SearchName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
 ArgumentName = Literal["query", "count", "url", "filters"]

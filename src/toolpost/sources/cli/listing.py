@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.options import CliTool
-from toolpost.contracts.suggestions import did_you_mean
+from toolpost.contracts.config import CliTool
+from toolpost.contracts.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.contracts.commands import DescribedCommand
     from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.sources import DescribedCommand
 
 _MOST_NAMES = 10
 WHOLE_COMMAND = "call"

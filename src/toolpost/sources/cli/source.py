@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.commands import DescribedCommands
-    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.config import CliTool, ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.options import CliTool
     from toolpost.contracts.questions import Question
+    from toolpost.contracts.sources import DescribedCommands
     from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.sources.cli.listing import ListedCommand
     from toolpost.transports.base import Services

@@ -15,7 +15,7 @@ from toolpost.schema.templates import Slot, filled, only_slot, pieces_of, slots_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from toolpost.contracts.options import CliTool
+    from toolpost.contracts.config import CliTool
     from toolpost.contracts.spec import JsonSchema
 
 _COMPOSED = ("allOf", "anyOf", "oneOf")

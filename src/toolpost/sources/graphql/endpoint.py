@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.adapt import from_status
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError
+from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolValidationError, from_status
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.web.content import UnreadableError, decode_text, parse_body

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_types import ElicitResult
 
     from toolpost.contracts.sources import ChatModel, SourceHealth, SourceListener, ToolSource
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool
     from toolpost.sources.mcp.session import McpSession
 
     Elicit = Callable[[McpSession, Any, Any], Awaitable[ElicitResult]]

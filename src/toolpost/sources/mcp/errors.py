@@ -11,7 +11,6 @@ import anyio
 import httpx2
 from mcp import MCPError
 
-from toolpost.contracts.adapt import from_status
 from toolpost.contracts.errors import (
     ErrorCategory,
     ToolClientError,
@@ -20,6 +19,7 @@ from toolpost.contracts.errors import (
     ToolNodeError,
     ToolServerError,
     ToolTimeoutError,
+    from_status,
 )
 from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp.framing import FACTS_KEY, build_error, describe_too_long, split_batch, split_messages

@@ -7,9 +7,8 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.adapt import adapt_exception
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, adapt_exception
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.sources.utcp.manuals import manual_name, parse_manual
 from toolpost.sources.utcp.spec import tool_spec
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.sources.utcp.manuals import ManualTool
 
 _INSTALL = "pip install 'toolpost[utcp]'"

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from toolpost.contracts.calls import NO_CREDENTIAL
-from toolpost.contracts.commands import DescribedCommand, DescribedCommands
 from toolpost.contracts.config import TransportType, UtcpMode
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.sources import DescribedCommand, DescribedCommands
 from toolpost.processes.launch import child_environment
 from toolpost.schema.templates import slots_of
 from toolpost.sources.utcp.compile import check_kind_allowed, compile_tool, unset_variables, unusable_tool

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.tool import Tool
+    from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.sources.utcp.compile import CallFunction
     from toolpost.sources.utcp.context import ManualContext, RemoteContexts
     from toolpost.sources.utcp.delegates import Delegate

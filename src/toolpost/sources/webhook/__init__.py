@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.config import AuthType
-from toolpost.contracts.options import WebhookOptions
+from toolpost.contracts.config import AuthType, WebhookOptions
 from toolpost.transports.base import Detection, Transport
 from toolpost.transports.urls import is_root, url_below
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from toolpost.catalog.specs import closed_schema, declared_spec
+from toolpost.contracts.config import WebhookTool
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.options import WebhookTool
 from toolpost.contracts.spec import ToolTarget
 from toolpost.web.requests import split_query
 

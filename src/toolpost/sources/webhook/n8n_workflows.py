@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from toolpost.catalog.specs import closed_schema, declared_spec
-from toolpost.contracts.options import WebhookTool
+from toolpost.contracts.config import WebhookTool
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay

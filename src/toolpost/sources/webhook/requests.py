@@ -16,7 +16,7 @@ from toolpost.web.requests import PlannedRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from toolpost.contracts.options import WebhookSignature
+    from toolpost.contracts.config import WebhookSignature
     from toolpost.sources.webhook.hooks import Hook
     from toolpost.web.encoding import Pair
 

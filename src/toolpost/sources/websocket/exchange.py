@@ -21,7 +21,7 @@ from toolpost.wire.limits import Deadlines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.contracts.options import WebSocketTool
+    from toolpost.contracts.config import WebSocketTool
     from toolpost.sources.websocket.messages import Path
     from toolpost.wire.aiohttp_websockets import WebSocket
 

@@ -15,7 +15,7 @@ from toolpost.web.failures import sanitize
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.contracts.options import WebSocketOptions
+    from toolpost.contracts.config import WebSocketOptions
 
 _SHOWN = 80
 

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential
-    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.config import ExternalToolConfig, WebSocketTool
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.options import WebSocketTool
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.sources.websocket.templates import Build
