@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.cli.template import filled_words, half_slot, lost_flag, read_words
+from toolpost.sources.cli.template import fill_words, has_half_slot, has_misplaced_flag, parse_words
 
 SHELL = ["; rm -rf /", "$(id)", "`id`", "a|b", "a && b", "> /etc/passwd", "'", '"', "*", "~", "a b", "\n", "", "é"]
 
 
 def words(template: list[str], **arguments: Any) -> list[str]:
-    return filled_words(read_words(template), arguments)
+    return fill_words(parse_words(template), arguments)
 
 
 @pytest.mark.parametrize("text", SHELL)
@@ -76,12 +76,12 @@ def test_braces_can_be_written() -> None:
 
 @pytest.mark.parametrize("text", ["{x?--y}", "{{x?--y}}", "{?x}", "a?{x}", "{x}?", "s/{a?b}/ /", "{}?"])
 def test_a_question_mark_that_makes_no_flag_is_one(text: str) -> None:
-    assert not lost_flag(text)
+    assert not has_misplaced_flag(text)
 
 
 @pytest.mark.parametrize("text", ["{{x", "x}}", "{}", "{", "}", "{print $1", '{"a":1}}', "{1", "{a,b}", "{{{x}"])
 def test_a_brace_that_is_no_half_of_a_slot_is_a_brace(text: str) -> None:
-    assert not half_slot(text)
+    assert not has_half_slot(text)
 
 
 @pytest.mark.parametrize(

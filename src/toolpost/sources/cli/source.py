@@ -1,48 +1,139 @@
-"""A command line as a source of tools: the commands that are written down, and no other."""
+"""A command line as a source of tools: each configured or described command is one tool, run without a shell."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.specs import declared_spec
-from toolpost.contracts.config import AuthType
-from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.config import AuthType, CliTool
+from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolCategory, ToolTarget
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandLimits, CommandRunner
 from toolpost.processes.launch import Launch, child_environment, locate
 from toolpost.schema.secrets import harmless
-from toolpost.sources.cli.listing import Listing
 from toolpost.sources.cli.output import LineProgress, parse_output
-from toolpost.sources.cli.template import Template, read_template, unused
+from toolpost.sources.cli.template import Template, parse_template, unused_arguments
 from toolpost.transports.base import BaseSource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.config import CliTool, ExternalToolConfig
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.sources import DescribedCommands
+    from toolpost.contracts.sources import DescribedCommand
     from toolpost.contracts.spec import JsonSchema, ToolSpec
-    from toolpost.sources.cli.listing import ListedCommand
     from toolpost.transports.base import Services
 
-    Describe = Callable[[], Awaitable[DescribedCommands]]
-
+_MOST_NAMES = 10
+WHOLE_COMMAND = "call"
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
-_TOLD_STDOUT = frozenset({"auto", "lines", "text"})
+_PROGRESS_FORMATS = frozenset({"auto", "lines", "text"})
 _MOST_REASONS = 3
 _UNTIL_CANCELLED_S = 24 * 3600.0  # A call has its deadline from whoever runs it, and is cancelled then.
 
 
+class ListedCommand(NamedTuple):
+    """A tool with the fixed words before its own, and its description in the manual, if it has one.
+
+    With `takes_options` its arguments may begin with a dash.
+    """
+
+    tool: CliTool
+    fixed: tuple[str, ...]
+    described: DescribedCommand | None = None
+    takes_options: bool = False
+
+
+class CommandList:
+    """Commands of one source; `fixed` are the words of its connection, None where the source has only a manual."""
+
+    def __init__(
+        self, config: ExternalToolConfig, fixed: tuple[str, ...] | None, described: Sequence[DescribedCommand] | None
+    ) -> None:
+        self._config = config
+        self._fixed = fixed
+        self._described = None if described is None else {command.name: command for command in described}
+
+    def names(self) -> list[str]:
+        """Return the names that the filters include; the program itself where neither tools nor a manual are given."""
+        every = dict.fromkeys([*self._config.cli.tools, *(self._described or ())])
+        if self._described is None and not every:
+            every = dict.fromkeys([WHOLE_COMMAND])
+        return [name for name in every if self._config.includes(name)]
+
+    def find(self, name: str) -> ListedCommand:
+        """Return a command by name; raise a ConfigError that says why it is left out."""
+        written = self._config.cli.tools.get(name)
+        if self._described is None and not self._config.cli.tools:
+            return ListedCommand(_whole_command(self._program(name)), self._program(name), takes_options=True)
+        described = (self._described or {}).get(name)
+        if described is None:
+            return self._configured(name, written or CliTool())
+        if written is not None and "args" in written.model_fields_set:
+            return ListedCommand(_merged(written, described), self._program(name))
+        if described.fault:
+            raise ConfigError(described.fault)
+        return ListedCommand(_merged(written, described), (), described)
+
+    def _configured(self, name: str, tool: CliTool) -> ListedCommand:
+        known = self._described
+        if known is not None and "input_schema" not in tool.model_fields_set:
+            raise _left_out(name, f"the manual has no such tool{_instead(name, known)}, or write its input_schema")
+        return ListedCommand(tool, self._program(name))
+
+    def _program(self, name: str) -> tuple[str, ...]:
+        if self._fixed is None:
+            raise _left_out(name, "its args need a program before them; write it as the connection of the source")
+        return self._fixed
+
+
+def _whole_command(fixed: Sequence[str]) -> CliTool:
+    """Declare a tool that runs the connection with any words behind it; its effects are unknown."""
+    # Without declared effects the policy asks a person. The description names the program alone:
+    # the other words of a connection may be secret.
+    words = {"type": "array", "items": {"type": "string"}, "description": "Words after the command, options included"}
+    return CliTool(
+        description=f"Run `{PurePath(fixed[0]).name}` with these arguments.",
+        args=["{args}"],
+        input_schema={"type": "object", "properties": {"args": words}},
+    )
+
+
+def _left_out(name: str, why: str) -> ConfigError:
+    return ConfigError(f"tool {name!r} is left out: {why}")
+
+
+def _instead(name: str, known: Mapping[str, Any]) -> str:
+    if near := did_you_mean(name, known):
+        return f"; {near} Correct its name"
+    more = ", ..." if len(known) > _MOST_NAMES else ""
+    return f"; there are: {', '.join([*known][:_MOST_NAMES])}{more}. Correct its name"
+
+
+def _merged(written: CliTool | None, described: DescribedCommand) -> CliTool:
+    """Merge a tool of the configuration over its description in the manual."""
+    found: dict[str, Any] = {
+        "description": described.description,
+        "output_schema": described.output_schema,
+        "tags": list(described.tags),
+        "args": list(described.args),
+    }
+    if described.input_schema is not None:
+        found["input_schema"] = described.input_schema
+    own = {} if written is None else {name: getattr(written, name) for name in written.model_fields_set}
+    return CliTool(**{**found, **own})
+
+
 class CommandPlan(NamedTuple):
-    """One tool as it was written down, and as it is run."""
+    """A configured tool with its parsed template, timeout, environment and working directory."""
 
     tool: CliTool
     template: Template
@@ -55,7 +146,7 @@ class CommandPlan(NamedTuple):
 
 
 class CommandTool:
-    """One command as a tool."""
+    """Tool that runs one command."""
 
     __slots__ = ("_source", "plan", "spec")
 
@@ -65,14 +156,14 @@ class CommandTool:
         self._source = source
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it; what fails is raised."""
+        """Run the command and return its result; raise a ToolError when it fails."""
         started = now_ms()
         output = await self._source.run(self.plan, params, timeout_s=self.plan.timeout_s, context=lambda: context)
         return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class CliSource(BaseSource):
-    """The tools under `cli.tools` and those that a manual describes, each a program run without a shell.
+    """Source of the tools under `cli.tools` and of those that a manual describes, each a program run without a shell.
 
     Without either, the connection itself is one tool, `call`, that takes the words behind it.
 
@@ -84,22 +175,22 @@ class CliSource(BaseSource):
         self._describe = None if config.cli.manual is None else services.describe_commands
         self._running = CommandRunner()
         self._limit = config.cli.max_output_bytes
-        self._env = child_environment(_given(config))
+        self._env = child_environment(_environment(config))
         self._redactor = Redactor(secrets_of(config, services.credential))
 
     async def discover(self) -> Sequence[CommandTool]:
-        """The tools that are written down; the program has to be there, and nothing is run."""
+        """Build the tools without running anything; raise when the program is not installed."""
         self._refuse_credential()
         described = None if self._describe is None else await self._describe(self.config)
         fixed = self._fixed_words()
         if fixed is not None:
             locate(Launch(argv=fixed, env=self._env, cwd=self.config.cwd))
-        listing = Listing(self.config, fixed, None if described is None else described.commands)
+        commands = CommandList(self.config, fixed, None if described is None else described.commands)
         problems = [] if described is None else [*described.problems]
         found: list[CommandTool] = []
-        for name in listing.names():
+        for name in commands.names():
             try:
-                found.append(self._tool(name, listing.of(name), problems))
+                found.append(self._tool(name, commands.find(name), problems))
             except ToolError as error:
                 problems.append(str(error))
         if described is not None and problems and not found:
@@ -115,7 +206,7 @@ class CliSource(BaseSource):
             )
 
     def _fixed_words(self) -> tuple[str, ...] | None:
-        """The program and its first words; none where the manual is all that the source has."""
+        """Split the connection into words; None where the source has only a manual."""
         if self.config.connection == self.config.cli.manual:
             return None
         try:
@@ -127,7 +218,7 @@ class CliSource(BaseSource):
 
     def _tool(self, name: str, command: ListedCommand, problems: list[str]) -> CommandTool:
         plan, schema = self._plan(name, command)
-        if useless := unused(plan.template, schema):
+        if useless := unused_arguments(plan.template, schema):
             problems.append(f"tool {name!r} does nothing with {', '.join(map(repr, useless))}")
         tool = plan.tool.model_copy(update={"input_schema": schema})
         own = self.config.env if command.described is None else {**self.config.env, **command.described.env}
@@ -145,7 +236,7 @@ class CliSource(BaseSource):
     def _plan(self, name: str, command: ListedCommand) -> tuple[CommandPlan, JsonSchema]:
         tool, described = command.tool, command.described
         try:
-            template, schema = read_template(tool, command.fixed, is_described=described is not None)
+            template, schema = parse_template(tool, command.fixed, is_described=described is not None)
             if command.takes_options:
                 template = template._replace(words=tuple(word._replace(is_free=True) for word in template.words))
             env, cwd = self._env, self.config.cwd
@@ -159,26 +250,26 @@ class CliSource(BaseSource):
         return CommandPlan(tool, template, tool.timeout_s or self.config.timeout_s, env, cwd), schema
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run one call."""
+        """Run the command of one call, without a deadline of its own."""
         plan = cast("CommandTool", call.tool).plan
         return await self.run(plan, call.arguments, timeout_s=_UNTIL_CANCELLED_S, context=call.context)
 
     async def run(
         self, plan: CommandPlan, arguments: dict[str, Any], *, timeout_s: float, context: Callable[[], ToolContext]
     ) -> ToolOutput:
-        """Run a command to its end; its lines are told as progress."""
+        """Run a command to its end, report its lines as progress, and parse its output."""
         tool, argv = plan.tool, plan.template.argv(arguments)
         launch = Launch(argv=argv, env=plan.env, cwd=plan.cwd)
-        telling = LineProgress(context, self._redactor.text, stdout=tool.output in _TOLD_STDOUT)
+        progress = LineProgress(context, self._redactor.text, stdout=tool.output in _PROGRESS_FORMATS)
         try:
             done = await self._running.run(
                 launch,
                 CommandLimits(timeout_s, self._limit),
                 stdin=plan.template.input(arguments),
-                on_line=telling.line,
+                on_line=progress.line,
             )
         finally:
-            telling.end()
+            progress.end()
         return parse_output(
             done, name=argv[0], kind=tool.output, success_codes=tool.success_codes, redact=self._redactor.text
         )
@@ -188,7 +279,7 @@ class CliSource(BaseSource):
         await self._running.close()
 
 
-def _given(config: ExternalToolConfig) -> dict[str, str]:
-    """The variables that only this source's commands see."""
+def _environment(config: ExternalToolConfig) -> dict[str, str]:
+    """Return the environment variables of this source's commands."""
     handed_on = (*_LOCALE, *config.cli.pass_env)
     return {**{name: os.environ[name] for name in handed_on if name in os.environ}, **config.env}

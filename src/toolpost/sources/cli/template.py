@@ -32,9 +32,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 class Word(NamedTuple):
     """One word of the template, with the option word directly before it.
 
-    `flag` is the argument that says whether the word is there. `slots` are the arguments in it: a word whose
-    argument is absent is left out, its option too. `is_free` says that a value may look like an option, because
-    nobody takes it for one.
+    `flag` is the argument that decides whether the word is there. `slots` are the arguments in it: a word whose
+    argument is absent is left out, its option too. `is_free` allows a value
+    that looks like an option, where no program would parse it as one.
     """
 
     text: str
@@ -45,15 +45,15 @@ class Word(NamedTuple):
     is_free: bool = True
 
 
-def read_words(words: Iterable[str]) -> list[Word]:
-    """The words after those of the connection.
+def parse_words(words: Iterable[str]) -> list[Word]:
+    """Parse the words after those of the connection.
 
     A `--` counts for the slots that follow it directly: behind another word it may be another program's.
     """
     found: list[Word] = []
     ended = False
     for text in words:
-        word = _read_word(text, ended=ended)
+        word = _parse_word(text, ended=ended)
         ended = text == _END_OF_OPTIONS or (ended and bool(word.slots))
         if word.slots and _begins_with_slot(text) and found and _is_option(found[-1]):
             word = word._replace(option=found.pop().text)
@@ -61,7 +61,7 @@ def read_words(words: Iterable[str]) -> list[Word]:
     return found
 
 
-def _read_word(text: str, *, ended: bool) -> Word:
+def _parse_word(text: str, *, ended: bool) -> Word:
     if (flag := _FLAG.fullmatch(text)) is not None:
         return Word(flag[2], flag=flag[1])
     slots = tuple(slots_of(text))
@@ -71,14 +71,14 @@ def _read_word(text: str, *, ended: bool) -> Word:
     return Word(text, slots, is_whole=only_slot(text) is not None, is_free=is_free)
 
 
-def half_slot(text: str) -> bool:
-    """Whether a brace is missing from what is meant as a slot; a script has braces of its own."""
+def has_half_slot(text: str) -> bool:
+    """Return whether a slot lacks one of its braces; words of a script may have braces of their own."""
     rest = _MEANT.sub("", text)
     return rest.count("{") != rest.count("}") and not _SCRIPT.search(text) and _HALF_SLOT.search(text) is not None
 
 
-def lost_flag(text: str) -> bool:
-    """Whether a flag stands where it is none: in the middle of a word, or with an argument in it."""
+def has_misplaced_flag(text: str) -> bool:
+    """Return whether a flag is misplaced: in the middle of a word, or with an argument in it."""
     if _FLAG.fullmatch(text) or _SCRIPT.search(text):
         return False
     return _BEGUN_FLAG.search(_BRACES.sub("", text)) is not None
@@ -89,14 +89,14 @@ def _begins_with_slot(text: str) -> bool:
 
 
 def _is_option(word: Word) -> bool:
-    """Whether it may want the next word; what has its value behind an equals sign does not."""
+    """Return whether a word is an option that may take the next word as its value."""
     if word.slots or word.flag or word.option:
         return False
     return word.text.startswith("-") and word.text.strip("-") != "" and "=" not in word.text
 
 
-def filled_words(words: Iterable[Word], arguments: Mapping[str, Any]) -> list[str]:
-    """The words of one call; ToolValidationError names an argument that cannot be one."""
+def fill_words(words: Iterable[Word], arguments: Mapping[str, Any]) -> list[str]:
+    """Fill the words with the arguments of one call; raise a ToolValidationError for a value that cannot be a word."""
     found: list[str] = []
     for word in words:
         if word.flag is not None:
@@ -109,7 +109,7 @@ def filled_words(words: Iterable[Word], arguments: Mapping[str, Any]) -> list[st
 
 
 def _values(word: Word, arguments: Mapping[str, Any]) -> list[str]:
-    """What a word becomes: nothing when an argument is absent, several words when it is a list and nothing else."""
+    """Fill one word: no word when an argument is absent, several when the word is one slot and its value a list."""
     given = [arguments.get(name) for name in word.slots]
     if any(value is None for value in given):
         return []
@@ -123,7 +123,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 def _fit(text: str, word: Word, values: Sequence[Any]) -> str:
-    """The text that these values make, if it can be a word here."""
+    """Return the text if it can be a word at this place; raise a ToolValidationError if not."""
     names = ", ".join(word.slots)
     if "\0" in text:
         raise ToolValidationError(f"{names}: holds a NUL character, which no command line can carry")
@@ -141,12 +141,12 @@ def _fit(text: str, word: Word, values: Sequence[Any]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as a command reads it: a text as it is, everything else as JSON writes it."""
+    """Return a string unchanged and any other value as JSON."""
     return value if isinstance(value, str) else _encode(value)
 
 
 class Template(NamedTuple):
-    """What is run: fixed words, words with arguments, and what the command reads."""
+    """Fixed words, words with slots, and the template of stdin."""
 
     fixed: tuple[str, ...]
     words: tuple[Word, ...]
@@ -154,17 +154,17 @@ class Template(NamedTuple):
     required: tuple[str, ...]
 
     def argv(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """The command line of one call."""
+        """Build the command line of one call."""
         missing = [name for name in self.required if arguments.get(name) is None and self._needs(name)]
         if missing:
             raise ToolValidationError([f"{name}: required, and nothing runs without it" for name in missing])
-        return (*self.fixed, *filled_words(self.words, arguments))
+        return (*self.fixed, *fill_words(self.words, arguments))
 
     def _needs(self, name: str) -> bool:
         return any(name in word.slots for word in self.words) or name in slots_of(self.stdin or "")
 
     def input(self, arguments: Mapping[str, Any]) -> bytes:
-        """What the command reads in one call."""
+        """Build the stdin of one call."""
         if self.stdin is None:
             return b""
         text = filled(self.stdin, lambda name: _text(arguments.get(name)))
@@ -175,27 +175,27 @@ def _text(value: Any) -> str:
     return "" if value is None else value_text(value)
 
 
-def read_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = False) -> tuple[Template, JsonSchema]:
-    """The command with the schema of its arguments; ConfigError says where the two do not agree.
+def parse_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = False) -> tuple[Template, JsonSchema]:
+    """Parse a tool into its template and input schema; raise a ConfigError where the two do not agree.
 
     In the words that a manual describes a boolean is a word like any other: `true` or `false`.
     """
     if not is_described:
         _refuse_misspelt([*tool.args, tool.stdin or ""])
-    words = tuple(read_words(tool.args))
+    words = tuple(parse_words(tool.args))
     schema = _schema(tool, words)
     _check(words, tool.stdin or "", _properties(schema), is_described=is_described)
     return Template(tuple(fixed), words, tool.stdin, _required(schema)), schema
 
 
-def unused(template: Template, schema: JsonSchema) -> list[str]:
-    """The arguments that go nowhere."""
+def unused_arguments(template: Template, schema: JsonSchema) -> list[str]:
+    """Return the arguments that the template does not use."""
     named = {name for word in template.words for name in (*word.slots, word.flag)} | {*slots_of(template.stdin or "")}
     return [name for name in _properties(schema) if name not in named]
 
 
 def _schema(tool: CliTool, words: Sequence[Word]) -> JsonSchema:
-    """The operator's schema, or one from the placeholders; what it does not name would go nowhere, and is refused."""
+    """Return the configured schema, or derive one from the slots; unknown arguments are refused."""
     if "input_schema" in tool.model_fields_set:
         return closed_schema({"type": "object", "properties": {}, **tool.input_schema})
     slots = list(dict.fromkeys([*(name for word in words for name in word.slots), *slots_of(tool.stdin or "")]))
@@ -206,10 +206,10 @@ def _schema(tool: CliTool, words: Sequence[Word]) -> JsonSchema:
 
 def _refuse_misspelt(written: Sequence[str]) -> None:
     for text in written:
-        if half_slot(text):
+        if has_half_slot(text):
             how = "an argument is written {name}, and a brace itself {{ or }}"
             raise ConfigError(f"the word {text!r} has a brace without its other half; {how}")
-        if lost_flag(text):
+        if has_misplaced_flag(text):
             how = "{name?--word} is a word of its own, without another argument in it; a brace itself is {{ or }}"
             raise ConfigError(f"the word {text!r} has a question mark that means nothing there: {how}")
 
@@ -251,7 +251,7 @@ def _required(schema: JsonSchema) -> tuple[str, ...]:
 
 
 def _properties(schema: JsonSchema) -> dict[str, Any]:
-    """The arguments that a schema names, also in the schemas that it is composed of."""
+    """Return the properties of a schema and of the schemas that it is composed of."""
     return {name: part for one in _parts(schema) for name, part in _named(one).items()}
 
 
