@@ -19,7 +19,7 @@ from bench.core.main import Part, measured, tell
 from tests.specs import no_network, octokit, real_documents
 from toolpost.auth.keys import FileSealer
 from toolpost.cli.output import Output, guard_stdout
-from toolpost.schema.bounds import check_schema
+from toolpost.schema.schema_checks import check_schema
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.loader import LoadedDocuments, build_api, load_documents, read_api
 from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.errors import ToolSchemaError
-from toolpost.schema.bounds import check_schema
-from toolpost.schema.plainness import is_plain
+from toolpost.schema.schema_checks import check_schema, is_plain
 
 DEEP: dict[str, Any] = {}
 for _ in range(70):

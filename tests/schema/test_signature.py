@@ -18,7 +18,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolOutputError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import ToolResult
-from toolpost.schema.bounds import check_schema
+from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.signature import function_schema, to_jsonable
 from toolpost.schema.validator import compile_validator
 

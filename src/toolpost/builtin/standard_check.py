@@ -10,8 +10,8 @@ import yaml
 
 from toolpost.builtin.specs import SPECS_FILE, read_specs, schema_document
 from toolpost.contracts.errors import ToolError
-from toolpost.schema.bounds import check_schema
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory
-from toolpost.schema.generation import schema_of
 from toolpost.schema.hidden_text import visible
+from toolpost.schema.pydantic_types import schema_of
 from toolpost.web.content import decode_text, parse_media_type
 from toolpost.web.failures import status_phrase
 from toolpost.web.untrusted import mark_untrusted, number_sources, one_line

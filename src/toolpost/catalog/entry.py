@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import Preview, Tool
     from toolpost.schema.secrets import SecretPaths
-    from toolpost.schema.shared_definitions import SharedDefinitions
+    from toolpost.schema.subschemas import SharedDefinitions
     from toolpost.schema.validator import Validator
 
 # Keywords that let in arguments which `properties` does not name.

@@ -26,8 +26,8 @@ from toolpost.contracts.spec import (
     ToolTarget,
     replay_of,
 )
-from toolpost.schema.bounds import check_schema
 from toolpost.schema.parameters import name_of
+from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.signature import function_schema, to_jsonable
 
 if TYPE_CHECKING:

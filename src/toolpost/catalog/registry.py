@@ -10,8 +10,8 @@ from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, nearest
 from toolpost.contracts.spec import ToolCategory, ToolDefinition
-from toolpost.schema.bounds import CheckedDefinitions, check_schema
-from toolpost.schema.shared_definitions import SharedDefinitions
+from toolpost.schema.schema_checks import CheckedDefinitions, check_schema
+from toolpost.schema.subschemas import SharedDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

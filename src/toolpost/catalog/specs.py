@@ -13,14 +13,14 @@ from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, destructive_of, replay_of
 from toolpost.schema.hidden_text import excerpt, first_hidden, hides, readable_schema, visible, visible_value
 from toolpost.schema.json_values import is_object
-from toolpost.schema.shared_definitions import any_part
+from toolpost.schema.subschemas import any_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.config import DeclaredTool
     from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects, ToolTarget
-    from toolpost.schema.shared_definitions import SharedDefinitions
+    from toolpost.schema.subschemas import SharedDefinitions
 
 _OPEN_SCHEMA_KEYWORDS = frozenset(
     {"$ref", "additionalProperties", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}

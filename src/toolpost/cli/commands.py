@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal, login_name
-from toolpost.schema.pydantic_words import in_plain_words
+from toolpost.schema.violations import in_plain_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

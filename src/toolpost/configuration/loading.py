@@ -20,7 +20,7 @@ from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpSe
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError, nearest
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.pydantic_words import in_plain_words
+from toolpost.schema.violations import in_plain_words
 from toolpost.transports.registry import find_transport
 
 if TYPE_CHECKING:

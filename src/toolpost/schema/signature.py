@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from dataclasses import dataclass
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Required
 
+import docstring_parser
+from docstring_parser import DocstringStyle
+from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from typing_extensions import TypedDict
 
 from toolpost.contracts.errors import ToolOutputError, ToolSchemaError
-from toolpost.schema.annotations import (
+from toolpost.schema.json_values import has_float, is_object
+from toolpost.schema.parameters import (
+    NO_DEFAULT,
     UnresolvedError,
     description_of,
+    function_behind,
     is_plain,
     is_raw_result,
+    name_of,
     names_raw_result,
+    parameters_of,
     resolved,
+    signature_of,
 )
-from toolpost.schema.conversion import EXTRAS, converter, renderer, to_jsonable
-from toolpost.schema.docstrings import documentation_of
-from toolpost.schema.generation import schema_of
-from toolpost.schema.json_values import has_float, is_object
-from toolpost.schema.parameters import NO_DEFAULT, function_behind, name_of, parameters_of, signature_of
+from toolpost.schema.pydantic_types import EXTRAS, Memo, converter, modernized, renderer, schema_of, to_jsonable
 from toolpost.schema.secrets import is_secret_name
-from toolpost.schema.typeddicts import Memo, modernized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +40,10 @@ if TYPE_CHECKING:
     from toolpost.schema.parameters import Argument, Parameters
 
     Convert = Callable[[dict[str, Any]], dict[str, Any]]
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from docstring_parser import Docstring
 
 __all__ = ["FunctionSchema", "function_schema", "to_jsonable"]
 
@@ -253,3 +262,43 @@ def _output(fn: Callable[..., Any]) -> _Output:
     if not schema:
         return _Output()
     return _Output(schema, None if is_plain(annotation) else renderer(adapter))
+
+
+# Sections that tell a caller something; the parser of Google's style drops those that it does not know.
+_REMARKS = ("Note", "Notes", "Warning", "Warnings", "Important", "Caution")
+_SECTIONS = [Section(title, title.lower(), SectionType.SINGULAR) for title in _REMARKS]
+_google = GoogleParser([*DEFAULT_SECTIONS, *_SECTIONS])
+
+
+class Documentation(NamedTuple):
+    """A function's description without its lists of parameters and results, and a line for each parameter."""
+
+    description: str
+    parameters: Mapping[str, str]
+
+
+def documentation_of(fn: Callable[..., Any]) -> Documentation:
+    """Read a function's docstring; one in no known style is all description."""
+    text = inspect.getdoc(fn) or ""
+    try:
+        parsed = docstring_parser.parse(text)
+        if parsed.style is DocstringStyle.GOOGLE:
+            parsed = _google.parse(text)
+    except docstring_parser.ParseError:
+        return Documentation(text.strip(), {})
+    described = {
+        name.strip().lstrip("*"): " ".join(param.description.split())
+        for param in parsed.params
+        if param.description
+        for name in param.arg_name.split(",")  # NumPy's style may describe several at once
+    }
+    return Documentation("\n\n".join(_said(parsed)), described)
+
+
+def _said(parsed: Docstring) -> Iterator[str]:
+    """The description, and the remarks that stand behind the lists."""
+    if parsed.description:
+        yield parsed.description.strip()
+    for section in parsed.meta:
+        if section.description and section.args[0].capitalize() in _REMARKS:
+            yield f"{section.args[0].capitalize()}: {section.description.strip()}"

@@ -1,18 +1,19 @@
-"""What lies inside a JSON Schema: its subschemas, and where its references lead within the document."""
+"""The parts of a JSON Schema: subschemas, references within the document, shared definitions and the draft."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urljoin
 
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.json_values import AnySchema
+
 
 Place = Literal["here", "below", "stored"]
 
@@ -180,3 +181,65 @@ def _follow(resource: JsonSchema, pointer: str) -> AnySchema | None:
         else:
             return None
     return node if is_object(node) or isinstance(node, bool) else None
+
+
+T = TypeVar("T")
+
+
+class SharedDefinitions:
+    """Answers to questions about definitions, by the definition's identity."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[object, int], tuple[object, Any]] = {}
+
+    def once(self, question: Callable[[Any], T], definition: object) -> T:
+        """Ask a question about a definition, or recall the answer."""
+        key = (question, id(definition))
+        known = self._answers.get(key)
+        if known is None:
+            # The definition is kept beside its answer, so that no other object gets its identity.
+            known = self._answers[key] = (definition, question(definition))
+        return cast("T", known[1])
+
+
+def definitions_of(schema: Any) -> Mapping[str, Any] | None:
+    """The definitions of a schema, if it has any."""
+    definitions = schema.get("$defs") if is_object(schema) else None
+    return definitions if is_object(definitions) and definitions else None
+
+
+def without_definitions(schema: JsonSchema) -> JsonSchema:
+    """The schema itself."""
+    return {word: value for word, value in schema.items() if word != "$defs"}
+
+
+def any_part(schema: Any, question: Callable[[Any], bool], shared: SharedDefinitions | None) -> bool:
+    """Whether the answer is yes for the schema or for any of its definitions."""
+    definitions = None if shared is None else definitions_of(schema)
+    if shared is None or definitions is None:
+        return question(schema)
+    if question([*definitions]) or question(without_definitions(schema)):
+        return True
+    return any(shared.once(question, definition) for definition in definitions.values())
+
+
+DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+_DRAFTS = {
+    "json-schema.org/draft-04/schema": "http://json-schema.org/draft-04/schema#",
+    "json-schema.org/draft-06/schema": "http://json-schema.org/draft-06/schema#",
+    "json-schema.org/draft-07/schema": "http://json-schema.org/draft-07/schema#",
+    "json-schema.org/draft/2019-09/schema": "https://json-schema.org/draft/2019-09/schema",
+    "json-schema.org/draft/2020-12/schema": DEFAULT_DRAFT,
+}
+_KNOWN = frozenset(_DRAFTS.values())
+
+
+def with_known_draft(schema: JsonSchema) -> JsonSchema:
+    """The schema itself, or one whose unknown or oddly spelled `$schema` is replaced by a known one."""
+    declared = schema.get("$schema")
+    if not isinstance(declared, str) or declared in _KNOWN:
+        return schema
+    # A private dialect (such as OpenAPI's) is close to the current draft; fetching it is out of the question.
+    bare = declared.removeprefix("https://").removeprefix("http://").rstrip("#")
+    return {**schema, "$schema": _DRAFTS.get(bare, DEFAULT_DRAFT)}

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
+from jsonschema_rs import ValidationErrorKind
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
-from toolpost.schema.bounds import LARGEST_DIVIDED, Weight, weigh
 from toolpost.schema.coercion import coerced
-from toolpost.schema.drafts import with_known_draft
-from toolpost.schema.effort import is_costly, is_large
-from toolpost.schema.engine import Engine
-from toolpost.schema.fast_engine import fast_engine, pattern_cost
-from toolpost.schema.faults import describe
 from toolpost.schema.json_values import (
     find_non_json,
     has_member,
+    is_array,
+    is_object,
     nested_deeper_than,
     numbers_within,
     parts_within,
     text_within,
 )
 from toolpost.schema.patterns import patterns_in, portable, with_patterns, without_patterns
+from toolpost.schema.schema_checks import LARGEST_DIVIDED, Weight, weigh
 from toolpost.schema.secrets import secret_paths
-from toolpost.schema.subschemas import Document
+from toolpost.schema.subschemas import Document, with_known_draft
+from toolpost.schema.violations import Fault, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.faults import Fault
     from toolpost.schema.json_values import AnySchema
     from toolpost.schema.secrets import SecretPaths
+    from toolpost.schema.subschemas import Subschema
 
 MAX_ISSUES = 10
 # The engines recurse; these bounds keep them within a thread's stack.
@@ -277,3 +277,125 @@ def _schema_error(exc: Exception) -> ToolSchemaError:
     if "not present in a registry" in problem:
         problem = f"{problem[:200]}; a remote schema is never fetched, put it under $defs"
     return ToolSchemaError(f"Schema is unusable at {where}: {problem[:400]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A compiled schema: the verdict, all faults, or only the first one.
+
+    Each may raise ValueError for a value that is not JSON or nested too deeply.
+    """
+
+    is_valid: Callable[[Any], bool]
+    faults: Callable[[Any], Iterable[Fault]]
+    first_fault: Callable[[Any], Iterable[Fault]]
+
+
+# A linear engine takes time by the size of the compiled pattern times the length of the text: at worst about 3 µs a
+# character for the smallest of these sizes, and as many times that as stands beside each.
+_SIZES = {4 << 10: 1, 16 << 10: 3, 64 << 10: 10, 256 << 10: 40}
+_DFA_BYTES = 1 << 20
+_LINEAR = jsonschema_rs.RegexOptions(size_limit=max(_SIZES), dfa_size_limit=_DFA_BYTES)
+_BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)
+_GAVE_UP = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.RegexEngineFailure)
+
+
+@lru_cache(maxsize=4096)
+def pattern_cost(pattern: str) -> int | None:
+    """What matching one character may cost, in units of a small pattern; None when no linear engine takes it."""
+    for size, cost in _SIZES.items():
+        options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_DFA_BYTES)
+        try:
+            jsonschema_rs.validator_for({"pattern": pattern}, offline=True, pattern_options=options)
+        except (ValueError, jsonschema_rs.ValidationError):
+            continue
+        return cost
+    return None
+
+
+def fast_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
+    """Compile a schema; nothing is fetched, and whatever is wrong with the schema is raised as a ValueError."""
+    patterns = _BACKTRACKING if backtracking else _LINEAR
+    # Formats stay notes: RFC 3339 would refuse the dates without a zone that most servers take and send.
+    # The mask keeps values out of the engine's own texts.
+    validator = jsonschema_rs.validator_for(
+        schema, offline=True, validate_formats=False, mask="value", pattern_options=patterns
+    )
+
+    def faults(instance: Any) -> list[Fault]:
+        return [_fault(schema, error) for error in validator.iter_errors(instance)]
+
+    def first_fault(instance: Any) -> list[Fault]:
+        try:
+            validator.validate(instance)
+        except jsonschema_rs.ValidationError as error:
+            return [_fault(schema, error)]
+        return []
+
+    return Engine(is_valid=validator.is_valid, faults=faults, first_fault=first_fault)
+
+
+def _fault(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Fault:
+    kind = error.kind
+    path = tuple(error.instance_path)
+    if isinstance(kind, _GAVE_UP):
+        return Fault(path, "costlyPattern")
+    match kind.name:
+        case "required":
+            return Fault(path, "required", names=(str(kind.value),))
+        case "additionalProperties" | "unevaluatedProperties":
+            return Fault(path, kind.name, names=tuple(kind.value), known=_known(schema, error.evaluation_path))
+        case "anyOf" | "oneOf":
+            branches: list[list[jsonschema_rs.ValidationError]] = kind.value
+            return Fault(path, kind.name, branches=tuple(tuple(_fault(schema, e) for e in b) for b in branches))
+        case name:
+            return Fault(path, name, expected=kind.value)
+
+
+def _known(schema: AnySchema, evaluation_path: list[str | int]) -> tuple[str, ...]:
+    """The property names next to the keyword that a value came to by `evaluation_path`."""
+    place = Document(schema).walked(evaluation_path[:-1]) if is_object(schema) else None
+    properties = place.get("properties") if is_object(place) else None
+    return tuple(properties) if is_object(properties) else ()
+
+
+_BUDGET = 10_000
+_MOST_COPIED = 3_000_000  # characters; the engine puts a copy of what is wrong into every fault
+_MOST_COPIED_ONCE = 1_000_000
+_LISTS = ("enum", "required")
+
+
+def is_costly(document: Document, instance: Any) -> bool:
+    """Whether collecting all faults would take more than a bounded number of steps, or of copies of the value.
+
+    The engine answers yes or no in linear time, but collects the faults of every
+    alternative, which for a recursive choice grows exponentially with the depth.
+    """
+    stack: list[tuple[JsonSchema, Any]] = [(document.root, instance)]
+    steps = 0
+    while stack:
+        schema, value = stack.pop()
+        steps += 1 + sum(len(listed) for word in _LISTS if is_array(listed := schema.get(word)))
+        for inner in document.applied(schema):
+            stack.extend((inner.schema, part) for part in islice(_parts(inner, value), _BUDGET))
+            if len(stack) + steps >= _BUDGET:
+                return True
+    return steps >= _BUDGET or not text_within(_MOST_COPIED // steps, instance)
+
+
+def is_large(instance: Any) -> bool:
+    """Whether even one fault would take long, for the copy of the value in it."""
+    return not text_within(_MOST_COPIED_ONCE, instance)
+
+
+def _parts(inner: Subschema, value: Any) -> Iterator[Any]:
+    """The parts of a value that a subschema applies to, or a few more."""
+    if inner.place == "here":
+        yield value
+    elif is_object(value):
+        if inner.keyword != "properties":
+            yield from value.values()
+        elif isinstance(inner.key, str) and inner.key in value:
+            yield value[inner.key]
+    elif is_array(value):
+        yield from value

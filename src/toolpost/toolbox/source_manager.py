@@ -43,7 +43,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import LiveSource, RecallingSource
 from toolpost.policy.redaction import MASK, Redactor, mask_url_secrets, one_line
-from toolpost.schema.shared_definitions import SharedDefinitions, any_part
+from toolpost.schema.subschemas import SharedDefinitions, any_part
 from toolpost.schema.validator import unchecked_patterns
 from toolpost.transports.base import Services
 from toolpost.transports.registry import find_transport, make_source

@@ -17,8 +17,8 @@ import pytest
 from tests.specs import ADDRESS, OWN, api_of, no_network
 from toolpost import ExternalToolConfig, Settings, Toolbox
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.bounds import CheckedDefinitions, check_schema
-from toolpost.schema.shared_definitions import SharedDefinitions
+from toolpost.schema.schema_checks import CheckedDefinitions, check_schema
+from toolpost.schema.subschemas import SharedDefinitions
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.openapi.documents import parse_openapi
 from toolpost.sources.openapi.loader import parse_api

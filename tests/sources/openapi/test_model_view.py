@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.schema.strategies import schemas_and_values
-from toolpost.schema.bounds import check_schema
+from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.openapi.definitions import remove_references
 from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget

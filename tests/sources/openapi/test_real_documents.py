@@ -18,7 +18,7 @@ from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolSpec
-from toolpost.schema.fast_engine import fast_engine
+from toolpost.schema.validator import fast_engine
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.loader import read_api
 from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget

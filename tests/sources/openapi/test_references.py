@@ -9,7 +9,7 @@ import pytest
 
 from tests.specs import OWN, no_network, own_api
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
-from toolpost.schema.bounds import check_schema
+from toolpost.schema.schema_checks import check_schema
 from toolpost.sources.openapi.loader import MAX_FETCHED, load_documents, parse_api, read_api
 from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import input_schema, output_schema

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.specs import api_of, operation_of, own_api
-from toolpost.schema.bounds import check_schema
+from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.openapi.spec import input_schema, output_schema
 

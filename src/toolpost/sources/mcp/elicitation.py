@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError
 from toolpost.contracts.questions import Question
-from toolpost.schema.bounds import check_schema
 from toolpost.schema.json_values import is_object
+from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from toolpost.catalog.specs import effects_from_claims, read_annotations
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
-from toolpost.schema.bounds import check_schema
 from toolpost.schema.json_values import is_object
+from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.secrets import harmless
 from toolpost.sources.mcp.endpoint import describe_server
 

@@ -7,9 +7,9 @@ from collections import deque
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolpost.schema.fast_engine import fast_engine
 from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.schema.patterns import portable
+from toolpost.schema.validator import fast_engine
 from toolpost.sources.openapi.descriptions import html_to_markdown
 from toolpost.sources.openapi.models import DEFINITION_PREFIX
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.pydantic_words import in_plain_words
+from toolpost.schema.violations import in_plain_words
 from toolpost.sources.utcp.auth import AuthObject
 
 Method = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]

@@ -185,3 +185,12 @@ def _distance(path: Path, faults: tuple[Fault, ...]) -> tuple[bool, bool, int]:
         any(fault.keyword in ("const", "enum") for fault in faults),
         len(faults),
     )
+
+
+_PREFIX = re.compile(r"^(?:Value error|Assertion failed), ")
+_SHOULD = re.compile(r"^\w+ should ")
+
+
+def in_plain_words(message: str) -> str:
+    """The message as a sentence about the value: "must be greater than 1", or a validator's own words."""
+    return _SHOULD.sub("must ", _PREFIX.sub("", message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -9,17 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import jsonschema_rs
 
 from toolpost.contracts.errors import ToolSchemaError
-from toolpost.schema.drafts import with_known_draft
 from toolpost.schema.json_values import PathLink, is_array, is_object, members
-from toolpost.schema.plainness import is_plain
-from toolpost.schema.shared_definitions import definitions_of, without_definitions
-from toolpost.schema.subschemas import Document, Place, Subschema, references, subschemas
+from toolpost.schema.subschemas import (
+    Document,
+    Place,
+    Subschema,
+    definitions_of,
+    references,
+    subschemas,
+    with_known_draft,
+    without_definitions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.shared_definitions import SharedDefinitions
+    from toolpost.schema.subschemas import SharedDefinitions
 
 MAX_DEPTH = 64
 MAX_NODES = 100_000
@@ -352,3 +359,56 @@ def _own_cost(schema: JsonSchema) -> int:
     if isinstance(factor, int | float):
         cost += _DIVIDED if _LEAST_FACTOR <= factor <= LARGEST_DIVIDED else 20 * _DIVIDED
     return cost
+
+
+_encode = json.JSONEncoder(allow_nan=False).encode
+_LONGEST = 150_000  # two characters a value at least: far fewer values than are allowed
+_DEEPEST = 60
+# Every schema opens a bracket. With few references even the worst way to nest them repeats no schema more than
+# 3 ** (12 / 3) times, which bounds the work; and schemas lie on top of each other only by these keywords and by
+# references, each of them once on any way down.
+_MOST_BRACKETS = 4000
+_MOST_REFERENCES = 12
+_MOST_APPLIED = 80
+_REFERENCE = re.compile(r'"\$ref": "([^"]*)"')
+_POINTER = re.compile(r"#/(\$defs|definitions)/([\w.-]+)", re.ASCII)
+_SPECIAL = re.compile(r'"\$(?:id|anchor|dynamicAnchor|dynamicRef|recursiveRef|recursiveAnchor|schema)"')
+_APPLIED = re.compile(r'"(?:allOf|anyOf|oneOf|not|if|then|else|dependentSchemas|dependencies)"')
+
+
+def is_plain(schema: JsonSchema) -> bool:
+    """Whether it is short and shallow, and its few references lead to definitions of its own."""
+    try:
+        text = _encode(schema)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    if len(text) > _LONGEST or text.count("{") + text.count("[") > _MOST_BRACKETS or _SPECIAL.search(text):
+        return False
+    references = _REFERENCE.findall(text)
+    if len(references) > _MOST_REFERENCES or len(_APPLIED.findall(text)) > _MOST_APPLIED:
+        return False
+    return all(_leads(schema, reference) for reference in references) and _is_shallow(schema)
+
+
+def _is_shallow(schema: JsonSchema) -> bool:
+    level: list[Any] = [schema]
+    for _ in range(_DEEPEST):
+        level = [inner for outer in level for inner in _members(outer) if inner.__class__ in _CONTAINERS]
+        if not level:
+            return True
+    return False
+
+
+_CONTAINERS: frozenset[type] = frozenset({dict, list, tuple})
+
+
+def _members(container: Any) -> Any:
+    return container.values() if container.__class__ is dict else container
+
+
+def _leads(schema: JsonSchema, reference: str) -> bool:
+    found = _POINTER.fullmatch(reference)
+    if found is None:
+        return False
+    definitions = schema.get(found[1])
+    return is_object(definitions) and isinstance(definitions.get(found[2]), dict)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolpost.contracts.errors import ToolSchemaError
-from toolpost.schema.bounds import check_schema, weigh
+from toolpost.schema.schema_checks import check_schema, weigh
 from toolpost.schema.subschemas import Document
 
 

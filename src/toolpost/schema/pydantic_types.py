@@ -1,0 +1,222 @@
+"""JSON to Python objects and back, by pydantic, with errors in Toolpost's own words."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict, is_typeddict
+
+from toolpost.contracts.errors import ToolOutputError, ToolValidationError
+from toolpost.schema.json_values import is_object, quote, spell_path, spell_value
+from toolpost.schema.secrets import is_secret_path, secret_paths
+from toolpost.schema.violations import in_plain_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import TypeAdapter
+    from pydantic_core import CoreSchema, ErrorDetails, core_schema
+
+    from toolpost.contracts.spec import JsonSchema
+    from toolpost.schema.secrets import SecretPaths
+
+
+# The field of the arguments that stands for `**kwargs`; no parameter can have this name.
+EXTRAS = "**"
+
+
+def converter(
+    adapter: TypeAdapter[Any], schema: JsonSchema, *, single: str | None = None, extras: bool = False
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A function from JSON arguments to keyword arguments; `single` names the parameter that takes them all."""
+    known = frozenset(schema.get("properties", ()))
+
+    def convert(arguments: dict[str, Any]) -> dict[str, Any]:
+        given = _gathered(arguments, known) if extras else arguments
+        try:
+            value = adapter.validate_python(given)
+        except ValidationError as exc:
+            value = _read_as_json(adapter, given, exc, schema)
+        if single is not None:
+            return {single: value}
+        return {**value.pop(EXTRAS), **value} if extras else value
+
+    return convert
+
+
+def _gathered(arguments: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The arguments with those that no parameter takes put aside."""
+    named = {name: value for name, value in arguments.items() if name in known}
+    return {**named, EXTRAS: {name: value for name, value in arguments.items() if name not in known}}
+
+
+def _read_as_json(adapter: TypeAdapter[Any], given: Any, refused: ValidationError, schema: JsonSchema) -> Any:
+    """Try once more as JSON text: a strict model takes a date as text only there."""
+    try:
+        return adapter.validate_json(json.dumps(given))
+    except ValidationError as exc:
+        refused = exc
+    except (TypeError, ValueError):
+        # Not JSON at all; what pydantic said about the Python value stands.
+        pass
+    raise ToolValidationError(_lines(refused, schema)) from None
+
+
+def _lines(exc: ValidationError, schema: JsonSchema) -> list[str]:
+    secrets = secret_paths(schema)
+    details = exc.errors(include_url=False, include_context=False)
+    return list(dict.fromkeys(_line(detail, secrets) for detail in details))
+
+
+def _line(detail: ErrorDetails, secrets: SecretPaths) -> str:
+    path = tuple(step for step in detail["loc"] if step != EXTRAS)
+    if detail["type"] == "missing":
+        return f"{spell_path(path[:-1])}: missing required {quote(str(path[-1]))}"
+    got = detail["input"]
+    if is_secret_path(path, secrets):
+        # A validator's own text may quote the value.
+        return f"{spell_path(path)}: not accepted, got {spell_value(got, hidden=True)}"
+    return f"{spell_path(path)}: {in_plain_words(detail['msg'])}, got {spell_value(got)}"
+
+
+def renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+    """A function from what a tool returns to plain JSON data."""
+
+    def render(value: Any) -> Any:
+        try:
+            return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        except (ValueError, TypeError, AttributeError, RecursionError) as exc:
+            raise _unwritable(value, exc) from exc
+
+    return render
+
+
+def to_jsonable(value: Any) -> Any:
+    """Any result as plain JSON data: models, dataclasses, dates, sets; bytes become base64."""
+    try:
+        return to_jsonable_python(value, by_alias=True, bytes_mode="base64")
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise _unwritable(value, exc) from exc
+
+
+def _unwritable(value: Any, exc: Exception) -> ToolOutputError:
+    reason = str(exc).splitlines()[0][:200] if str(exc) else type(exc).__name__
+    return ToolOutputError(f"$: a result of type {type(value).__name__} cannot be written as JSON ({reason})")
+
+
+def schema_of(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"]) -> JsonSchema:
+    """The JSON Schema of a type, as something to be read or as something to be written."""
+    schema = adapter.json_schema(mode=mode, schema_generator=_Untitled)
+    for name, definition in schema.get("$defs", {}).items():
+        _drop_title(definition, name)
+    return _with_root_inlined(schema)
+
+
+def _with_root_inlined(schema: JsonSchema) -> JsonSchema:
+    """A recursive type comes as a reference to itself; models and registries want its keywords on top."""
+    definitions = schema.get("$defs")
+    if set(schema) != {"$ref", "$defs"} or not is_object(definitions):
+        return schema
+    root = definitions.get(str(schema["$ref"]).removeprefix("#/$defs/"))
+    return {**root, "$defs": definitions} if is_object(root) else schema
+
+
+class _Untitled(GenerateJsonSchema):
+    """A title made from a name tells a model nothing and costs tokens; one that somebody wrote is kept."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        del schema
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return _untitled(super().model_schema(schema), schema)
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return _untitled(super().dataclass_schema(schema), schema)
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return _untitled(super().typed_dict_schema(schema), schema)
+
+
+def _untitled(result: JsonSchemaValue, schema: CoreSchema) -> JsonSchemaValue:
+    _drop_title(result, getattr(schema.get("cls"), "__name__", ""))
+    return result
+
+
+def _drop_title(schema: JsonSchema, name: str) -> None:
+    """Remove a title that only repeats the name of a class."""
+    if name and schema.get("title") == name:
+        del schema["title"]
+
+
+_QUALIFIERS = (Required, NotRequired)
+_IS_OLD = sys.version_info < (3, 12)
+
+Memo = dict[Any, Any]
+
+
+def modernized(annotation: Any, memo: Memo) -> Any:
+    """An annotation with every old TypedDict in it replaced; `memo` keeps one replacement for each."""
+    if not _IS_OLD:
+        return annotation
+    if is_typeddict(annotation):
+        return memo[annotation] if annotation in memo else _rebuilt(annotation, memo)
+    args = get_args(annotation)
+    if not args or get_origin(annotation) is Literal:
+        return annotation
+    return _with_args(annotation, args, memo)
+
+
+def _with_args(annotation: Any, args: tuple[Any, ...], memo: Memo) -> Any:
+    origin: Any = get_origin(annotation)
+    if origin is Annotated:
+        return _subscripted(Annotated, (modernized(args[0], memo), *args[1:]))
+    changed = tuple(modernized(arg, memo) for arg in args)
+    if changed == args:
+        return annotation
+    if origin in (Union, types.UnionType):
+        return _subscripted(Union, changed)
+    return _subscripted(origin, changed[0] if origin in _QUALIFIERS else changed)
+
+
+def _subscripted(form: Any, args: Any) -> Any:
+    return form[args]
+
+
+def _rebuilt(old: Any, memo: Memo) -> Any:
+    # A modern one is fine, and one that contains itself stays as it is; pydantic then says what to do.
+    memo[old] = old
+    if type(old).__module__ != "typing":
+        return old
+    hints = get_type_hints(old, include_extras=True)
+    fields = {
+        name: _field(modernized(hint, memo), required=name in old.__required_keys__) for name, hint in hints.items()
+    }
+    make: Any = TypedDict
+    memo[old] = new = make(old.__name__, fields)
+    new.__doc__ = old.__doc__
+    new.__module__ = old.__module__
+    return new
+
+
+def _field(hint: Any, *, required: bool) -> Any:
+    if get_origin(hint) in _QUALIFIERS:
+        return hint
+    return _subscripted(Required if required else NotRequired, hint)
