@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from toolpost.runtime.ids import IdMaker
+from toolpost.runtime.attempt import IdMaker
 
 
 def test_ids_differ_within_and_between_makers_and_sort_by_birth() -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolpost.runtime.concurrency import Limiter
+from toolpost.runtime.tool_runtime import Limiter
 
 
 async def test_places_are_given_in_the_order_of_asking() -> None:

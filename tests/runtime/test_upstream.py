@@ -7,8 +7,9 @@ import pytest
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, PermittedCall, RequestedCall, ValidatedCall
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.spec import Tool
-from toolpost.runtime import resilience
-from toolpost.runtime.resilience import CircuitBreaker, HostUpstreams, RetryBudget, Upstream, host_of
+from toolpost.runtime import tool_runtime
+from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
+from toolpost.runtime.tool_runtime import HostUpstreams, Upstream, host_of
 
 
 def call_to(url: object, tenant: str = "acme") -> AuthorizedCall:
@@ -30,7 +31,7 @@ def test_the_same_host_and_tenant_share_one_upstream(hosts: HostUpstreams) -> No
 
 
 def test_only_so_many_hosts_are_remembered(hosts: HostUpstreams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resilience, "MOST_HOSTS", 3)
+    monkeypatch.setattr(tool_runtime, "MOST_HOSTS", 3)
     first = hosts.of(call_to("http://0.example/"))
     for number in range(10):
         hosts.of(call_to(f"http://{number}.example/"))

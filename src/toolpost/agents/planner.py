@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.agents.conversation import Conversation, opening
 from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause, answer_of, finish_of
+from toolpost.contracts.calls import writable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     ConfigError,
@@ -22,7 +23,6 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.contracts.principal import PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
-from toolpost.runtime.ids import writable
 from toolpost.runtime.persistence import load_outcome, plain_members
 from toolpost.stores.state import PlannerPauses
 
@@ -247,7 +247,7 @@ class ReactPlanner:
 
 def _user_of(tool_context: Mapping[str, Any]) -> str:
     given = tool_context.get("user_id")
-    return str(PrincipalCache().of(None if given is None else str(given)))
+    return str(PrincipalCache()[None if given is None else str(given)])
 
 
 def _kept(run: _Run) -> dict[str, Any]:

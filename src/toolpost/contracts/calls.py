@@ -25,6 +25,13 @@ JSON = "application/json"
 NO_ANSWERS: Mapping[str, Answer] = {}
 
 
+def writable(given: str) -> str:
+    """Return an id, or other text, that can be stored and shown; unpaired surrogates are escaped."""
+    if given.__class__ is str and given.isascii():
+        return given
+    return str(given).encode("utf-8", "backslashreplace").decode()
+
+
 class RequestedCall(NamedTuple):
     """What a caller asked for; nothing about it has been checked."""
 

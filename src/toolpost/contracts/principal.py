@@ -31,33 +31,26 @@ class Principal(NamedTuple):
         return f"{self.tenant}:{self.user}"
 
 
-class PrincipalCache:
-    """Principals by their text, each parsed once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str | None, Principal] = {}
+class PrincipalCache(dict[str | None, Principal]):
+    """Principals by their text `tenant:user`, each parsed once; None is the user of this machine."""
 
     def within(self, named: str | None, tenant: str | None, user: str | None) -> Principal:
         """Return the principal of a call whose context names a user; ValueError where `user` is another."""
         if named is None:
-            return self.of(user)
+            return self[user]
         if tenant is not None and ":" not in named:
             named = f"{tenant}:{named}"
         if user is None:
-            return self.of(named)
-        person = self.of(user)
+            return self[named]
+        person = self[user]
         if named != str(person) and (named != person.user or ":" in named):  # a name may look like `tenant:user`
             raise ValueError(f"the call is for {str(person)!r}, and its context for {named!r}; name one of them")
         return person
 
-    def of(self, user: str | None) -> Principal:
-        """Return the principal written `tenant:user`; None is the user of this machine."""
-        person = self._known.get(user)
-        if person is None:
-            if len(self._known) >= _MOST_CACHED:
-                self._known.clear()
-            person = Principal.parse(user) if user is not None else Principal(LOCAL_TENANT, login_name())
-            self._known[user] = person
+    def __missing__(self, user: str | None) -> Principal:
+        if len(self) >= _MOST_CACHED:
+            self.clear()
+        person = self[user] = Principal.parse(user) if user is not None else Principal(LOCAL_TENANT, login_name())
         return person
 
 

@@ -1,14 +1,18 @@
-"""State of a running call from request or resume to its end or pause, and the deadlines of all calls in flight."""
+"""State of a running call from request or resume to its end or pause, the deadlines of all calls in flight, and ids."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import os
+import secrets
 import time
 from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
+from weakref import WeakSet
 
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal
@@ -446,3 +450,40 @@ class InFlightCalls:
                 attempt.deadline = now + _CANCEL_AGAIN_S
         if self._attempts:
             self._arm(loop, min(attempt.deadline for attempt in self._attempts.values()))
+
+
+class IdMaker:
+    """Make ids of calls, runs and questions from the time, a random mark and a count; an id grants no access.
+
+    The time comes first, so that people who type an id need only its beginning.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+        _MAKERS.add(self)
+
+    def renew(self) -> None:
+        """Choose a new mark and restart the count."""
+        self._mark = secrets.token_hex(4)
+        self._count = itertools.count()
+
+    def make(self, prefix: str) -> str:
+        """Return a new id."""
+        return f"{prefix}_{self.tick()}"
+
+    def tick(self) -> str:
+        """Return an id without prefix; a call and the run that it opens share one."""
+        return f"{int(time.time() * 1000):011x}{self._mark}{next(self._count):06x}"
+
+
+_MAKERS: WeakSet[IdMaker] = WeakSet()
+
+
+def _renew_all() -> None:
+    """Renew all makers in a forked child, which would otherwise repeat the ids of its parent."""
+    for maker in _MAKERS:
+        maker.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

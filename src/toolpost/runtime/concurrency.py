@@ -1,9 +1,8 @@
-"""Concurrency primitives: a bounded map, a limiter with a fair queue, and background tasks."""
+"""Concurrency primitives: a bounded map, and background tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,46 +30,6 @@ async def map_concurrent(items: Iterable[T], fn: Callable[[T], Awaitable[R]], *,
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(item)) for item in items]
     return [task.result() for task in tasks]
-
-
-class Limiter:
-    """Semaphore whose fast path is one comparison; waiters are served first in, first out."""
-
-    __slots__ = ("_free", "_waiting", "limit")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._free = limit
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def try_acquire(self) -> bool:
-        """Take a slot if one is free and nobody waits."""
-        if self._free > 0 and not self._waiting:
-            self._free -= 1
-            return True
-        return False
-
-    async def acquire(self) -> None:
-        """Take a slot, waiting for one if need be."""
-        if self.try_acquire():
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release()  # the slot was given just before the cancellation arrived
-            raise
-
-    def release(self) -> None:
-        """Return a slot, to the first waiter if there is one."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
 
 
 class BackgroundTasks:

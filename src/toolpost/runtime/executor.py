@@ -10,9 +10,9 @@ from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Paused, ToolResult
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.runtime.concurrency import Limiter
 from toolpost.runtime.model_messages import model_text
 from toolpost.runtime.results import summary_of
+from toolpost.runtime.tool_runtime import Limiter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

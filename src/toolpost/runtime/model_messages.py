@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ToolClientError, ToolExecutionError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Paused
-from toolpost.runtime.ids import writable
 from toolpost.schema.hidden_text import visible
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results

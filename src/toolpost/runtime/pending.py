@@ -44,10 +44,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import Store
     from toolpost.policy.approvals import Approvals, CalledTool
     from toolpost.policy.redaction import Redactor
-    from toolpost.runtime.attempt import Attempt, InFlightCalls
+    from toolpost.runtime.attempt import Attempt, IdMaker, InFlightCalls
     from toolpost.runtime.concurrency import BackgroundTasks
     from toolpost.runtime.event_emitter import EventEmitter
-    from toolpost.runtime.ids import IdMaker
     from toolpost.runtime.tool_runtime import ToolRuntime
 
 _log = logging.getLogger("toolpost.runtime")

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.threads import run_in_thread
+from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.policy.redaction import Redactor
-from toolpost.runtime.ids import writable
 from toolpost.schema.json_values import compact_encoder, text_within
 
 if TYPE_CHECKING:

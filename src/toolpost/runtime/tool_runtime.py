@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import OrderedDict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
 
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import ValidatedCall
@@ -16,16 +18,15 @@ from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import CalledTool
 from toolpost.policy.redaction import RedactingTool, secret_values
-from toolpost.runtime.concurrency import Limiter
-from toolpost.runtime.resilience import CircuitBreaker, HostUpstreams, RetryBudget, Upstream
+from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
 from toolpost.web.untrusted import UNTRUSTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import RequestedCall
+    from toolpost.contracts.calls import AuthorizedCall, RequestedCall
     from toolpost.policy.approvals import Approvals
     from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy, Verdict
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 _new_ref = fast_constructor(CallRef)
 _new_validated = fast_constructor(ValidatedCall)
+MOST_HOSTS = 4096
+_LONGEST_HOST = 255  # RFC 1035 section 2.3.4: no name on the network is longer
+_PORTS = {"http": 80, "https": 443}
 _TOO_DEEP = "it is nested too deeply"
 
 
@@ -176,6 +180,105 @@ class ToolRuntime:
         for limiter in self.limiters:
             if limiter not in held:
                 limiter.release()
+
+
+class Limiter:
+    """Semaphore whose fast path is one comparison; waiters are served first in, first out."""
+
+    __slots__ = ("_free", "_waiting", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._free = limit
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def try_acquire(self) -> bool:
+        """Take a slot if one is free and nobody waits."""
+        if self._free > 0 and not self._waiting:
+            self._free -= 1
+            return True
+        return False
+
+    async def acquire(self) -> None:
+        """Take a slot, waiting for one if need be."""
+        if self.try_acquire():
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()  # the slot was given just before the cancellation arrived
+            raise
+
+    def release(self) -> None:
+        """Return a slot, to the first waiter if there is one."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class Upstream:
+    """Circuit breaker and retry budget of one server."""
+
+    __slots__ = ("breaker", "budget")
+
+    def __init__(self, breaker: CircuitBreaker, budget: RetryBudget) -> None:
+        self.breaker = breaker
+        self.budget = budget
+
+    def admit(self, tool_name: str) -> None:
+        """Pass the breaker, or raise ToolCircuitOpenError."""
+        if self.breaker.failures:
+            self.breaker.admit(tool_name)
+
+    def succeeded(self) -> None:
+        """Record a try that ended well."""
+        if self.breaker.failures:
+            self.breaker.succeeded()
+        if self.budget.spent:
+            self.budget.deposit()
+
+
+class HostUpstreams:
+    """One upstream per host and tenant, for a tool whose argument is a URL.
+
+    At most `MOST_HOSTS` are kept, the least recently used is dropped first; its breaker then starts closed again.
+    """
+
+    def __init__(self, argument: str, make: Callable[[str, str], Upstream]) -> None:
+        self._argument = argument
+        self._make = make
+        self._upstreams: OrderedDict[tuple[str, str], Upstream] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._upstreams)
+
+    def of(self, call: AuthorizedCall) -> Upstream:
+        """Return the upstream of the host that a call goes to, for the tenant that it is made for."""
+        key = (host_of(call.arguments.get(self._argument)), call.request.principal.tenant)
+        upstream = self._upstreams.get(key)
+        if upstream is not None:
+            self._upstreams.move_to_end(key)
+            return upstream
+        upstream = self._upstreams[key] = self._make(*key)
+        if len(self._upstreams) > MOST_HOSTS:
+            self._upstreams.popitem(last=False)
+        return upstream
+
+
+def host_of(url: object) -> str:
+    """Return host and port of a URL; empty where there are none, since such a call is refused anyway."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        host, port = (None, None) if parts is None else (parts.hostname, parts.port or _PORTS.get(parts.scheme.lower()))
+    except ValueError:
+        return ""
+    return f"{host.rstrip('.')}:{port}" if host and len(host) <= _LONGEST_HOST else ""
 
 
 def _origin(entry: Entry) -> dict[str, str] | None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from toolpost.catalog.registry import ToolRegistry, as_tool
 from toolpost.configuration.loading import LoadedSettings, load_settings, parse_settings, with_only
 from toolpost.configuration.settings import Settings
+from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
-from toolpost.runtime.ids import writable
 from toolpost.runtime.model_messages import read_tool_calls
 from toolpost.toolbox.wiring import ToolboxInputs, open_parts, with_builtins
 
@@ -217,7 +217,7 @@ class Toolbox:
         return self.router.call(
             name,
             arguments,
-            principal=known.of(user) if context is None else known.within(context.user_id, context.tenant_id, user),
+            principal=known[user] if context is None else known.within(context.user_id, context.tenant_id, user),
             run_id=run_id,
             timeout_s=timeout_s,
             idempotency_key=idempotency_key,
@@ -292,11 +292,11 @@ class Toolbox:
 
     async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
         """Return the newest runs of the user's tenant."""
-        return await self.store.events.runs(tenant=self._principals.of(user).tenant, limit=limit)
+        return await self.store.events.runs(tenant=self._principals[user].tenant, limit=limit)
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
         """Return a run of the user's tenant, or None."""
-        return await self.store.events.run(writable(run_id), tenant=self._principals.of(user).tenant)
+        return await self.store.events.run(writable(run_id), tenant=self._principals[user].tenant)
 
     async def events(
         self,
@@ -312,7 +312,7 @@ class Toolbox:
 
         `only` filters by tools, types and time; `newest` returns the last `limit` events.
         """
-        tenant, meant = self._principals.of(user).tenant, None if run_id is None else writable(run_id)
+        tenant, meant = self._principals[user].tenant, None if run_id is None else writable(run_id)
         return await self.store.events.read(
             tenant=tenant, run_id=meant, after=after, limit=limit, only=only, newest=newest
         )

@@ -190,7 +190,7 @@ class SourceManager:
         self._lock = lock
         self._secrets = secrets
         self._sources: dict[str, _ManagedSource] = {}
-        self._connecting: set[str] = set()
+        self.connecting: set[str] = set()
         self._started = False
         self.files: frozenset[tuple[str, str]] = (
             frozenset()
@@ -290,7 +290,7 @@ class SourceManager:
     def _start(self, managed: _ManagedSource) -> asyncio.Task[None]:
         """Start the task that connects a source."""
         managed.answered = False
-        self._connecting.add(managed.config.name)
+        self.connecting.add(managed.config.name)
         managed.task = asyncio.get_running_loop().create_task(self._run_connect(managed))
         return managed.task
 
@@ -305,7 +305,7 @@ class SourceManager:
                 raise ConfigError(f"required source {config.name!r} failed: {managed.error}", cause=error) from error
         finally:
             managed.entered.set()
-            self._connecting.discard(config.name)
+            self.connecting.discard(config.name)
         if self._started:
             code = EventCode.SOURCE_UP if managed.error is None else EventCode.SOURCE_DOWN
             self._emit(config.name, code, {"state": "down" if managed.error else "up", "detail": managed.error or ""})
@@ -420,7 +420,7 @@ class SourceManager:
 
     def is_stale(self, tool_name: str) -> bool:
         """Return whether a tool is in the catalog from a cached listing while its server is connecting."""
-        if not self._connecting:
+        if not self.connecting:
             return False
         managed = self._source_of(tool_name)
         return managed is not None and managed.connecting and isinstance(managed.source, LiveSource)
