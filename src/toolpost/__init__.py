@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from toolpost.agents.planner import ReactPlanner
-    from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause
+    from toolpost.agents.planner import PlannerFinish, PlannerPause, ReactPlanner
     from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
     from toolpost.catalog.function import tool
     from toolpost.catalog.registry import ToolRegistry
@@ -39,8 +38,7 @@ __version__ = "0.1.0"
 __getattr__ = lazy_attributes(
     "toolpost",
     {
-        "agents.planner": ["ReactPlanner"],
-        "agents.planner_outcomes": ["PlannerFinish", "PlannerPause"],
+        "agents.planner": ["PlannerFinish", "PlannerPause", "ReactPlanner"],
         "auth.oauth_manager": ["InMemoryTokenStore", "OAuthManager", "OAuthProviderConfig"],
         "catalog.function": ["tool"],
         "catalog.registry": ["ToolRegistry"],

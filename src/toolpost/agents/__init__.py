@@ -1,1 +1,1 @@
-"""Agents: what plans and reasons. Everything they do to the world goes through the runtime."""
+"""Agents: plan and reason with a language model. Every tool call goes through the runtime."""

@@ -1,4 +1,4 @@
-"""The actor: carries out the steps of a plan, and knows nothing of how a tool is called."""
+"""Run the steps of a plan through a ToolExecutor and record their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ActionType = Literal["tool_call"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """One thing that a plan wants done."""
+    """One tool call of a plan."""
 
     id: str
     tool_name: str
@@ -25,7 +25,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What came of a step."""
+    """Result of one step."""
 
     step_id: str
     tool_name: str
@@ -39,25 +39,25 @@ class ActionResult:
 
 @dataclass(slots=True, kw_only=True)
 class TaskContext:
-    """The state of one task: what was done, and which steps of its plan that finished."""
+    """State of one task: the actions done, and the ids of the finished steps."""
 
     task_id: str
     actions_done: list[ActionResult] = field(default_factory=list[ActionResult])
     steps_done: set[str] = field(default_factory=set[str])
 
     def mark_step_done(self, step_id: str) -> None:
-        """A step needs no more work."""
+        """Add a step to the finished ones."""
         self.steps_done.add(step_id)
 
 
 class Actor:
-    """Runs steps through an executor; whoever hears of a step's end finds it in the task already."""
+    """Run steps through an executor."""
 
     def __init__(self, executor: ToolExecutor) -> None:
         self._executor = executor
 
     async def run_step(self, step: PlanStep, task: TaskContext, context: ToolContext) -> ActionResult:
-        """Do one step, record it, and only then tell that it is done; a failed step stays open."""
+        """Run one step, record its result, then emit its completion event; a failed step stays unfinished."""
         result = await self._executor.execute(step.tool_name, step.params, context)
         action = ActionResult(
             step_id=step.id,

@@ -1,4 +1,4 @@
-"""A planner's conversation: what the model was told and said, and the calls of its that wait for a person."""
+"""The conversation of a planner with a model: messages, and the tool calls that wait for a person."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
 
 
-class WantedCall(NamedTuple):
-    """A call that the model asked for; `key` is its own for life, `pending_id` the question that it waits for."""
+class PlannerCall(NamedTuple):
+    """A tool call of the model; `key` is its idempotency key, `pending_id` the pending action that it waits for."""
 
     id: str
     name: str
@@ -30,68 +30,68 @@ class WantedCall(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """All that a run needs to go on in another process."""
+    """State of a run, with all that another process needs to resume it."""
 
     user: str
     run_id: str
     key: str
     messages: list[dict[str, Any]]
-    waiting: list[WantedCall] = field(default_factory=list[WantedCall])
+    waiting: list[PlannerCall] = field(default_factory=list[PlannerCall])
     turns: int = 0
     calls: int = 0
 
     @classmethod
-    def kept(cls, data: Mapping[str, Any]) -> Self:
-        """The conversation that `to_dict` was called on."""
-        members: dict[str, Any] = {**data, "waiting": [WantedCall(*call) for call in data["waiting"]]}
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Restore a conversation from what `to_dict` returned."""
+        members: dict[str, Any] = {**data, "waiting": [PlannerCall(*call) for call in data["waiting"]]}
         return cls(**members)
 
     def to_dict(self) -> dict[str, Any]:
-        """The conversation as plain data."""
+        """Return the conversation as JSON data."""
         return asdict(self)
 
-    def hear(self, reply: object) -> tuple[Any, list[WantedCall]]:
-        """Take in the model's message: what it says, and the calls that it wants made."""
-        message = _as_json(reply)
+    def add_reply(self, reply: object) -> tuple[Any, list[PlannerCall]]:
+        """Add the model's message; return its content and its tool calls."""
+        message = _json_copy(reply)
         asked: Any = message.get("tool_calls") or []
         if not is_array(asked) or not all(is_object(call) for call in asked):
             raise ToolOutputError("the language model's tool_calls are not a list of objects")
         self.turns += 1
         self.messages.append({**message, "role": "assistant"})
-        return message.get("content"), [self._wanted(call) for call in asked]
+        return message.get("content"), [self._tool_call(call) for call in asked]
 
-    def _wanted(self, call: dict[str, Any]) -> WantedCall:
+    def _tool_call(self, call: dict[str, Any]) -> PlannerCall:
         self.calls += 1
         key = f"{self.key}_{self.calls}"  # models use one id for several calls
-        told: Any = call.get("function")
-        function: dict[str, Any] = told if is_object(told) else {}
+        given: Any = call.get("function")
+        function: dict[str, Any] = given if is_object(given) else {}
         call["id"] = str(call.get("id") or key)
-        return WantedCall(call["id"], str(function.get("name")), function.get("arguments"), key)
+        return PlannerCall(call["id"], str(function.get("name")), function.get("arguments"), key)
 
-    def note(self, call: WantedCall, outcome: Outcome) -> None:
-        """Show the model what came of a call, or remember what it waits for."""
+    def add_outcome(self, call: PlannerCall, outcome: Outcome) -> None:
+        """Add the result of a call for the model, or keep the call waiting if it paused."""
         if isinstance(outcome, Paused):
             self.waiting.append(call._replace(pending_id=outcome.pending_id))
         else:
             self.messages.append({"role": "tool", "tool_call_id": call.id, "content": model_text(outcome)})
 
-    def settle(self, outcome: Outcome) -> None:
-        """The first call that waits has come to an end, or to another question."""
+    def settle_first(self, outcome: Outcome) -> None:
+        """Replace the first waiting call by its outcome, which may be another pause."""
         call, *others = self.waiting
         self.waiting = []
-        self.note(call, outcome)
+        self.add_outcome(call, outcome)
         self.waiting += others
 
 
-def opening(query: str, instructions: str, llm_context: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages that a run begins with."""
+def opening_messages(query: str, instructions: str, llm_context: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Build the system and user messages that a run begins with."""
     known = json.dumps(harmless(llm_context), ensure_ascii=False, default=str)
-    told = f"{instructions}\n\nWhat is known:\n{known}" if llm_context else instructions
-    return [{"role": "system", "content": told}, {"role": "user", "content": query}]
+    system = f"{instructions}\n\nWhat is known:\n{known}" if llm_context else instructions
+    return [{"role": "system", "content": system}, {"role": "user", "content": query}]
 
 
-def _as_json(reply: object) -> dict[str, Any]:
-    """A copy that can be kept; what could not be is refused before anything is called."""
+def _json_copy(reply: object) -> dict[str, Any]:
+    """Return a JSON copy of a message; ToolOutputError, before any call is made, where it could not be stored."""
     try:
         message: Any = json.loads(json.dumps(reply, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The planner: a model and the tools of a catalog take turns until there is an answer, or a person is needed."""
+"""ReAct planner: alternate between a model and the tools of a Toolbox until there is an answer or a person is asked."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from toolpost.agents.conversation import Conversation, opening
-from toolpost.agents.planner_outcomes import PlannerFinish, PlannerPause, answer_of, finish_of
+from toolpost.agents.conversation import Conversation, opening_messages
 from toolpost.contracts.calls import writable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
@@ -22,6 +21,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.contracts.principal import PrincipalCache
+from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.persistence import load_outcome, plain_members
 from toolpost.stores.state import PlannerPauses
@@ -29,20 +29,51 @@ from toolpost.stores.state import PlannerPauses
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.agents.conversation import WantedCall
+    from toolpost.agents.conversation import PlannerCall
     from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import Decision, QuestionKind
     from toolpost.contracts.sources import ChatModel
     from toolpost.contracts.storage import PlannerStateStore, StateStore
     from toolpost.toolbox.box import Toolbox
 
 INSTRUCTIONS = "Call tools where they help. When you can answer the request, answer it without calling a tool."
 _POLL_S = 0.1
-_MOST_POLLS = 3000
+_MAX_POLLS = 3000
+FinishReason = Literal["answer_complete", "no_path", "budget_exhausted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerFinish:
+    """Result of a run that ended: the model answered, had nothing to say, or used up its turns."""
+
+    reason: FinishReason
+    payload: Mapping[str, Any] = field(repr=False)
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerPause:
+    """A run that waits for a person; `resume_token` and `payload`, which may say where to sign in, are secrets.
+
+    `arguments`, with secrets masked and long values cut, and `target` say which call waits.
+    `refused` says why the last answer to the question was not taken.
+    """
+
+    reason: str
+    payload: Mapping[str, Any] = field(repr=False)
+    resume_token: str = field(repr=False)
+    kind: QuestionKind
+    prompt: str
+    tool_name: str
+    pending_id: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    target: Mapping[str, str] = field(default_factory=dict[str, str])
+    refused: str = ""
 
 
 @dataclass(slots=True)
 class _Run:
-    """A conversation on its way, in the context of whoever started or resumed it; `asked` is what it was paused for."""
+    """A run in progress; `asked` is the pending action that it paused for, `refused` why answers were not taken."""
 
     talk: Conversation
     context: ToolContext
@@ -51,10 +82,10 @@ class _Run:
 
 
 class ReactPlanner:
-    """Lets a model call the tools of an open Toolbox, its `catalog`, until it can answer.
+    """Let a model call the tools of an open Toolbox, the `catalog`, until it can answer.
 
-    Pauses are kept in `state_store`, else in the Toolbox's own store, for `pause_ttl_s`, else for as long as questions
-    are. `tools` narrows, by name, what the model may call.
+    Pauses are stored in `state_store`, by default the Toolbox's own, for `pause_ttl_s`, by default as long as pending
+    actions. `tools` are the names that the model may call; None is all.
     """
 
     def __init__(
@@ -90,15 +121,15 @@ class ReactPlanner:
         """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see."""
         for name in self._tools or ():
             if not self._box.sources.may_have(name):  # else its source is down, and may come
-                self._box.registry.find(name)  # a name that no tool has is told before a model is asked
+                self._box.registry.find(name)  # an unknown name is an error before a model is asked
         given = dict(tool_context or {})
         talk = Conversation(
             user=_user_of(given),
             run_id=writable(given.get("trace_id") or self._box.router.new_id("run")),
             key=f"plan_{secrets.token_hex(12)}",
-            messages=opening(query, self._instructions, llm_context or {}),
+            messages=opening_messages(query, self._instructions, llm_context or {}),
         )
-        return await self._go_on(self._begun(talk, given, llm_context))
+        return await self._loop(self._new_run(talk, given, llm_context))
 
     async def resume(
         self,
@@ -108,52 +139,52 @@ class ReactPlanner:
         by: str | None = None,
         tool_context: Mapping[str, Any] | None = None,
     ) -> PlannerFinish | PlannerPause:
-        """Go on with a run: the call that waits is run again with the answer, in the context as it is now.
+        """Resume a run: the waiting call runs again with the answer.
 
-        What `tool_context` names replaces what was kept of the first. `user_input` is the value for a tool that asked,
+        Members of `tool_context` replace those of the first run. `user_input` is the value for a tool that asked,
         or `approve` or `deny`, or an `Answer`. `by` is the person who answers, as `tenant:user`: the run's own user
         when not said, which `four_eyes` does not take. KeyError when the token is unknown, used, expired or somebody
-        else's. Where this raises or is cancelled on its way, the same token goes on from there.
+        else's. If this raises or is cancelled, the same token resumes from there.
         """
         given = dict(tool_context or {})
         user = None if given.get("user_id") is None else _user_of(given)
         kept = await self._pauses.take(resume_token, user=user)
-        talk = Conversation.kept(kept["conversation"])
-        run = self._begun(talk, {**kept["tool_context"], **given}, kept["llm_context"])
+        talk = Conversation.from_dict(kept["conversation"])
+        run = self._new_run(talk, {**kept["tool_context"], **given}, kept["llm_context"])
         run.asked = kept["asked"]
         try:
             await self._answer(run, user_input, by=by or talk.user)
-            return await self._go_on(run)
-        except BaseException:  # most often the model's; what people have answered is not lost with it
-            keeping = self._pauses.keep_again(resume_token, _kept(run))
+            return await self._loop(run)
+        except BaseException:  # most often the model's; answers of people must not be lost with it
+            keeping = self._pauses.keep_again(resume_token, _snapshot(run))
             await asyncio.shield(self._box.router.background.start(keeping))
             raise
 
-    def _begun(self, talk: Conversation, tool_context: dict[str, Any], llm_context: Mapping[str, Any] | None) -> _Run:
+    def _new_run(self, talk: Conversation, tool_context: dict[str, Any], llm_context: Mapping[str, Any] | None) -> _Run:
         return _Run(talk, ToolContext(trace_id=talk.run_id, tool_context=tool_context, llm_context=llm_context))
 
-    async def _go_on(self, run: _Run) -> PlannerFinish | PlannerPause:
+    async def _loop(self, run: _Run) -> PlannerFinish | PlannerPause:
         talk = run.talk
         while True:
             while talk.waiting:
-                outcome = await self._standing(run, talk.waiting[0])
-                talk.settle(outcome)
+                outcome = await self._current_outcome(run, talk.waiting[0])
+                talk.settle_first(outcome)
                 if isinstance(outcome, Paused):
                     return await self._pause(run, outcome)
-            said, wanted = talk.hear(await self._reply(talk.messages))
+            said, wanted = talk.add_reply(await self._reply(talk.messages))
             if not wanted:
-                return finish_of(talk, "answer_complete" if said else "no_path", said or None)
+                return _finish(talk, "answer_complete" if said else "no_path", said or None)
             if talk.turns >= self._max_iters:  # nobody would read what comes of these calls
-                return finish_of(talk, "budget_exhausted")
+                return _finish(talk, "budget_exhausted")
             most = self._box.settings.limits.absolute_max_parallel
-            talk.waiting = wanted  # should it end here, what came of them is found by their keys
+            talk.waiting = wanted  # after a crash here, their outcomes are found by their idempotency keys
             outcomes = await map_concurrent(wanted, partial(self._call, run), max_concurrency=most)
             talk.waiting = []
             for call, outcome in zip(wanted, outcomes, strict=True):
-                talk.note(call, outcome)
+                talk.add_outcome(call, outcome)
 
     async def _reply(self, messages: Sequence[Mapping[str, Any]]) -> object:
-        """The model's next message."""
+        """Ask the model for its next message; ToolError when it fails or takes longer than `llm_timeout_s`."""
         registry = self._box.registry
         names = None if self._tools is None else [name for name in self._tools if registry.has(name)]
         tools = [tool.to_openai() for tool in registry.to_llm_tools(names)]
@@ -170,7 +201,7 @@ class ReactPlanner:
             error.conceal(self._box.redactor.message)
             raise error from raised
 
-    async def _call(self, run: _Run, call: WantedCall) -> Outcome:
+    async def _call(self, run: _Run, call: PlannerCall) -> Outcome:
         talk = run.talk
         if not self._is_offered(call.name):
             return Failed("", talk.run_id, call.name, ToolNotFoundError(call.name))
@@ -189,12 +220,12 @@ class ReactPlanner:
             return True
         return registry.has(name) and registry.get(name) in map(registry.get, self._tools)
 
-    async def _standing(self, run: _Run, call: WantedCall) -> Outcome:
-        """How a call that waits stands: others may have answered its question, and what they set going may run yet.
+    async def _current_outcome(self, run: _Run, call: PlannerCall) -> Outcome:
+        """Return the outcome of a waiting call, whose question others may have answered; wait while it runs.
 
-        A question that this Toolbox does not know went with another process: then the same call is made anew.
+        A question that this Toolbox does not know was lost with its process: then the same call is made again.
         """
-        for _ in range(_MOST_POLLS):
+        for _ in range(_MAX_POLLS):
             try:
                 asked = await self._box.desk.get(call.pending_id, by=run.talk.user)
             except PendingNotFoundError:
@@ -210,26 +241,26 @@ class ReactPlanner:
         return Failed("", run.talk.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet"))
 
     async def _answer(self, run: _Run, user_input: Any, *, by: str) -> None:
-        """Answer the first question that waits, which runs its call; what others settled is left as it is."""
+        """Answer the question that the run paused for, which runs its call; one that others settled stays as it is."""
         waiting = next(iter(run.talk.waiting), None)
         if waiting is None or waiting.pending_id != run.asked:
-            return  # it was answered before; what waits now was not asked yet
-        standing = await self._standing(run, waiting)
+            return  # answered before; what waits now was not asked yet
+        standing = await self._current_outcome(run, waiting)
         if not isinstance(standing, Paused) or standing.pending_id != waiting.pending_id:
-            run.talk.settle(standing)
+            run.talk.settle_first(standing)
             return
-        said = answer_of(standing.question.kind, user_input)
+        said = _parse_answer(standing.question.kind, user_input)
         facts: dict[str, Any] = {"decision": said.decision, "reason": said.reason, "arguments": said.arguments}
         facts.update(by=by, context=run.context)
         try:
-            run.talk.settle(await self._box.desk.answer(standing.pending_id, said.value, **facts))
+            run.talk.settle_first(await self._box.desk.answer(standing.pending_id, said.value, **facts))
         except ToolError as error:
             run.refused[standing.pending_id] = str(error)
             if error.error_code == "question_expired":
                 await self._box.recovery.sweep()  # the end of it is then known
 
     async def _pause(self, run: _Run, paused: Paused) -> PlannerPause:
-        token = await self._pauses.keep({**_kept(run), "asked": paused.pending_id})
+        token = await self._pauses.keep({**_snapshot(run), "asked": paused.pending_id})
         question = paused.question
         return PlannerPause(
             reason=question.reason,
@@ -250,10 +281,24 @@ def _user_of(tool_context: Mapping[str, Any]) -> str:
     return str(PrincipalCache()[None if given is None else str(given)])
 
 
-def _kept(run: _Run) -> dict[str, Any]:
-    """All that a run needs to go on, but for secrets."""
+def _snapshot(run: _Run) -> dict[str, Any]:
+    """Return all that is needed to resume a run, without secrets."""
     contexts = {
         "tool_context": plain_members(run.context.tool_context),
         "llm_context": plain_members(run.context.llm_context),
     }
     return {"user": run.talk.user, "asked": run.asked, "conversation": run.talk.to_dict(), **contexts}
+
+
+def _finish(talk: Conversation, reason: FinishReason, answer: Any = None) -> PlannerFinish:
+    facts = {"run_id": talk.run_id, "user_id": talk.user, "iterations": talk.turns, "tool_calls": talk.calls}
+    return PlannerFinish(reason=reason, payload={"answer": answer}, metadata=facts)
+
+
+def _parse_answer(kind: QuestionKind, user_input: Any) -> Answer:
+    """Return a person's input as an answer: a decision where the question wants no value."""
+    if isinstance(user_input, Answer):
+        return user_input
+    if "answer" in DECISIONS[kind]:
+        return Answer(decision="answer", value=user_input)
+    return Answer(decision=cast("Decision", str(user_input)))
