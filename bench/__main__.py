@@ -19,6 +19,7 @@ from bench.core.processes import Worker
 from bench.core.report import document
 from bench.core.scale import FULL, QUICK, Scale
 from bench.envs import HERE, environment
+from bench.event_loop import parts as loop_parts
 from bench.files.material import FULL as FILES_FULL
 from bench.files.material import QUICK as FILES_QUICK
 from bench.files.parts import parts as files_parts
@@ -33,7 +34,7 @@ from bench.websocket.parts import parts as websocket_parts
 from toolpost.cli.output import Output, guard_stdout
 
 RESULTS = HERE / "results"
-_CHOICES = ["core", "mcp", "http", "openapi", "utcp", "websocket", "cli", "files", "oauth"]
+_CHOICES = ["core", "mcp", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth"]
 
 
 def main() -> int:
@@ -69,6 +70,8 @@ def _chosen_parts(chosen: argparse.Namespace, stack: ExitStack) -> list[Part]:
         found += http_parts(scale)
     if chosen.only in {None, "openapi"}:
         found += openapi_parts()
+    if chosen.only in {None, "loop"}:
+        found += loop_parts()
     if chosen.only in {None, "utcp"}:
         found += utcp_parts(scale)
     if chosen.only in {None, "websocket"}:

@@ -1,11 +1,26 @@
-"""SourceManager come in one by one; a broken one never takes the others down."""
+"""Sources come in one by one; a broken one never takes the others down."""
 
+import asyncio
+import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolpost import ConfigError, ExternalToolConfig, Settings, Toolbox, ToolRegistry, tool
+from toolpost import (
+    ConfigError,
+    ExternalToolConfig,
+    Settings,
+    Toolbox,
+    ToolContext,
+    ToolRegistry,
+    ToolResult,
+    ToolSpec,
+    tool,
+)
 from toolpost.auth.credentials import Authorizer
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.transports.base import BaseSource, Services, Transport
@@ -151,3 +166,69 @@ async def test_tools_come_in_the_order_of_the_configuration_whoever_answers_firs
         listed = [spec.name for spec in box.registry.specs() if spec.source in {"good", *names}]
 
     assert listed == ["good.add", "late.one", "soon.one"]
+
+
+class Slow:
+    """A tool whose record is read slowly, as that of thousands of tools is."""
+
+    def __init__(self) -> None:
+        self.reading = threading.Event()
+        self.go_on = threading.Event()
+
+    @property
+    def spec(self) -> ToolSpec:
+        if threading.current_thread() is not threading.main_thread():
+            self.reading.set()
+            assert self.go_on.wait(30)
+        return ToolSpec(name="foreign.slow", source="foreign")
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        raise NotImplementedError
+
+
+async def test_tools_that_were_withdrawn_while_they_were_checked_do_not_come_back() -> None:
+    slow = Slow()
+
+    class Listing(Foreign):
+        async def discover(self) -> list[Any]:
+            return [slow]
+
+    registry = ToolRegistry()
+    sources = SourceManager(registry, Authorizer(), transports={"mcp": Plugged(Listing)})
+    adding = asyncio.create_task(sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x")))
+    await asyncio.to_thread(slow.reading.wait, 30)
+    sources.withdraw()
+    slow.go_on.set()
+    await adding
+
+    assert registry.list() == []
+    await sources.close()
+
+
+IMPORTS = """
+import asyncio, importlib.abc, json, sys, threading
+from toolpost import Settings, Toolbox
+
+class Watch(importlib.abc.MetaPathFinder):
+    on_the_loop = set()
+    def find_spec(self, name, path, target=None):
+        if threading.current_thread() is threading.main_thread():
+            self.on_the_loop.add(name.partition(".")[0])
+
+async def main():
+    server = {"name": "a", "transport": "mcp", "connection": "true"}
+    api = {"name": "b", "transport": "graphql", "connection": "http://127.0.0.1:9/graphql"}
+    sys.meta_path.insert(0, Watch())
+    async with Toolbox(settings=Settings.model_validate({"data_dir": None, "sources": [server, api]})) as box:
+        await box.wait_for_sources()
+    print(json.dumps([sorted(Watch.on_the_loop), [name in sys.modules for name in ("mcp", "fastmcp", "graphql")]]))
+
+asyncio.run(main())
+"""
+
+
+def test_the_libraries_of_a_transport_are_not_imported_on_the_event_loop() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=100, check=True)
+    on_the_loop, loaded = json.loads(done.stdout.splitlines()[-1])
+    assert loaded == [True, True, True]
+    assert {"mcp", "fastmcp", "graphql"}.isdisjoint(on_the_loop)

@@ -96,7 +96,6 @@ class ToolRegistry:
     def place(self, entry: Entry, *, replace: bool = False) -> None:
         """Add an entry that `new_entry` made, as `register` does."""
         name = entry.spec.name
-        check_canonical(name)
         old = self._entries.get(name)
         if old is None:
             self._names.add(name)
@@ -229,7 +228,7 @@ def new_entry(
     rank: int = 0,
     checks: SchemaChecks | None = None,
 ) -> Entry:
-    """Check a tool's schemas and build its entry for `ToolRegistry.place`; ToolSchemaError when a schema is bad.
+    """Check a tool's name and schemas and build its entry for `ToolRegistry.place`; raise what is wrong with them.
 
     Touches no shared state, so that a thread may build many entries.
     """
@@ -239,7 +238,9 @@ def new_entry(
         name = canonical_name(tool.spec.source, override.name) if override.name else tool.spec.name
         overlay = apply_override(tool.spec, override, name=name)
     shared = None if checks is None else checks.shared
-    return Entry(tool, source=source, config=config, overlay=overlay, rank=rank, shared=shared)
+    entry = Entry(tool, source=source, config=config, overlay=overlay, rank=rank, shared=shared)
+    check_canonical(entry.spec.name)
+    return entry
 
 
 def _check_contract(spec: ToolSpec, checks: SchemaChecks | None) -> None:

@@ -24,7 +24,7 @@ class GraphqlTransport(Transport):
     """GraphQL over HTTP."""
 
     name = "graphql"
-    module = "toolpost.sources.graphql.source"
+    module = "toolpost.sources.graphql.schema_loader"
     requires = ("graphql", "graphql")
 
     def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:

@@ -90,10 +90,12 @@ class GraphqlSource(BaseSource):
             raise loader.timeout_error() from None
         self._loader = loader
         self.problems = [f"source {self.name!r}: {problem}" for problem in loader.problems]
-        return [
-            GraphqlTool(tool_spec(one, source=self.name, url=self.config.connection), one, self)
-            for one in loader.operations
-        ]
+        # Hundreds of operations take a while; do not block the event loop.
+        return await asyncio.to_thread(self._build_tools, loader)
+
+    def _build_tools(self, loader: SchemaLoader) -> list[GraphqlTool]:
+        url = self.config.connection
+        return [GraphqlTool(tool_spec(one, source=self.name, url=url), one, self) for one in loader.operations]
 
     async def _introspect(self, loader: SchemaLoader) -> dict[str, Any]:
         """Introspect the server; errors get a hint about address, credential and `schema_file`."""
