@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 TESTS = Path(__file__).parent
 MANIFEST = TESTS / "requirements.toml"
+MOST_IDS = 3  # What a test proves is what makes it fail; nobody can say that of a long list.
 
 
 class Requirement(NamedTuple):
@@ -36,6 +37,17 @@ def carried(folder: Path = TESTS) -> dict[str, list[str]]:
             for id_ in _ids(marked, path):
                 found[id_].append(f"{path.relative_to(folder)}::{name}")
     return dict(found)
+
+
+def crowded(folder: Path = TESTS) -> dict[str, list[str]]:
+    """The tests that carry more than `MOST_IDS` ids, with those of their parameters and of their module."""
+    ids: dict[str, set[str]] = defaultdict(set)
+    for id_, places in carried(folder).items():
+        for place in places:
+            ids[place].add(id_)
+    of_module = {place.partition("::")[0]: found for place, found in ids.items() if place.endswith("::pytestmark")}
+    all_ids = {place: found | of_module.get(place.partition("::")[0], set()) for place, found in ids.items()}
+    return {place: sorted(found) for place, found in all_ids.items() if len(found) > MOST_IDS}
 
 
 def only_skipped(passed: Iterable[str], skipped: Iterable[str], folder: Path = TESTS) -> list[str]:

@@ -40,6 +40,23 @@ def test_no_id_that_a_test_carries_is_still_planned() -> None:
     assert planned == [], "run: python -m tools.mark_proved"
 
 
+def test_no_test_claims_to_prove_more_than_three_ids() -> None:
+    assert requirements.crowded() == {}, "split it, or leave each id to the test that fails without what it says"
+
+
+def test_ids_of_a_test_its_parameters_and_its_module_count_together(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(
+        "pytestmark = pytest.mark.req('A-01')\n"
+        "@pytest.mark.req('A-02')\n"
+        "@pytest.mark.parametrize('x', [pytest.param(n, marks=pytest.mark.req('A-03', 'A-04')) for n in (1, 2)])\n"
+        "def test_many(x): ...\n"
+        "@pytest.mark.req('A-01', 'A-02', 'A-03')\n"
+        "def test_few(): ...\n"
+    )
+
+    assert requirements.crowded(tmp_path) == {"test_sample.py::test_many": ["A-01", "A-02", "A-03", "A-04"]}
+
+
 def test_marks_are_found_on_tests_on_classes_on_modules_and_on_parameters(tmp_path: Path) -> None:
     (tmp_path / "test_sample.py").write_text(
         "pytestmark = [pytest.mark.req('A-01')]\n"

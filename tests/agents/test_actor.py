@@ -24,15 +24,25 @@ def heard_with_state(bus: EventBus, task: TaskContext) -> list[tuple[int, int, b
     return heard
 
 
-@pytest.mark.req("PEXE-01", "PEXE-06", "PEXE-05", "MISC-15", "MISC-16", "MISC-17")
+STEP = PlanStep(id="1", tool_name="add", params={"a": 1, "b": 2})
+
+
+@pytest.mark.req("PEXE-01", "PEXE-06", "MISC-16")
+async def test_a_step_of_a_plan_calls_its_tool_and_is_recorded() -> None:
+    task = TaskContext(task_id="t")
+    async with Toolbox(tools=[add], settings=Settings(data_dir=None)) as box:
+        action = await Actor(box.executor(EventBus())).run_step(STEP, task, ToolContext("t"))
+    assert (STEP.action_type, action.action_type) == ("tool_call", "tool_call")
+    assert (action.success, action.result) == (True, 3)
+    assert (task.actions_done, task.steps_done) == ([action], {"1"})
+
+
+@pytest.mark.req("MISC-15", "MISC-17")
 async def test_a_step_is_recorded_before_anyone_hears_of_its_end() -> None:
     bus, task = EventBus(), TaskContext(task_id="t")
     heard = heard_with_state(bus, task)
     async with Toolbox(tools=[add], settings=Settings(data_dir=None)) as box:
-        step = PlanStep(id="1", tool_name="add", params={"a": 1, "b": 2})
-        action = await Actor(box.executor(bus)).run_step(step, task, ToolContext("t"))
-    assert (action.action_type, action.success, action.result) == ("tool_call", True, 3)
-    assert task.actions_done == [action]
+        await Actor(box.executor(bus)).run_step(STEP, task, ToolContext("t"))
     assert heard == [(400, 0, False), (405, 0, False), (410, 1, True)]
 
 

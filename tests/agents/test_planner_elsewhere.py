@@ -151,7 +151,7 @@ async def test_a_pause_that_could_not_be_kept_is_not_told_as_one() -> None:
             await planner.run("Publish.")
 
 
-@pytest.mark.req("STATE-05", "OAUTH-17", "OAUTH-18")
+@pytest.mark.req("GEN-03", "OAUTH-17", "OAUTH-18")
 @pytest.mark.parametrize(("signed_in", "shown"), [(True, "created Bug"), (False, "OAuth for github was not completed")])
 async def test_a_source_for_peoples_own_accounts_pauses_the_run(signed_in: bool, shown: str) -> None:
     ledger, (server, created) = Ledger(), hub()

@@ -65,7 +65,7 @@ async def paused(planner: ReactPlanner, **context: Any) -> PlannerPause:
     return result
 
 
-@pytest.mark.req("OAUTH-33", "MISC-22", "STATE-05")
+@pytest.mark.req("OAUTH-31", "OAUTH-33", "MISC-22")
 async def test_a_run_pauses_for_a_sign_in_and_goes_on_when_it_is_done() -> None:
     model, seen = Scripted(calls(("oauth_tool", {})), "It is done."), list[PlannerPause]()
     async with Toolbox(tools=[oauth_tool], settings=QUIET) as box:

@@ -46,7 +46,6 @@ WAYS: dict[str, Callable[[Secret], object]] = {
 }
 
 
-@pytest.mark.req("OAUTH-31")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_secret_refuses_to_be_told(way: str) -> None:
     with pytest.raises(TypeError) as caught:

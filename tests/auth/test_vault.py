@@ -25,7 +25,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
         yield opened
 
 
-@pytest.mark.req("OAUTH-23")
 async def test_tokens_come_back_to_the_one_they_belong_to(store: SQLiteStore | MemoryStore) -> None:
     vault = vault_over(store)
     kept = await vault.keep(KEY, grant())
@@ -97,7 +96,7 @@ async def test_a_row_moved_to_another_user_is_not_served(tmp_path: Path) -> None
             await vault.find(BOB)
 
 
-@pytest.mark.req("OAUTH-01", "OAUTH-23", "OAUTH-24", "OAUTH-29")
+@pytest.mark.req("OAUTH-01", "OAUTH-24", "OAUTH-29")
 async def test_a_durable_token_store_keeps_access_tokens_by_user_and_provider(store: SQLiteStore | MemoryStore) -> None:
     learned: list[set[str]] = []
     tokens: TokenStore = VaultTokenStore(store.tokens, learn=learned.append, clock=lambda: NOW[0])

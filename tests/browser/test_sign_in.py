@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 CONNECTED = "Connected, you can close this page"
 
 
-@pytest.mark.req("OAUTH-05", "OAUTH-19", "FUT-14")
+@pytest.mark.req("OAUTH-19", "FUT-14")
 async def test_a_person_signs_in_and_the_same_call_finishes_by_itself(program: Program, ann: Visitor) -> None:
     asked = await program.box.call("notes.read_note", {"id": 7}, user=ANN)
     assert isinstance(asked, Paused)

@@ -55,7 +55,7 @@ async def test_a_folder_is_listed_with_its_folders(tree: Path) -> None:
     assert (found["total"], found["truncated"]) == (5, False)
 
 
-@pytest.mark.req("PFILE-03", "PSEC-06", "MISC-20")
+@pytest.mark.req("PFILE-03", "PSEC-06")
 async def test_the_folders_below_are_listed_when_that_is_said(tree: Path) -> None:
     found = await CALLER.do("list_files", path=str(tree), recursive=True, includeDirs=False)
 

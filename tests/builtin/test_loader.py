@@ -57,7 +57,6 @@ async def test_a_name_that_no_tool_has_is_a_mistake() -> None:
             pass
 
 
-@pytest.mark.req("PCOL-01", "PCOL-03", "PCOL-04", "PCOL-05")
 @pytest.mark.parametrize("name", sorted(COLLECTIONS))
 async def test_a_collection_has_exactly_its_tools(name: str) -> None:
     async with Toolbox(settings=settings()) as box:
@@ -78,6 +77,7 @@ async def test_collections_for_exploring_and_planning_change_nothing(name: str) 
         assert not any(spec.leaves_machine for spec in specs)
 
 
+@pytest.mark.req("PMEM-01")
 async def test_memory_and_sessions_lie_in_the_data_folder(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
     (tmp_path / "sessions" / "1.jsonl").write_text("{}\n")

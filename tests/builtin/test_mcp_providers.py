@@ -96,7 +96,6 @@ async def test_a_server_that_fails_is_passed_over_and_that_is_an_event(
     assert [(one["provider"], one["next"], one["error_code"]) for one in fallen] == [(f"library.{tool}", "brave", code)]
 
 
-@pytest.mark.req("FUT-15")
 @pytest.mark.parametrize(
     ("program", "tool", "code"),
     [

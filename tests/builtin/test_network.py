@@ -105,7 +105,7 @@ async def test_a_line_break_in_a_header_is_refused() -> None:
     assert there.requests == []
 
 
-@pytest.mark.req("DEF-13", "NSSRF-01", "NSSRF-02", "NSSRF-03")
+@pytest.mark.req("DEF-13", "NSSRF-01", "NSSRF-02")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("group", groups_to("refuse"))
 async def test_no_tool_connects_to_what_the_guard_refuses(

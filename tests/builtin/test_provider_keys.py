@@ -60,7 +60,6 @@ ANSWERS = {
 }
 
 
-@pytest.mark.req("NPRV-02")
 @pytest.mark.parametrize("case", sorted(ANSWERS))
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_failure_does_not_show_the_key_that_the_other_side_repeats(

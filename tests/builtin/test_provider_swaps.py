@@ -42,7 +42,7 @@ tools: {{webSearch: {{chain: [{{provider: mcp, tool: library.search, timeout_s: 
 }
 
 
-@pytest.mark.req("NPRV-01", "NPRV-02", "NPRV-03", "FUT-15")
+@pytest.mark.req("NPRV-01", "NPRV-02", "NPRV-03")
 @pytest.mark.parametrize("name", sorted(SEARCHES))
 async def test_who_searches_is_a_matter_of_configuration(name: str, tmp_path: Path) -> None:
     async with Site(answer=b"" if name == "mcp" else recorded(f"{name}/found")) as there:

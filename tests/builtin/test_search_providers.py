@@ -57,7 +57,7 @@ async def asked(engine: Engine, answer: bytes, *, query: str = "") -> AsyncGener
 
 
 @ANY
-@pytest.mark.req("PNET-04", "PNET-05", "NPRV-01", "NPRV-02", "TEST-08")
+@pytest.mark.req("PNET-04", "PNET-05", "NPRV-02")
 async def test_an_engine_is_asked_its_way_and_read_into_the_same_results(engine: Engine) -> None:
     async with asked(engine, recorded(f"{engine.name}/found")) as (caller, there):
         found = await caller.do("web_search", query="tea & pots", limit=2)

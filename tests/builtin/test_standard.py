@@ -48,7 +48,7 @@ CASES = [
 ]
 
 
-@pytest.mark.req("NSTD-01", "NSTD-02", "NSTD-03", "NSTD-04")
+@pytest.mark.req("NSTD-01", "NSTD-03", "NSTD-04")
 def test_each_tool_ships_what_the_standard_asks_for() -> None:
     assert check_builtin_folders() == [(STANDARD / name, []) for name in FOLDERS]
 

@@ -48,6 +48,14 @@ def ann(box: Toolbox) -> Caller:
     return caller
 
 
+@pytest.mark.req("PTASK-01", "PTASK-02", "PTASK-03")
+async def test_earlier_tasks_are_data_and_earlier_sessions_belong_to_the_system() -> None:
+    async with Toolbox(settings=Settings(data_dir=None, builtins=["task_tools", "session_tools"])) as box:
+        categories = {spec.name: spec.category for spec in box.registry.specs()}
+
+    assert categories == {"task_list": "data", "task_replay": "data", "session_archive_read": "system"}
+
+
 @pytest.mark.req("PTASK-01")
 @pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
 async def test_the_tasks_of_a_day_are_listed_the_newest_first(tmp_path: Path, on_disk: bool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.program import Run
 
 
-@pytest.mark.req("NSTD-01", "NSTD-02", "NSTD-03", "NSTD-04")
+@pytest.mark.req("NSTD-03")
 def test_the_tools_that_ship_hold_to_it(toolpost: Run) -> None:
     done = toolpost("tools", "check", "--json")
 

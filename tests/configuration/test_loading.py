@@ -40,13 +40,22 @@ def load(tmp_path: Path) -> Load:
     return write_and_load
 
 
-@pytest.mark.req("PCFG-01", "PCFG-02", "PCFG-03", "PCFG-04", "PCFG-05", "PCFG-06")
-def test_the_documented_file_is_read(load: Load, tmp_path: Path) -> None:
+@pytest.mark.req("PCFG-01", "PCFG-02", "PCFG-03")
+def test_limits_and_paths_of_the_documented_file_are_read(load: Load, tmp_path: Path) -> None:
+    text = EXAMPLE.replace("timeout: 30000", "timeout: 20000").replace("maxConcurrent: 3", "maxConcurrent: 5")
+
+    usual, changed = load(EXAMPLE, **VARIABLES).settings.tools, load(text, **VARIABLES).settings.tools
+
+    assert (usual.timeout, usual.max_concurrent) == (30_000, 3)
+    assert (changed.timeout, changed.max_concurrent) == (20_000, 5)
+    assert usual.allowed_paths == [tmp_path / "data", tmp_path / "docs", tmp_path / "src"]
+
+
+@pytest.mark.req("PCFG-04", "PCFG-05", "PCFG-06")
+def test_servers_search_and_variables_of_the_documented_file_are_read(load: Load) -> None:
     loaded = load(EXAMPLE, **VARIABLES)
 
     tools = loaded.settings.tools
-    assert (tools.timeout, tools.max_concurrent) == (30_000, 3)
-    assert tools.allowed_paths == [tmp_path / "data", tmp_path / "docs", tmp_path / "src"]
     assert (tools.web_search.provider, tools.web_search.max_results) == ("tavily", 10)
     assert tools.web_search.api_key is not None
     assert tools.web_search.api_key.get_secret_value() == "tvly-key"

@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,58 +21,47 @@ def test_the_popular_servers_are_exactly_five() -> None:
     assert toolpost.POPULAR_MCP_SERVERS is POPULAR_MCP_SERVERS
 
 
-@pytest.mark.req("PRE-02", "PRE-03", "PRE-04", "PRE-05", "PRE-06")
+def preset(name: str, connection: str, description: str, **options: Any) -> ExternalToolConfig:
+    return ExternalToolConfig(
+        name=name, transport=TransportType.MCP, connection=connection, description=description, **options
+    )
+
+
+@pytest.mark.req("PRE-02", "PRE-05", "PRE-06")
 @pytest.mark.parametrize(
-    ("name", "connection", "auth", "env", "description"),
+    ("name", "connection", "description"),
     [
-        (
-            "github",
-            "npx -y @modelcontextprotocol/server-github",
-            AuthType.OAUTH2_USER,
-            {},
-            "GitHub repositories, issues, pull requests",
-        ),
+        ("github", "npx -y @modelcontextprotocol/server-github", "GitHub repositories, issues, pull requests"),
+        ("slack", "npx -y @modelcontextprotocol/server-slack", "Slack channels, messages, users"),
+        ("google-drive", "npx -y @anthropic/mcp-server-google-drive", "Google Drive files and folders"),
+    ],
+)
+def test_a_server_that_acts_for_a_person_asks_them_to_sign_in(name: str, connection: str, description: str) -> None:
+    assert POPULAR_MCP_SERVERS[name] == preset(name, connection, description, auth_type=AuthType.OAUTH2_USER)
+
+
+@pytest.mark.req("PRE-03", "PRE-04")
+@pytest.mark.parametrize(
+    ("name", "connection", "description", "env"),
+    [
         (
             "filesystem",
             "npx -y @modelcontextprotocol/server-filesystem /data",
-            AuthType.NONE,
-            {},
             "Read/write local filesystem",
+            {},
         ),
         (
             "postgres",
             "npx -y @modelcontextprotocol/server-postgres",
-            AuthType.NONE,
-            {"DATABASE_URL": "${DATABASE_URL}"},
             "Query PostgreSQL databases",
-        ),
-        (
-            "slack",
-            "npx -y @modelcontextprotocol/server-slack",
-            AuthType.OAUTH2_USER,
-            {},
-            "Slack channels, messages, users",
-        ),
-        (
-            "google-drive",
-            "npx -y @anthropic/mcp-server-google-drive",
-            AuthType.OAUTH2_USER,
-            {},
-            "Google Drive files and folders",
+            {"DATABASE_URL": "${DATABASE_URL}"},
         ),
     ],
 )
-def test_a_popular_server_is_what_its_name_promises(
-    name: str, connection: str, auth: AuthType, env: dict[str, str], description: str
+def test_a_server_of_this_machine_needs_no_sign_in(
+    name: str, connection: str, description: str, env: dict[str, str]
 ) -> None:
-    assert POPULAR_MCP_SERVERS[name] == ExternalToolConfig(
-        name=name,
-        transport=TransportType.MCP,
-        connection=connection,
-        auth_type=auth,
-        env=env,
-        description=description,
-    )
+    assert POPULAR_MCP_SERVERS[name] == preset(name, connection, description, env=env, auth_type=AuthType.NONE)
 
 
 @pytest.mark.req("PRE-07")

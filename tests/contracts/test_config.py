@@ -40,7 +40,11 @@ def test_a_retry_policy_tries_three_times_and_waits_up_to_five_seconds() -> None
     policy = RetryPolicy()
 
     assert (policy.max_attempts, policy.wait_exponential_min_s, policy.wait_exponential_max_s) == (3, 0.1, 5.0)
-    assert policy.retry_on_status == [429, 500, 502, 503, 504]
+
+
+@pytest.mark.req("CFG-07")
+def test_rate_limits_and_broken_servers_are_tried_again() -> None:
+    assert RetryPolicy().retry_on_status == [429, 500, 502, 503, 504]
 
 
 @pytest.mark.req("CFG-04", "CFG-05", "CFG-06")
@@ -68,16 +72,25 @@ def test_a_source_needs_a_name_a_transport_and_a_connection(key: str) -> None:
         ExternalToolConfig.model_validate(given)
 
 
-@pytest.mark.req("CFG-09", "CFG-12", "CFG-13", "CFG-14", "CFG-15", "CFG-16", "CFG-17", "CFG-18")
-def test_everything_else_about_a_source_has_a_default() -> None:
+@pytest.mark.req("CFG-09", "CFG-12", "CFG-18")
+def test_a_source_offers_all_its_tools_by_default() -> None:
     config = source()
 
-    assert config.description == ""
-    assert config.utcp_mode is UtcpMode.AUTO
+    assert (config.description, config.utcp_mode, config.tool_filter) == ("", UtcpMode.AUTO, None)
+
+
+@pytest.mark.req("CFG-13", "CFG-14")
+def test_a_source_has_no_credential_and_no_environment_by_default() -> None:
+    config = source()
+
     assert (config.env, config.auth_type, config.auth_config) == ({}, AuthType.NONE, {})
-    assert (config.timeout_s, config.max_concurrency) == (30.0, 10)
-    assert config.retry_policy == RetryPolicy()
-    assert config.tool_filter is None
+
+
+@pytest.mark.req("CFG-15", "CFG-16", "CFG-17")
+def test_a_source_is_bounded_and_retried_by_default() -> None:
+    config = source()
+
+    assert (config.timeout_s, config.max_concurrency, config.retry_policy) == (30.0, 10, RetryPolicy())
 
 
 @pytest.mark.req("CFG-15", "CFG-17")

@@ -37,7 +37,6 @@ class Services:
         self.told.append((f"{name} failed: {error}; {to} is asked", None))
 
 
-@pytest.mark.req("PTYPE-04")
 def test_a_context_holds_the_task_the_user_and_the_folders() -> None:
     context = ToolContext(
         "task_1", user_id="ann", allowed_paths=["/data"], memory_dir="/data/memory", session_dir="/data/session"
@@ -48,7 +47,6 @@ def test_a_context_holds_the_task_the_user_and_the_folders() -> None:
     assert (context.memory_dir, context.session_dir) == ("/data/memory", "/data/session")
 
 
-@pytest.mark.req("PTYPE-04")
 def test_all_but_the_task_may_be_left_out() -> None:
     context = ToolContext("task_1")
 
@@ -74,7 +72,6 @@ def test_the_user_is_the_same_wherever_it_was_given(context: ToolContext) -> Non
     assert (context.user_id, context.tool_context["user_id"]) == ("ann", "ann")
 
 
-@pytest.mark.req("STATE-08")
 def test_two_different_users_are_refused() -> None:
     with pytest.raises(ValueError, match="'ann' and tool_context\\['user_id'\\] 'bob' differ"):
         ToolContext(user_id="ann", tool_context={"user_id": "bob"})

@@ -34,6 +34,15 @@ def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.req("OAUTH-35")
+def test_the_callback_in_a_server_of_ones_own_is_an_example_that_is_run() -> None:
+    page = ROOT / "docs" / "accounts.md"
+    programs = [block.text for block in blocks(page.read_text(encoding="utf-8"), page=page.name)]
+
+    assert page in PAGES
+    assert any("FastAPI(" in text and ".mount(" in text and "callback_app(" in text for text in programs)
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 

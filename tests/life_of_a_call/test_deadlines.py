@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import EventCode, tool
+from toolpost import EventCode, Settings, tool
 from toolpost.errors import ToolCancelledError, ToolTimeoutError
 
 ANN = "acme:ann"
@@ -33,7 +33,7 @@ async def test_a_tool_that_hangs_is_stopped_at_its_deadline(make_box: MakeBox) -
     assert told[-1].payload["error_code"] == "timeout"
 
 
-@pytest.mark.req("PSEC-06")
+@pytest.mark.req("PSEC-04", "PSEC-06")
 async def test_the_call_s_deadline_goes_before_the_tool_s_and_that_before_the_default(make_box: MakeBox) -> None:
     @tool(side_effects="pure")
     async def hang() -> None:
@@ -42,6 +42,7 @@ async def test_the_call_s_deadline_goes_before_the_tool_s_and_that_before_the_de
     async with make_box(hang, tools={"timeout": "40ms"}) as box:
         by_default = await box.call("hang")
         by_call = await box.call("hang", timeout_s=0.02)
+    assert Settings().tools.timeout == 30_000
     assert by_default.error.timeout_ms == 40
     assert by_call.error.timeout_ms == 20
 

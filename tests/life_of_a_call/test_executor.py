@@ -1,6 +1,7 @@
 """The executor: hosts that tell of completion themselves."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,17 @@ async def wipe() -> None:
     """Wipe everything."""
 
 
-@pytest.mark.req("PEXE-05", "PEXE-07", "PEXE-08", "PEXE-09", "MISC-14", "MISC-17")
+@pytest.mark.req("PEXE-07", "PEXE-08", "MISC-14")
+async def test_an_executor_tells_its_bus_of_a_call_and_not_of_its_end(make_box: MakeBox) -> None:
+    bus = EventBus(keep_history=True)
+    async with make_box(add) as box:
+        await box.executor(bus).execute("add", {"a": 1, "b": 2}, ToolContext("task-1", user_id="acme:ann"))
+    assert [event.code.value for event in bus.history] == [400, 405]
+    requested = bus.history[0].payload
+    assert (requested["tool_name"], requested["params"]) == ("add", {"a": 1, "b": 2})
+
+
+@pytest.mark.req("PEXE-05", "PEXE-09", "MISC-17")
 async def test_completion_is_told_by_the_host_after_its_own_state(make_box: MakeBox) -> None:
     bus = EventBus(keep_history=True)
     async with make_box(add) as box:
@@ -32,9 +43,8 @@ async def test_completion_is_told_by_the_host_after_its_own_state(make_box: Make
     last = bus.history[-1]
     assert (result.success, result.result) == (True, 3)
     assert last.code is EventCode.TOOL_CALL_COMPLETED
-    assert last.payload["result"] == 3
+    assert (last.payload["tool_name"], last.payload["result"]) == ("add", 3)
     assert last.payload["duration_ms"] == result.duration_ms
-    assert bus.history[0].payload["params"] == {"a": 1, "b": 2}
 
 
 @pytest.mark.req("PEXE-10", "PTYPE-03", "PEXE-02")
@@ -58,7 +68,10 @@ async def test_a_failure_is_a_result_never_an_exception(make_box: MakeBox) -> No
 
 
 @pytest.mark.req("CONC-05", "PSEC-05")
-async def test_at_most_three_tools_run_at_a_time(make_box: MakeBox) -> None:
+@pytest.mark.parametrize(
+    ("settings", "limit"), [({}, 3), ({"tools": {"maxConcurrent": 2}}, 2), ({"agent": {"maxConcurrentTools": 4}}, 4)]
+)
+async def test_at_most_so_many_tools_run_at_a_time(make_box: MakeBox, settings: dict[str, Any], limit: int) -> None:
     now, most = 0, 0
 
     @tool(side_effects="read")
@@ -70,10 +83,10 @@ async def test_at_most_three_tools_run_at_a_time(make_box: MakeBox) -> None:
         now -= 1
 
     bus = EventBus()
-    async with make_box(work) as box:
+    async with make_box(work, **settings) as box:
         executor = box.executor(bus)
         await asyncio.gather(*(executor.execute("work", {}, ToolContext("t")) for _ in range(10)))
-    assert most == 3
+    assert most == limit
 
 
 async def test_a_pause_is_raised_with_the_address_of_its_question(make_box: MakeBox) -> None:

@@ -308,7 +308,7 @@ async def test_a_status_is_retried_only_if_it_is_on_the_list(tmp_path: Path, ret
 
 
 @pytest.mark.parametrize("way", ["http-legacy-sse", "http-modern-json", "sse"])
-@pytest.mark.req("NODE-11")
+@pytest.mark.req("NODE-11", "DEF-02")
 async def test_credentials_and_headers_travel_with_every_request(tmp_path: Path, way: str) -> None:
     secret: dict[str, Any] = {"auth_type": "bearer", "auth_config": {"token": "t-7"}, "headers": {"X-Team": "blue"}}
     with rogue_by(way, tmp_path, tool("look")) as rogue:

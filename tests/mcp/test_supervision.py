@@ -272,7 +272,7 @@ async def test_tools_that_come_go_and_change_are_exchanged_when_the_server_says_
 
 
 @pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-sse", "http-modern-json", "sse"])
-@pytest.mark.req("NODE-03", "NODE-05", "NODE-07", "NODE-09", "NODE-10")
+@pytest.mark.req("NODE-03", "NODE-10", "GEN-09")
 async def test_a_node_connects_once_is_called_by_either_name_and_closes_for_good(tmp_path: Path, way: str) -> None:
     registry = ToolRegistry()
     with rogue_by(way, tmp_path, tool("echo")) as rogue:
@@ -348,7 +348,7 @@ async def test_an_error_of_a_server_says_that_it_came_over_mcp(tmp_path: Path) -
                 await node.call(name, {})
 
 
-@pytest.mark.req("PMCP-01", "PMCP-02", "PMCP-03", "PMCP-04", "PMCP-10")
+@pytest.mark.req("PMCP-01", "PMCP-03", "PMCP-04")
 async def test_a_manager_connects_whom_it_can_and_lets_all_of_them_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -373,7 +373,7 @@ async def test_a_manager_connects_whom_it_can_and_lets_all_of_them_go(
     assert not is_alive(local.pids[0])
 
 
-@pytest.mark.req("PMCP-06", "PMCP-08", "PMCP-10", "DEF-07", "RES-06")
+@pytest.mark.req("PMCP-06", "PMCP-10", "RES-06")
 async def test_a_managers_tools_say_whose_they_are_and_fail_as_results(tmp_path: Path) -> None:
     bad = answering("bad", {**text("no such branch"), "isError": True})
     rogue = Rogue(tmp_path, tool("echo", description="Echo."), bad, tool("die", do={"exit": 1}))

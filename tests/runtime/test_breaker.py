@@ -40,7 +40,7 @@ def fail(breaker: CircuitBreaker, times: int, error: ToolError | None = None) ->
         breaker.failed(error or ToolServerError("down"))
 
 
-@pytest.mark.req("GEN-04")
+@pytest.mark.req("GEN-04", "RES-07")
 def test_it_opens_after_five_failures_in_a_row(breaker: CircuitBreaker, told: list[str]) -> None:
     fail(breaker, 4)
     breaker.admit("api.get")
@@ -60,6 +60,7 @@ def test_a_success_between_starts_the_count_again(breaker: CircuitBreaker) -> No
     assert breaker.state == "closed"
 
 
+@pytest.mark.req("RES-07")
 def test_after_the_cooldown_exactly_one_probe_goes_through(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, 5)
     clock.now = 30
@@ -69,6 +70,7 @@ def test_after_the_cooldown_exactly_one_probe_goes_through(breaker: CircuitBreak
         breaker.admit("api.get")
 
 
+@pytest.mark.req("RES-07")
 def test_a_good_probe_closes_it_and_a_bad_one_opens_it_again(
     breaker: CircuitBreaker, clock: Clock, told: list[str]
 ) -> None:

@@ -90,7 +90,6 @@ async def invoke(origin: PythonSource, tool: Tool, **arguments: Any) -> ToolOutp
     return await origin.invoke(AuthorizedCall(permitted, NO_CREDENTIAL, ToolContext))
 
 
-@pytest.mark.req("GEN-17")
 async def test_a_file_gives_its_tools_under_the_name_of_the_source(tmp_path: Path) -> None:
     found = await source(written(tmp_path / "tools.py", TOOLS)).discover()
 

@@ -37,7 +37,6 @@ def told(number: int, run_id: str = "run_1") -> RunEvent:
     return RunEvent(EventCode.TOOL_CALL_REQUESTED, 1000.0 + number, call, {"number": number})
 
 
-@pytest.mark.req("OAUTH-23")
 async def test_what_a_toolbox_tells_is_saved_in_a_store_of_others(theirs: DatabaseState) -> None:
     events = StateEvents(theirs)
     async with Toolbox(tools=[add], settings=Settings(data_dir=None), sinks=[events]) as box:

@@ -21,7 +21,6 @@ ANN = TokenKey("acme", "ann", "https://issuer.example", "https://api.example", "
 BODY = {"access": "canary-access", "refresh": "canary-refresh", "scopes": ["a"]}
 
 
-@pytest.mark.req("OAUTH-23")
 async def test_what_was_put_comes_back(store: AnyStore) -> None:
     put = await store.tokens.put(ANN, BODY)
 

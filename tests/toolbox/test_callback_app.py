@@ -71,7 +71,7 @@ async def ann() -> AsyncIterator[Person]:
         yield ann
 
 
-@pytest.mark.req("OAUTH-05", "OAUTH-19", "MET-03")
+@pytest.mark.req("AUTHS-04", "OAUTH-19", "MET-03")
 async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Program, ann: Person) -> None:
     began = time.monotonic()
     asked = await here.box.call("notes.read_note", {"id": 7}, user=ANN)
@@ -94,7 +94,7 @@ async def test_a_call_waits_for_its_person_and_then_finishes_by_itself(here: Pro
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.req("OAUTH-29", "MET-05", "MET-06", "MET-07", "MET-08")
+@pytest.mark.req("MET-05", "MET-07", "MET-08")
 async def test_the_next_call_asks_nobody_and_all_of_it_is_counted(here: Program, ann: Person) -> None:
     pending_id, link = await here.asks()
     await ann.connects(link)
@@ -429,7 +429,7 @@ async def test_a_link_straight_to_the_service_connects_only_the_one_it_is_for(
     assert outcome["status"] == "completed"
 
 
-@pytest.mark.req("OAUTH-20", "OAUTH-35", "FUT-14")
+@pytest.mark.req("FUT-14")
 @pytest.mark.parametrize("mounted", ["/oauth", "/tools", "/tools/oauth"])
 async def test_it_works_wherever_a_host_mounts_it(
     api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Person, mounted: str
@@ -466,7 +466,7 @@ async def test_a_sign_in_may_end_in_another_process_than_the_one_that_asked(
     assert (outcome["status"], again.status) == ("completed", "completed")
 
 
-@pytest.mark.req("MISC-06", "OAUTH-18", "OAUTH-20")
+@pytest.mark.req("OAUTH-18", "OAUTH-20")
 async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on(here: Program, ann: Person) -> None:
     early, _ = await here.asks()
     pending_id, link = await here.asks()

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def command(code: str, **options: Any) -> ToolNode:
 @pytest.mark.req("NODE-01", "NODE-02")
 async def test_a_node_has_a_configuration_a_shared_registry_and_hides_the_rest() -> None:
     made = node(auth_type="bearer", auth_config={"token": "s3cret"})
-    assert made.auth_manager is None
+    required = {field.name for field in fields(ToolNode) if field.init and field.default is field.default_factory}
+    assert (required, made.auth_manager) == ({"config", "registry"}, None)
     async with made:
         shown = repr(made)
     assert "'math'" in shown
@@ -133,6 +135,24 @@ async def test_a_call_by_either_name_waits_its_turn() -> None:
         by_name = [made.call(name, {}) for name in ("measure", "g.measure") * 4]
         await asyncio.gather(*by_name, *(shared.execute({}, ToolContext()) for _ in range(4)))
     assert most == 2
+
+
+@pytest.mark.req("STATE-09")
+async def test_functions_mcp_servers_and_manuals_share_a_registry(tmp_path: Path) -> None:
+    @tool(side_effects="pure")
+    async def native() -> str:
+        return "native"
+
+    registry = ToolRegistry()
+    registry.register(native)
+    async with Site(reply(200, b'"hi"', content_type="application/json")) as site:
+        (tmp_path / "manual.json").write_text(json.dumps(DOCUMENTS["utcp"]).replace("URL", site.url))
+        config = ExternalToolConfig(name="api", transport="utcp", connection=str(tmp_path / "manual.json"))
+        async with node(registry), ToolNode(config=config, registry=registry):
+            found = [registry.find(name).tool for name in ("native", "math.nothing", "api.get")]
+            results = [(await one.execute({}, ToolContext())).result for one in found]
+    assert results == ["native", {"result": "nothing"}, "hi"]
+    assert registry.list() == [native]
 
 
 @pytest.mark.req("NODE-08", "TEST-02")
@@ -168,7 +188,7 @@ async def test_the_transport_decides_who_is_spoken_to(transport: str, tmp_path: 
     assert result == ({"result": 3} if transport == "mcp" else "hi")
 
 
-@pytest.mark.req("NODE-03", "NODE-05", "CONV-01", "CONV-11", "CONV-13")
+@pytest.mark.req("NODE-03", "NODE-07", "CONV-11")
 async def test_connecting_twice_is_connecting_once_and_fills_the_registry() -> None:
     registry = ToolRegistry()
     made = node(registry)
@@ -290,7 +310,6 @@ async def test_an_error_of_the_tree_is_raised_as_it_is(tmp_path: Path) -> None:
     assert raised.value.retry_after_seconds == 7
 
 
-@pytest.mark.req("NODE-05", "RES-03")
 async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     made = command(SLOW, connect_timeout_s=0.3)
     with pytest.raises(ToolConnectionError, match=r"no answer within 0\.3 s"):

@@ -88,7 +88,7 @@ async def test_a_call_needs_a_user(context: ToolContext | None) -> None:
             await made.call("create", {"title": "Bug"}, context)
 
 
-@pytest.mark.req("OAUTH-16", "OAUTH-17", "OAUTH-22", "MISC-23")
+@pytest.mark.req("OAUTH-16", "OAUTH-17", "MISC-23")
 @pytest.mark.parametrize(
     ("context", "trace"),
     [(of("ann"), ""), (of("ann", trace_id="t1"), "t1"), (ToolContext(user_id="ann", trace_id="t2"), "t2")],
@@ -115,7 +115,7 @@ async def test_a_call_without_a_token_pauses_with_what_its_user_needs(context: T
     assert made.counts.snapshot()["pauses"] == {"github": 1}
 
 
-@pytest.mark.req("OAUTH-18", "OAUTH-29", "NODE-08", "TEST-02")
+@pytest.mark.req("OAUTH-18", "NODE-08", "TEST-02")
 async def test_after_the_pause_the_token_is_read_again() -> None:
     ledger = PlainLedger()
     signs_in = PatientContext("ann", lambda: ledger.tokens.update({("ann", "github"): "token-of-ann"}))

@@ -155,7 +155,6 @@ async def stuck(sending: list[asyncio.Task[None]]) -> list[int]:
     return left
 
 
-@pytest.mark.req("NSSRF-07")
 async def test_headers_subprotocols_and_the_path_are_sent_as_they_are_meant(dial: Dial) -> None:
     seen: list[ServerConnection] = []
 
@@ -202,7 +201,6 @@ async def test_what_belongs_to_the_connection_cannot_be_set(
 # ---------------------------------------------------------------- the guard
 
 
-@pytest.mark.req("NSSRF-01")
 @pytest.mark.parametrize("url", ["http://a.example/", "https://a.example", "file:///etc/hosts", "ws:/x", "//a.example"])
 async def test_only_websockets_are_connected_to(url: str) -> None:
     with pytest.raises(ToolPermissionError, match=r"only ws and wss|no host"):

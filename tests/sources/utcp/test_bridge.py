@@ -45,7 +45,7 @@ def bridged(connection: Path, bridge: str = "bridge") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.req("GEN-09", "RES-04", "RES-05", "RES-06")
+@pytest.mark.req("RES-04", "RES-05", "RES-06")
 def test_a_tool_of_a_community_protocol_is_called(tmp_path: Path) -> None:
     found = bridged(in_file(tmp_path, manual(tool("t", ECHO))))
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
-from toolpost import AuthType, ConfigError, ExternalToolConfig, ToolNode, ToolRegistry, TransportType, UtcpMode
+from toolpost import ConfigError, ExternalToolConfig, ToolNode, ToolRegistry
 
 # Each name stands for ten of the one before.
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -109,39 +109,6 @@ async def test_what_a_manual_says_of_a_tool_is_kept(app: App) -> None:
     assert spec.output_schema == {"type": "object"}
     assert spec.tags == ("utcp", "m", "x", "y")
     assert refused.error.error_code == "validation_failed"
-
-
-@pytest.mark.req("CFG-22")
-@pytest.mark.parametrize(
-    "example",
-    [
-        {
-            "name": "github",
-            "transport": TransportType.MCP,
-            "connection": "npx -y @modelcontextprotocol/server-github",
-            "auth_type": AuthType.OAUTH2_USER,
-        },
-        {
-            "name": "weather",
-            "transport": TransportType.UTCP,
-            "connection": "https://api.weather.com/.well-known/utcp.json",
-            "utcp_mode": UtcpMode.MANUAL_URL,
-        },
-        {
-            "name": "stripe",
-            "transport": TransportType.HTTP,
-            "connection": "https://api.stripe.com/v1",
-            "utcp_mode": UtcpMode.BASE_URL,
-            "auth_type": AuthType.BEARER,
-            "auth_config": {"token": "${STRIPE_SECRET_KEY}"},
-        },
-    ],
-    ids=["github", "weather", "stripe"],
-)
-def test_the_examples_of_sources_are_valid(example: dict[str, Any]) -> None:
-    config = ExternalToolConfig(**example)
-
-    assert {key: getattr(config, key) for key in example} == example
 
 
 @pytest.mark.req("GEN-09", "NODE-06")

@@ -54,6 +54,7 @@ async def exported(config: Path) -> dict[str, Any]:
         return export_manual(box.registry.specs(), route)
 
 
+@pytest.mark.req("GEN-06")
 async def test_others_load_our_manual_and_call_by_it(config: Path) -> None:
     manual = await exported(config)
     calls = [

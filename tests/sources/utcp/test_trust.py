@@ -105,7 +105,6 @@ async def test_nor_fetch_its_tokens_there(app: App) -> None:
 STRANGER = "https://elsewhere.example/x"
 
 
-@pytest.mark.req("DEF-02")
 @pytest.mark.parametrize(
     "options",
     [

@@ -27,12 +27,18 @@ async def key_sent(path: Path, **options: Any) -> Any:
         {"utcp": {"variables": {"API_KEY": "k-12345"}}},
         {"utcp": {"variables": {"m_API_KEY": "k-12345"}}},
         {"env": {"API_KEY": "k-12345"}},
+        {"env": {"API_KEY": "${KEY_OF_MINE}"}},
         {"auth_config": {"API_KEY": "k-12345"}},
+        {"auth_config": {"API_KEY": "${KEY_OF_MINE}"}},
         {"env": {"API_KEY": "other"}, "utcp": {"variables": {"API_KEY": "k-12345"}}},
     ],
-    ids=["variables", "by_manual", "env", "auth_config", "variables_first"],
+    ids=["variables", "by_manual", "env", "env_filled_in", "auth_config", "auth_config_filled_in", "variables_first"],
 )
-async def test_an_operator_sets_a_variable(app: App, tmp_path: Path, options: dict[str, Any]) -> None:
+async def test_an_operator_sets_a_variable(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("KEY_OF_MINE", "k-12345")
+
     assert await key_sent(in_file(tmp_path, manual(tool("t", keyed(app)))), **options) == "k-12345"
 
 

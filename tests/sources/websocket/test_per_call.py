@@ -14,8 +14,8 @@ from websockets.http11 import Request, Response
 from tests.sources.websocket.servers import echo, said, serving, soon, source, tool, toolbox
 from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_websocket_endings import Peer
-from toolpost import Completed, Failed
-from toolpost.contracts.config import AuthType
+from toolpost import Completed, Failed, ToolNode, ToolRegistry
+from toolpost.contracts.config import AuthType, TransportType
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
@@ -24,7 +24,6 @@ from toolpost.transports.base import Services
 
 
 @pytest.mark.req("MISC-03")
-@pytest.mark.req("FUT-16")
 async def test_a_websocket_api_is_reached_and_its_connection_closed_after_the_call() -> None:
     seen: list[ServerConnection] = []
 
@@ -40,6 +39,15 @@ async def test_a_websocket_api_is_reached_and_its_connection_closed_after_the_ca
         second = await box.call("api.add", {"a": 2})
     assert (first.content["got"], second.content["got"]) == ({"a": 1}, {"a": 2})
     assert len(seen) == 2
+
+
+@pytest.mark.req("GEN-09", "MISC-03")
+async def test_a_node_reaches_a_websocket_api() -> None:
+    async with serving(said) as url:
+        config = source(url, {"add": tool()})
+        async with ToolNode(config=config, registry=ToolRegistry()) as node:
+            result = await node.call("add", {"a": 1})
+    assert (config.transport, result["got"]) == (TransportType.WEBSOCKET, {"a": 1})
 
 
 async def test_calls_at_once_do_not_mix() -> None:
