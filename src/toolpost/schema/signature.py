@@ -145,10 +145,12 @@ def _simple_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | No
         schema["required"] = required
     for argument in parameters.arguments:
         _complete(properties[argument.name], argument)
-    return _Input(schema, _whole_numbers(fn, parameters, schema))
+    return _Input(schema, _whole_numbers(fn, parameters, schema, flat=True))
 
 
-def _whole_numbers(fn: Callable[..., Any], parameters: Parameters, schema: JsonSchema) -> Convert | None:
+def _whole_numbers(
+    fn: Callable[..., Any], parameters: Parameters, schema: JsonSchema, *, flat: bool = False
+) -> Convert | None:
     """For plain arguments with whole numbers among them: to JSON 5.0 is one, to Python it is not.
 
     Such numbers are rare, so what reads them is made when the first one comes.
@@ -161,6 +163,8 @@ def _whole_numbers(fn: Callable[..., Any], parameters: Parameters, schema: JsonS
         adapter, _ = _adapted(fn, _arguments_type(parameters), "validation")
         return converter(adapter, schema, extras=parameters.has_extras)
 
+    if flat:  # scalars only
+        return lambda arguments: read()(arguments) if float in map(type, arguments.values()) else arguments
     return lambda arguments: read()(arguments) if has_float(arguments) else arguments
 
 
