@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.schema.strategies import json_values, schemas, schemas_and_values
-from toolpost.schema.coercion import coerced
+from toolpost.schema.coercion import coerce_value
 from toolpost.schema.validator import compile_validator
 
 TREE = {"properties": {"n": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#"}}}}
@@ -147,7 +147,7 @@ def test_an_explosive_schema_or_a_deep_value_ends() -> None:
 def test_a_valid_value_stays_as_it_is(made: tuple[dict[str, Any], Any]) -> None:
     schema, value = made
 
-    assert coerced(schema, value) == value
+    assert coerce_value(schema, value) == value
     assert compile_validator(schema, lenient=True).coerce(value) is value
 
 

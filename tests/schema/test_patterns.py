@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.schema.patterns import patterns_in, portable, repeats, with_patterns, without_patterns
+from toolpost.schema.patterns import count_repeats, map_patterns, patterns_in, relax_patterns, translate_pattern
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from toolpost.schema.patterns import patterns_in, portable, repeats, with_patter
     ],
 )
 def test_what_other_dialects_write_is_spelled_for_the_engine(pattern: str, spelled: str) -> None:
-    assert portable(pattern) == spelled
+    assert translate_pattern(pattern) == spelled
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_what_other_dialects_write_is_spelled_for_the_engine(pattern: str, spell
     ],
 )
 def test_repeats_are_counted(pattern: str, count: int) -> None:
-    assert repeats(pattern) == count
+    assert count_repeats(pattern) == count
 
 
 @pytest.mark.parametrize(
     "pattern", ["^(a+)+$", "(a?){30}", "(a|a)*", "(?:(?:a)?)*", r"(a)\1", "(?P<n>a)(?P=n)", "((a*)b)*", "(a)(?(1)b|c)"]
 )
 def test_a_pattern_that_could_explode_is_told(pattern: str) -> None:
-    assert repeats(pattern) is None
+    assert count_repeats(pattern) is None
 
 
 def test_patterns_are_changed_where_they_are_patterns() -> None:
@@ -54,7 +54,7 @@ def test_patterns_are_changed_where_they_are_patterns() -> None:
         "const": {"pattern": "kept"},
     }
 
-    assert with_patterns(schema, str.upper) == {
+    assert map_patterns(schema, str.upper) == {
         "pattern": "A",
         "properties": {"pattern": {"pattern": "B"}, "default": {"pattern": "E"}},
         "patternProperties": {"C": {"items": [{"pattern": "D"}]}},
@@ -95,4 +95,4 @@ def test_patterns_are_found_where_they_are_patterns() -> None:
 def test_a_schema_without_a_pattern_allows_more_and_refuses_nothing_more(
     schema: dict[str, Any], relaxed: dict[str, Any]
 ) -> None:
-    assert without_patterns(schema, lambda pattern: pattern == "x") == relaxed
+    assert relax_patterns(schema, lambda pattern: pattern == "x") == relaxed

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.errors import ToolSchemaError
-from toolpost.schema.schema_checks import check_schema, is_plain
+from toolpost.schema.schema_checks import check_schema, is_small_schema
 
 DEEP: dict[str, Any] = {}
 for _ in range(70):
@@ -24,7 +24,7 @@ POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
     ],
 )
 def test_ordinary_schemas_are_plain(schema: dict[str, Any]) -> None:
-    assert is_plain(schema)
+    assert is_small_schema(schema)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_ordinary_schemas_are_plain(schema: dict[str, Any]) -> None:
     ],
 )
 def test_what_needs_a_closer_look_is_not_plain(schema: dict[str, Any]) -> None:
-    assert not is_plain(schema)
+    assert not is_small_schema(schema)
 
 
 names = st.sampled_from(["A", "B", "C", "D"])
@@ -64,10 +64,10 @@ parts = st.recursive(
     st.fixed_dictionaries({"$defs": st.dictionaries(names, parts), "allOf": st.lists(parts, min_size=1, max_size=3)})
 )
 def test_no_plain_schema_would_fail_the_full_check(schema: dict[str, Any]) -> None:
-    if not is_plain(schema):
+    if not is_small_schema(schema):
         return
     forced = {**schema, "$anchor": "looked-at-closely"}
-    assert not is_plain(forced)
+    assert not is_small_schema(forced)
     try:
         check_schema(forced, tool_name="t")
     except ToolSchemaError as error:

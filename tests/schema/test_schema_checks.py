@@ -7,7 +7,7 @@ import pytest
 
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.schema.schema_checks import check_schema, weigh
-from toolpost.schema.subschemas import Document
+from toolpost.schema.subschemas import SchemaDocument
 
 
 def refusal(schema: Any, **options: Any) -> str:
@@ -123,7 +123,7 @@ def test_recursion_counts_once() -> None:
 
     check_schema(tree, tool_name="t.x")
 
-    assert weigh(Document(tree)).recursive
+    assert weigh(SchemaDocument(tree)).recursive
 
 
 def test_a_long_chain_of_references_is_refused() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.schema.subschemas import Document, subschemas
+from toolpost.schema.subschemas import SchemaDocument, subschemas
 
 
 def test_subschemas_are_told_by_where_they_apply() -> None:
@@ -57,7 +57,7 @@ def test_a_reference_is_found_by_pointer_anchor_and_id(reference: str, target: s
         },
     }
 
-    found = Document(root).target(reference, root)
+    found = SchemaDocument(root).target(reference, root)
 
     assert (found["title"] if isinstance(found, dict) else found) == target
 
@@ -67,13 +67,16 @@ def test_a_reference_is_relative_to_the_nearest_id_above_it() -> None:
     inner = {"$id": "inner", "$defs": {"a": {"title": "inner a"}}, "items": source}
     root = {"$defs": {"a": {"title": "outer a"}, "inner": inner}}
 
-    assert Document(root).target("#/$defs/a", source) == {"title": "inner a"}
-    assert Document(root).target("#/$defs/a", root) == {"title": "outer a"}
+    assert SchemaDocument(root).target("#/$defs/a", source) == {"title": "inner a"}
+    assert SchemaDocument(root).target("#/$defs/a", root) == {"title": "outer a"}
 
 
 def test_the_word_id_is_an_address_only_in_draft_4() -> None:
     source = {"$ref": "#/definitions/a"}
     root = {"definitions": {"a": {"title": "a"}}, "items": {"id": "x", "items": source}}
 
-    assert Document(root).target("#/definitions/a", source) == {"title": "a"}
-    assert Document({**root, "$schema": "http://json-schema.org/draft-04/schema#"}).target("x", root) == root["items"]
+    assert SchemaDocument(root).target("#/definitions/a", source) == {"title": "a"}
+    assert (
+        SchemaDocument({**root, "$schema": "http://json-schema.org/draft-04/schema#"}).target("x", root)
+        == root["items"]
+    )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolpost.contracts.errors import ToolOutputError
-from toolpost.schema.hidden_text import visible, visible_value
+from toolpost.schema.hidden_text import clean_text, clean_value
 from toolpost.web.untrusted import (
     SYNTHESIS_RULES,
     WARNING,
@@ -55,7 +55,7 @@ def test_a_text_cannot_end_or_begin_the_channel_by_itself(closing: str) -> None:
     assert told.lower().count("<tool_results") == 1
     assert told.lower().count("</tool_results") == 1
     assert told.count("< / tool_results") == 0
-    assert visible(told) == (told, 0)  # and nothing that is taken out later makes one
+    assert clean_text(told) == (told, 0)  # and nothing that is taken out later makes one
     assert told.endswith("\n</tool_results>")
     assert '"><b>' not in told
 
@@ -83,7 +83,7 @@ def test_a_text_cannot_end_or_begin_the_channel_by_itself(closing: str) -> None:
     ],
 )
 def test_what_a_reader_cannot_see_is_stripped_or_shown(text: str, seen: str, hidden: int) -> None:
-    assert visible(text) == (seen, hidden)
+    assert clean_text(text) == (seen, hidden)
 
 
 SCRIPTS = [PERSIAN, MALAYALAM, HEBREW, MONGOLIAN, "क्‍ष", "عربي ١٢", "日本語"]
@@ -92,7 +92,7 @@ EMOJI = [FAMILY, ENGLAND, "❤️‍🔥", "👨‍👩‍👧", "1️⃣"]
 
 @pytest.mark.parametrize("text", [*SCRIPTS, *EMOJI])
 def test_scripts_and_emoji_keep_what_they_need(text: str) -> None:
-    assert visible(text) == (text, 0)
+    assert clean_text(text) == (text, 0)
 
 
 @pytest.mark.req("NINJ-03")
@@ -133,7 +133,7 @@ HIDDEN = ["\x00", "\x08", "\x0c", "\x1b", "\x7f", "\x85", "\u200b", "\ud800", "\
 
 @pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
 def test_nothing_is_overlooked_inside_a_value(hidden: str) -> None:
-    value, found = visible_value({"a": [{"b": f"x{hidden}y"}], f"c{hidden}": 1})
+    value, found = clean_value({"a": [{"b": f"x{hidden}y"}], f"c{hidden}": 1})
 
     assert found == 2
     assert hidden not in repr(value)
@@ -141,7 +141,7 @@ def test_nothing_is_overlooked_inside_a_value(hidden: str) -> None:
 
 
 def test_names_that_only_look_alike_stay_two() -> None:
-    assert visible_value({"a": 1, "a\u200b": 2, "a\u200c": 3}) == ({"a": 1, "a_": 2, "a__": 3}, 2)
+    assert clean_value({"a": 1, "a\u200b": 2, "a\u200c": 3}) == ({"a": 1, "a_": 2, "a__": 3}, 2)
 
 
 def test_what_nests_without_end_is_an_error() -> None:
@@ -150,6 +150,6 @@ def test_what_nests_without_end_is_an_error() -> None:
         deep = [deep]
 
     with pytest.raises(ToolOutputError, match="nested too deeply"):
-        visible_value(deep)
+        clean_value(deep)
     while deep:  # taken apart, because freeing it at once would go as deep
         deep = deep.pop()  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.outcomes import Paused
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.secrets import harmless
+from toolpost.schema.secrets import drop_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ class Conversation:
 
 def opening_messages(query: str, instructions: str, llm_context: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Build the system and user messages that a run begins with."""
-    known = json.dumps(harmless(llm_context), ensure_ascii=False, default=str)
+    known = json.dumps(drop_secrets(llm_context), ensure_ascii=False, default=str)
     system = f"{instructions}\n\nWhat is known:\n{known}" if llm_context else instructions
     return [{"role": "system", "content": system}, {"role": "user", "content": query}]
 

@@ -35,7 +35,7 @@ from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.spec import ToolCategory
-from toolpost.schema.patterns import repeats
+from toolpost.schema.patterns import count_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -373,7 +373,7 @@ def _matcher(access: FileAccess, pattern: str, *, anywhere: bool) -> Matches:
         expression = re.compile(pattern.removeprefix(_REGEX))
     except (GlobError, re.error, RecursionError, OverflowError) as wrong:
         raise access.refusal(f"Invalid pattern {display_path(pattern)!r}: {wrong}", "pattern_invalid") from None
-    count = repeats(expression.pattern)
+    count = count_repeats(expression.pattern)
     if count is None or count > _MOST_REPEATS:
         remedy = "use at most two of * + {}, not nested"
         message = f"the pattern {display_path(pattern)!r} repeats too much to be safe; {remedy}"

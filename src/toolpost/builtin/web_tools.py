@@ -17,7 +17,7 @@ from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory
-from toolpost.schema.hidden_text import visible
+from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.pydantic_types import schema_of
 from toolpost.web.content import decode_text, parse_media_type
 from toolpost.web.failures import status_phrase
@@ -154,7 +154,7 @@ async def _send(web: WebClient, method: str, url: str, body: Any, headers: dict[
 
 def _http_output(method: str, response: WebResponse) -> ToolOutput:
     body, encoding = _body_text(response)
-    seen = visible(body)
+    seen = clean_text(body)
     content = HttpResult(
         url=response.url,
         method=method,
@@ -182,7 +182,7 @@ def _header_fields(response: WebResponse) -> dict[str, str]:
     """Return header fields by lower-case name; repeated fields are joined (RFC 9110, section 5.3)."""
     fields: dict[str, str] = {}
     for name, value in response.headers:
-        key, shown = name.lower(), visible(value).text
+        key, shown = name.lower(), clean_text(value).text
         fields[key] = f"{fields[key]}, {shown}" if key in fields else shown
     return fields
 
@@ -226,7 +226,7 @@ def web_fetch_tools(chain: Chain[ScrapeProvider], *, timeout_s: float = TIMEOUT_
 
 
 def _page_output(page: ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
-    seen = visible(page.content)
+    seen = clean_text(page.content)
     part = seen.text[offset : offset + max_chars]
     end = offset + len(part)
     content = FetchedPage(
@@ -321,7 +321,7 @@ def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
 
 
 def _search_output(found: SearchResults) -> ToolOutput:
-    hidden = sum(visible(f"{one['title']}{one['content']}").hidden for one in found.results)
+    hidden = sum(clean_text(f"{one['title']}{one['content']}").hidden for one in found.results)
     results = [_clean_result(one) for one in found.results]
     content = WebSearchResult(query=found.query, results=results, total_results=len(results), provider=found.provider)
     sources = [(one["url"], one["content"], one["title"]) for one in results]
@@ -352,13 +352,13 @@ def _clean_chunk(chunk: RetrievedChunk) -> RetrievedChunk:
 
 
 def _short(text: str, most: int) -> str:
-    seen = visible(text).text
+    seen = clean_text(text).text
     return seen if len(seen) <= most else f"{seen[:most]}…"
 
 
 def _shown_url(url: str) -> str:
     """Return a URL that can be cited: http or https, on one line; else empty."""
-    line = "".join(visible(url).text.split())
+    line = "".join(clean_text(url).text.split())
     try:
         return line if urlsplit(line).scheme in ("http", "https") else ""
     except ValueError:

@@ -26,7 +26,7 @@ from toolpost.contracts.spec import (
     ToolTarget,
     replay_of,
 )
-from toolpost.schema.parameters import name_of
+from toolpost.schema.parameters import function_name
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.signature import function_schema, to_jsonable
 
@@ -301,7 +301,7 @@ def _make(
         **_with_effects(**declared),
     )
     if not spec.name.replace("<lambda>", ""):
-        raise ToolCollisionError(f"the tool made from {name_of(fn)!r} has no name; give it one: tool(name=...)")
+        raise ToolCollisionError(f"the tool made from {function_name(fn)!r} has no name; give it one: tool(name=...)")
     check_canonical(spec.name)
     check_schema(spec.input_schema, tool_name=spec.name)
     made = FunctionTool(fn, spec, shape, preview)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.questions import Question
-from toolpost.schema.hidden_text import escaped
+from toolpost.schema.hidden_text import escape_hidden
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
@@ -253,13 +253,13 @@ def _digest(text: str) -> str:
 
 def _shown(text: str) -> str:
     """Escape hidden characters of a text for the file, and cut it."""
-    line = escaped(text)
+    line = escape_hidden(text)
     return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
 
 
 def _argument(name: str, schema: Any, mask: Callable[[str], str]) -> str:
     """Render an argument in one line; a changed tool may hide instructions to models in its description."""
-    line = escaped(f"{name}: {mask(_text(sort_schema(schema)))}")
+    line = escape_hidden(f"{name}: {mask(_text(sort_schema(schema)))}")
     return line if len(line) <= _LONGEST_ARGUMENT else f"{line[:_LONGEST_ARGUMENT]}…"
 
 

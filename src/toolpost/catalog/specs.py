@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, destructive_of, replay_of
-from toolpost.schema.hidden_text import excerpt, first_hidden, hides, readable_schema, visible, visible_value
+from toolpost.schema.hidden_text import clean_schema, clean_text, clean_value, find_hidden, hidden_excerpt, may_hide
 from toolpost.schema.json_values import is_object
 from toolpost.schema.subschemas import any_part
 
@@ -83,11 +83,11 @@ def clean_spec(spec: ToolSpec, shared: SharedDefinitions | None = None) -> ToolS
     shown = spec.input_schema if spec.model_schema is None else spec.model_schema
     return replace(
         spec,
-        description=visible(spec.description).text,
-        input_schema=readable_schema(spec.input_schema),
-        output_schema=readable_schema(spec.output_schema),
-        model_schema=visible_value(shown)[0],
-        tags=tuple(visible(tag).text for tag in spec.tags),
+        description=clean_text(spec.description).text,
+        input_schema=clean_schema(spec.input_schema),
+        output_schema=clean_schema(spec.output_schema),
+        model_schema=clean_value(shown)[0],
+        tags=tuple(clean_text(tag).text for tag in spec.tags),
         extra={**spec.extra, HIDDEN: found},
     )
 
@@ -97,12 +97,12 @@ def _hidden_characters(spec: ToolSpec, shared: SharedDefinitions | None) -> list
     remote = spec.extra.get("remote_name")
     texts = {"name": remote if isinstance(remote, str) else "", "description": spec.description}
     schemas = {"input schema": spec.input_schema, "output schema": spec.output_schema, "tags": list(spec.tags)}
-    found = [f"{place}: {excerpt(text)}" for place, text in texts.items() if excerpt(text)]
+    found = [f"{place}: {hidden_excerpt(text)}" for place, text in texts.items() if hidden_excerpt(text)]
     return found + [f"{place}: {text}" for place, schema in schemas.items() if (text := _in_schema(schema, shared))]
 
 
 def _in_schema(schema: JsonSchema | list[Any] | None, shared: SharedDefinitions | None) -> str:
-    return excerpt(first_hidden(schema)) if schema is not None and any_part(schema, hides, shared) else ""
+    return hidden_excerpt(find_hidden(schema)) if schema is not None and any_part(schema, may_hide, shared) else ""
 
 
 class Claims(NamedTuple):

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal, login_name
-from toolpost.schema.violations import in_plain_words
+from toolpost.schema.violations import plain_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:  # Typer has pydantic read values, and repeats what it says.
-            error.message = in_plain_words(error.message)
+            error.message = plain_message(error.message)
             raise
 
 

@@ -20,7 +20,7 @@ from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpSe
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError, nearest
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.violations import in_plain_words
+from toolpost.schema.violations import plain_message
 from toolpost.transports.registry import find_transport
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class _ErrorMessage:
             case "value_error":
                 return self._expected(str(self._details.get("ctx", {}).get("error")))
             case _:
-                return self._expected(_first_part(in_plain_words(self._details["msg"])))
+                return self._expected(_first_part(plain_message(self._details["msg"])))
 
     def _expected(self, expected: str) -> str:
         if expected.startswith("must "):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.schema.hidden_text import without_hidden
+from toolpost.schema.hidden_text import strip_invisible
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import ANY
 
@@ -71,7 +71,7 @@ def _is_same(one: Principal, other: Principal) -> bool:
 
 
 def _plain(name: str) -> str:
-    return "".join(without_hidden(unicodedata.normalize("NFKC", name)).casefold().split())
+    return "".join(strip_invisible(unicodedata.normalize("NFKC", name)).casefold().split())
 
 
 _LONGEST_TEXT = 400

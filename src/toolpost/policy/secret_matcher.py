@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 from toolpost.contracts.expiring_secret import ExpiringSecret
-from toolpost.schema.hidden_text import without_hidden
+from toolpost.schema.hidden_text import strip_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -250,7 +250,7 @@ def normalize(text: str) -> str:
     """Return the text without case, blanks and invisible characters, and with one alphabet of base64."""
     if text.isascii():
         return text.encode().translate(_PLAIN, _DELETED).decode()
-    return "".join(without_hidden(text).casefold().split()).replace("-", "+").replace("_", "/")
+    return "".join(strip_invisible(text).casefold().split()).replace("-", "+").replace("_", "/")
 
 
 def forms_of(secret: str) -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ToolClientError, ToolExecutionError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Paused
-from toolpost.schema.hidden_text import visible
+from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results
 
@@ -156,7 +156,7 @@ def model_text(outcome: Outcome) -> str:
         return writable(_result_text(outcome))
     if isinstance(outcome, Failed):
         return _error_text(outcome.tool_name, outcome.error)
-    return f"This call waits for a person ({outcome.question.kind}): {visible(outcome.question.prompt).text}"
+    return f"This call waits for a person ({outcome.question.kind}): {clean_text(outcome.question.prompt).text}"
 
 
 def _result_text(outcome: Completed) -> str:
@@ -180,7 +180,7 @@ def _error_text(tool_name: str, error: ToolError) -> str:
     message = error.message if len(error.message) <= _LONGEST_ERROR else f"{error.message[:_LONGEST_ERROR]}…"
     if isinstance(error, _QUOTING) or (error.origin and isinstance(error, ToolExecutionError)):
         return f"{head}.\n{tool_results(message, tool_name)}"
-    return f"{head}: {visible(message).text}"
+    return f"{head}: {clean_text(message).text}"
 
 
 def _in_words(content: Any) -> str:

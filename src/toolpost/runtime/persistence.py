@@ -11,7 +11,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.contracts.questions import Question
-from toolpost.schema.secrets import harmless
+from toolpost.schema.secrets import drop_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,7 +121,7 @@ def plain_members(values: Mapping[str, Any]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            members |= json.loads(json.dumps(harmless({name: value}), allow_nan=False))
+            members |= json.loads(json.dumps(drop_secrets({name: value}), allow_nan=False))
         except (TypeError, ValueError, RecursionError):
             continue
     return members

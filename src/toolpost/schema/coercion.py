@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolpost.schema.json_values import is_array, is_object, json_type
-from toolpost.schema.subschemas import Document, references
+from toolpost.schema.subschemas import SchemaDocument, references
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,16 +23,16 @@ _INTEGER = re.compile(r"\s*([+-]?\d+)(\.0+)?\s*", re.ASCII)
 _NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?\s*", re.ASCII)
 
 
-def coerced(schema: JsonSchema, instance: Any) -> Any:
+def coerce_value(schema: JsonSchema, instance: Any) -> Any:
     """A value that fits the schema better; what cannot be helped is left as it is. The original is not changed."""
-    return _Coercion(Document(schema)).value(schema, instance, 0)
+    return _Coercion(SchemaDocument(schema)).value(schema, instance, 0)
 
 
 @dataclass(slots=True)
 class _Coercion:
     """One walk over a value and its schema; `left` bounds it however the schema is built."""
 
-    document: Document
+    document: SchemaDocument
     left: int = _BUDGET
 
     def value(self, schema: Any, value: Any, depth: int) -> Any:

@@ -53,14 +53,14 @@ _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _AROUND = 40
 
 
-class Seen(NamedTuple):
+class CleanText(NamedTuple):
     """A text with nothing hidden in it, and how many hidden characters it had."""
 
     text: str
     hidden: int = 0
 
 
-def visible_value(value: Any) -> tuple[Any, int]:
+def clean_value(value: Any) -> tuple[Any, int]:
     """A JSON value with nothing hidden in its texts and names, and how many hidden characters it had."""
     if value is None or isinstance(value, bool | int | float):
         return value, 0
@@ -70,7 +70,7 @@ def visible_value(value: Any) -> tuple[Any, int]:
         raise ToolOutputError("the result is nested too deeply to be looked through") from None
 
 
-def without_hidden(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """The text without any character that is not seen; words written in tag characters are read as these words."""
     return _RUNS.sub(lambda found: _spelled(found[0]), text)
 
@@ -79,14 +79,14 @@ def _spelled(run: str) -> str:
     return "".join(chr(ord(char) - _TAG_BASE) for tags in _TAGS.findall(run) for char in tags)
 
 
-def visible(text: str) -> Seen:
+def clean_text(text: str) -> CleanText:
     """The text without what its readers cannot see; words written in tag characters are shown.
 
     Joiners, direction marks and variation selectors stay where scripts and emoji need them.
     """
     # Most texts are plain: one pass at the speed of memory tells.
     if text.isascii() and len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text):
-        return Seen(text)
+        return CleanText(text)
     hidden = 0
 
     def shown(found: re.Match[str]) -> str:
@@ -99,10 +99,10 @@ def visible(text: str) -> Seen:
         spelled = _spelled(run)
         return f"[hidden text: {spelled}]" if spelled else _breaks(run)
 
-    return Seen(_RUNS.sub(shown, text), hidden)
+    return CleanText(_RUNS.sub(shown, text), hidden)
 
 
-def escaped(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """The text with what its readers cannot see written as escapes of Python."""
 
     def spelled(found: re.Match[str]) -> str:
@@ -114,16 +114,16 @@ def escaped(text: str) -> str:
     return _RUNS.sub(spelled, text)
 
 
-def excerpt(text: str) -> str:
+def hidden_excerpt(text: str) -> str:
     """The part of a text around its first hidden characters, with those as escapes; empty where there are none."""
     for found in _RUNS.finditer(text):
         start, end = found.span()
         if not _has_place(found[0], text[max(0, start - _NEAR) : start], text[end : end + _NEAR]):
-            return escaped(text[max(0, start - _AROUND) : end + _AROUND][: 3 * _AROUND])
+            return escape_hidden(text[max(0, start - _AROUND) : end + _AROUND][: 3 * _AROUND])
     return ""
 
 
-def hides(value: Any) -> bool:
+def may_hide(value: Any) -> bool:
     """Whether there may be hidden characters in a JSON value; a quick look, which may say yes where there are none."""
     try:
         written = _write(value)
@@ -134,21 +134,21 @@ def hides(value: Any) -> bool:
     return "\x7f" in written or (not written.isascii() and _RUNS.search(written) is not None)
 
 
-def first_hidden(value: Any) -> str:
+def find_hidden(value: Any) -> str:
     """The first text or name in a JSON value that hides something; empty where none does."""
     if isinstance(value, str):
-        return value if excerpt(value) else ""
+        return value if hidden_excerpt(value) else ""
     parts = [*value, *value.values()] if is_object(value) else value if is_array(value) else []
     for part in parts:
-        if found := first_hidden(part):
+        if found := find_hidden(part):
             return found
     return ""
 
 
-def readable_schema(schema: Any) -> Any:
+def clean_schema(schema: Any) -> Any:
     """The schema with nothing hidden in its descriptions and titles; what values are checked against stays as it is."""
     if is_array(schema):
-        return [readable_schema(part) for part in schema]
+        return [clean_schema(part) for part in schema]
     if not is_object(schema):
         return schema
     return {key: _readable_part(key, part) for key, part in schema.items()}
@@ -156,10 +156,10 @@ def readable_schema(schema: Any) -> Any:
 
 def _readable_part(key: str, part: Any) -> Any:
     if key in _TEXTS and isinstance(part, str):
-        return visible(part).text
+        return clean_text(part).text
     if key in _MAPS and is_object(part):
-        return {name: readable_schema(inner) for name, inner in part.items()}
-    return part if key in _VALUES else readable_schema(part)
+        return {name: clean_schema(inner) for name, inner in part.items()}
+    return part if key in _VALUES else clean_schema(part)
 
 
 def _is_plain(value: Any) -> bool:
@@ -179,7 +179,7 @@ def _is_plain(value: Any) -> bool:
 def _visible_value(value: Any) -> tuple[Any, int]:
     """What hides nothing is handed back as it is, not copied."""
     if isinstance(value, str):
-        return visible(value)
+        return clean_text(value)
     if is_object(value):
         return _visible_object(value)
     if not is_array(value):
@@ -197,7 +197,7 @@ def _visible_object(value: dict[str, Any]) -> tuple[Any, int]:
     members: dict[str, Any] = {}
     hidden = 0
     for name, item in value.items():
-        key, in_name = visible(name)
+        key, in_name = clean_text(name)
         seen, found = _visible_value(item)
         while in_name and (key in members or key in value):  # two names that only looked alike stay two
             key += "_"

@@ -50,7 +50,7 @@ class Argument(NamedTuple):
     @property
     def key(self) -> str:
         """The name that callers use: the alias, if a `Field` gives one."""
-        for note in notes(self.annotation):
+        for note in annotated_metadata(self.annotation):
             if isinstance(note, FieldInfo):
                 alias = note.validation_alias or note.alias
                 return alias if isinstance(alias, str) else self.name
@@ -70,7 +70,7 @@ class Parameters(NamedTuple):
         return self.extras is not NO_DEFAULT
 
 
-def function_behind(fn: Callable[..., Any]) -> Callable[..., Any]:
+def unwrap_function(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function that holds the annotations and the docstring: behind partials, wrappers and callable objects."""
     inner: Any = fn
     while isinstance(inner, functools.partial):
@@ -82,27 +82,27 @@ def function_behind(fn: Callable[..., Any]) -> Callable[..., Any]:
     return behind
 
 
-def name_of(fn: Callable[..., Any]) -> str:
+def function_name(fn: Callable[..., Any]) -> str:
     """What to call a function in a message."""
-    return getattr(function_behind(fn), "__qualname__", repr(fn))
+    return getattr(unwrap_function(fn), "__qualname__", repr(fn))
 
 
-def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+def read_signature(fn: Callable[..., Any]) -> inspect.Signature:
     """The signature of a Python function; builtins and classes have none that can be trusted."""
-    if not inspect.isfunction(function_behind(fn)):
-        raise ToolSchemaError(f"{name_of(fn)} is not a Python function; wrap it in one with annotated parameters")
+    if not inspect.isfunction(unwrap_function(fn)):
+        raise ToolSchemaError(f"{function_name(fn)} is not a Python function; wrap it in one with annotated parameters")
     try:
         return inspect.signature(fn)
     except (ValueError, TypeError, NameError) as exc:
-        raise ToolSchemaError(f"{name_of(fn)} has no readable signature: {exc}") from exc
+        raise ToolSchemaError(f"{function_name(fn)} has no readable signature: {exc}") from exc
 
 
-def parameters_of(fn: Callable[..., Any]) -> Parameters:
+def read_parameters(fn: Callable[..., Any]) -> Parameters:
     """Sort a function's parameters; those that a call by name cannot fill are refused."""
     arguments: list[Argument] = []
     context: list[str] = []
     extras: Any = NO_DEFAULT
-    for parameter in signature_of(fn).parameters.values():
+    for parameter in read_signature(fn).parameters.values():
         _check_fillable(fn, parameter)
         annotation = _annotation(fn, parameter)
         if annotation is _CONTEXT:
@@ -112,23 +112,27 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
         else:
             arguments.append(_argument(parameter, annotation))
     if len(context) > 1:
-        raise ToolSchemaError(f"{name_of(fn)} takes the context twice: {', '.join(context)}")
+        raise ToolSchemaError(f"{function_name(fn)} takes the context twice: {', '.join(context)}")
     return Parameters(tuple(arguments), context[0] if context else None, extras)
 
 
 def _check_fillable(fn: Callable[..., Any], parameter: Parameter) -> None:
     name = parameter.name
     if parameter.kind is Parameter.POSITIONAL_ONLY:
-        raise ToolSchemaError(f"{name_of(fn)}: parameter {name!r} is positional-only; remove the '/' after it")
+        raise ToolSchemaError(f"{function_name(fn)}: parameter {name!r} is positional-only; remove the '/' after it")
     if parameter.kind is Parameter.VAR_POSITIONAL:
-        raise ToolSchemaError(f"{name_of(fn)}: '*{name}' cannot be given by name; use '{name}: list[...]' instead")
+        raise ToolSchemaError(
+            f"{function_name(fn)}: '*{name}' cannot be given by name; use '{name}: list[...]' instead"
+        )
     if name in ("self", "cls") and parameter.annotation is Parameter.empty:
-        raise ToolSchemaError(f"{name_of(fn)}: parameter {name!r} is not bound; use a bound method as the tool")
+        raise ToolSchemaError(f"{function_name(fn)}: parameter {name!r} is not bound; use a bound method as the tool")
 
 
 def _extras(fn: Callable[..., Any], name: str, annotation: Any) -> Any:
     if get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
-        raise ToolSchemaError(f"{name_of(fn)}: '**{name}' is unpacked; write its fields as parameters of their own")
+        raise ToolSchemaError(
+            f"{function_name(fn)}: '**{name}' is unpacked; write its fields as parameters of their own"
+        )
     return annotation
 
 
@@ -141,13 +145,13 @@ def _annotation(fn: Callable[..., Any], parameter: Parameter) -> Any:
     if written is Parameter.empty:
         return _CONTEXT if parameter.name == "ctx" else Any
     try:
-        annotation = resolved(written, function_behind(fn))
+        annotation = resolve_annotation(written, unwrap_function(fn))
     except UnresolvedError as exc:
         # Linters move an import that only annotations use under TYPE_CHECKING, where it cannot be found.
-        if names_context(written):
+        if looks_like_context(written):
             return _CONTEXT
         raise ToolSchemaError(
-            f"{name_of(fn)}: the annotation {written!r} of {parameter.name!r} cannot be resolved ({exc}); "
+            f"{function_name(fn)}: the annotation {written!r} of {parameter.name!r} cannot be resolved ({exc}); "
             "define it at module level and import it outside TYPE_CHECKING"
         ) from None
     return _CONTEXT if is_context(annotation) else annotation
@@ -176,7 +180,7 @@ class UnresolvedError(Exception):
     """An annotation names something that does not exist where the function was defined."""
 
 
-def resolved(annotation: Any, fn: Callable[..., Any]) -> Any:
+def resolve_annotation(annotation: Any, fn: Callable[..., Any]) -> Any:
     """An annotation with the names in its strings looked up."""
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     namespace: dict[str, Any] = getattr(fn, "__globals__", {})
@@ -201,12 +205,12 @@ def _is_filled(cell: types.CellType) -> bool:
     return True
 
 
-def names_context(text: object) -> bool:
+def looks_like_context(text: object) -> bool:
     """Whether an annotation that could not be resolved reads like the context."""
     return isinstance(text, str) and _CONTEXT_NAME.fullmatch(text.strip()) is not None
 
 
-def names_raw_result(text: object) -> bool:
+def looks_like_raw_result(text: object) -> bool:
     """Whether an annotation that could not be resolved reads like a result of Toolpost's own."""
     return isinstance(text, str) and _RESULT_NAME.search(text) is not None
 
@@ -233,14 +237,14 @@ def _members(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def notes(annotation: Any) -> tuple[Any, ...]:
+def annotated_metadata(annotation: Any) -> tuple[Any, ...]:
     """What stands beside the type in `Annotated`."""
     return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
 def description_of(annotation: Any) -> str | None:
     """The description that `Annotated[T, "..."]` or `Annotated[T, Doc("...")]` gives."""
-    for note in notes(annotation):
+    for note in annotated_metadata(annotation):
         if isinstance(note, str):
             return note
         if isinstance(note, Doc):
@@ -248,7 +252,7 @@ def description_of(annotation: Any) -> str | None:
     return None
 
 
-def is_plain(annotation: Any) -> bool:
+def needs_no_conversion(annotation: Any) -> bool:
     """Whether JSON that fits the schema is already what the annotation promises."""
     return _is_plain(annotation, frozenset())
 

@@ -37,7 +37,7 @@ _PYTHON_END = re.compile(r"\\.", re.DOTALL)
 _SET = re.compile(r"\[\^?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
-def portable(pattern: str) -> str:
+def translate_pattern(pattern: str) -> str:
     """Respell a pattern for the engine: dashes beside classes are escaped, and Python's end of text is Rust's."""
 
     def escaped(found: re.Match[str]) -> str:
@@ -47,10 +47,10 @@ def portable(pattern: str) -> str:
     return _PYTHON_END.sub(lambda found: "\\z" if found[0] == "\\Z" else found[0], _SET.sub(escaped, pattern))
 
 
-def with_patterns(schema: Any, change: Callable[[str], str]) -> Any:
+def map_patterns(schema: Any, change: Callable[[str], str]) -> Any:
     """A copy of a schema with every pattern changed; data to compare with is left alone."""
     if is_array(schema):
-        return [with_patterns(item, change) for item in schema]
+        return [map_patterns(item, change) for item in schema]
     if not is_object(schema):
         return schema
     return {key: _changed(key, value, change) for key, value in schema.items()}
@@ -60,12 +60,12 @@ def _changed(key: str, value: Any, change: Callable[[str], str]) -> Any:
     if key in _DATA:
         return value
     if key in _NAMES and is_object(value):
-        return {name: with_patterns(inner, change) for name, inner in value.items()}
+        return {name: map_patterns(inner, change) for name, inner in value.items()}
     if key == "pattern" and isinstance(value, str):
         return change(value)
     if key == "patternProperties" and is_object(value):
-        return {change(name): with_patterns(inner, change) for name, inner in value.items()}
-    return with_patterns(value, change)
+        return {change(name): map_patterns(inner, change) for name, inner in value.items()}
+    return map_patterns(value, change)
 
 
 def patterns_in(schema: Any) -> Iterator[tuple[str, str]]:
@@ -90,14 +90,14 @@ def _patterns_under(key: str, value: Any) -> Iterator[tuple[str, str]]:
     yield from patterns_in([*value.values()] if named and is_object(value) else value)
 
 
-def without_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
+def relax_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
     """A schema that takes all that this one does, and does not match the patterns that are unwanted.
 
     Without its pattern a part allows more. Where that would make the whole refuse more, below `not` and `if`, the
     keyword is left out, too, and `oneOf` becomes `anyOf`.
     """
     if is_array(schema):
-        return [without_patterns(item, unwanted) for item in schema]
+        return [relax_patterns(item, unwanted) for item in schema]
     if not is_object(schema):
         return schema
     relaxed: dict[str, Any] = {}
@@ -105,19 +105,19 @@ def without_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
         if key in _DATA:
             relaxed[key] = value
         elif key in _NAMES and is_object(value):
-            relaxed[key] = {name: without_patterns(inner, unwanted) for name, inner in value.items()}
+            relaxed[key] = {name: relax_patterns(inner, unwanted) for name, inner in value.items()}
         elif key == "patternProperties" and is_object(value):
             relaxed[key] = _relaxed_names(value, unwanted)
         elif not (key == "pattern" and isinstance(value, str) and unwanted(value)) and not _reverses(key, schema):
-            relaxed[key] = without_patterns(value, unwanted)
+            relaxed[key] = relax_patterns(value, unwanted)
     if "oneOf" in schema and "oneOf" not in relaxed:
-        relaxed["allOf"] = [*relaxed.get("allOf", ()), {"anyOf": without_patterns(schema["oneOf"], unwanted)}]
+        relaxed["allOf"] = [*relaxed.get("allOf", ()), {"anyOf": relax_patterns(schema["oneOf"], unwanted)}]
     return relaxed
 
 
 def _relaxed_names(named: dict[str, Any], unwanted: Callable[[str], bool]) -> dict[str, Any]:
     """Names that are not looked at may be any: then every name is one that was thought of."""
-    kept = {name: without_patterns(inner, unwanted) for name, inner in named.items() if not unwanted(name)}
+    kept = {name: relax_patterns(inner, unwanted) for name, inner in named.items() if not unwanted(name)}
     return kept if len(kept) == len(named) else {**kept, "": {}}
 
 
@@ -139,7 +139,7 @@ def _may_hold_pattern(schema: Any) -> bool:
     )
 
 
-def repeats(pattern: str) -> int | None:
+def count_repeats(pattern: str) -> int | None:
     """How many parts of a pattern may repeat; None when repeats are nested or refer back.
 
     Python's engine cannot be bounded, so a pattern that could make it try exponentially

@@ -26,7 +26,7 @@ from typing_extensions import TypedDict, is_typeddict
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import is_object, quote, spell_path, spell_value
 from toolpost.schema.secrets import is_secret_path, secret_paths
-from toolpost.schema.violations import in_plain_words
+from toolpost.schema.violations import plain_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 EXTRAS = "**"
 
 
-def converter(
+def build_converter(
     adapter: TypeAdapter[Any], schema: JsonSchema, *, single: str | None = None, extras: bool = False
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A function from JSON arguments to keyword arguments; `single` names the parameter that takes them all."""
@@ -93,10 +93,10 @@ def _line(detail: ErrorDetails, secrets: SecretPaths) -> str:
     if is_secret_path(path, secrets):
         # A validator's own text may quote the value.
         return f"{spell_path(path)}: not accepted, got {spell_value(got, hidden=True)}"
-    return f"{spell_path(path)}: {in_plain_words(detail['msg'])}, got {spell_value(got)}"
+    return f"{spell_path(path)}: {plain_message(detail['msg'])}, got {spell_value(got)}"
 
 
-def renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+def build_renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
     """A function from what a tool returns to plain JSON data."""
 
     def render(value: Any) -> Any:
@@ -172,7 +172,7 @@ _IS_OLD = sys.version_info < (3, 12)
 Memo = dict[Any, Any]
 
 
-def modernized(annotation: Any, memo: Memo) -> Any:
+def modernize(annotation: Any, memo: Memo) -> Any:
     """An annotation with every old TypedDict in it replaced; `memo` keeps one replacement for each."""
     if not _IS_OLD:
         return annotation
@@ -187,8 +187,8 @@ def modernized(annotation: Any, memo: Memo) -> Any:
 def _with_args(annotation: Any, args: tuple[Any, ...], memo: Memo) -> Any:
     origin: Any = get_origin(annotation)
     if origin is Annotated:
-        return _subscripted(Annotated, (modernized(args[0], memo), *args[1:]))
-    changed = tuple(modernized(arg, memo) for arg in args)
+        return _subscripted(Annotated, (modernize(args[0], memo), *args[1:]))
+    changed = tuple(modernize(arg, memo) for arg in args)
     if changed == args:
         return annotation
     if origin in (Union, types.UnionType):
@@ -207,7 +207,7 @@ def _rebuilt(old: Any, memo: Memo) -> Any:
         return old
     hints = get_type_hints(old, include_extras=True)
     fields = {
-        name: _field(modernized(hint, memo), required=name in old.__required_keys__) for name, hint in hints.items()
+        name: _field(modernize(hint, memo), required=name in old.__required_keys__) for name, hint in hints.items()
     }
     make: Any = TypedDict
     memo[old] = new = make(old.__name__, fields)

@@ -12,13 +12,13 @@ import jsonschema_rs
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.schema.json_values import PathLink, is_array, is_object, members
 from toolpost.schema.subschemas import (
-    Document,
     Place,
+    SchemaDocument,
     Subschema,
     definitions_of,
+    normalize_draft,
     references,
     subschemas,
-    with_known_draft,
     without_definitions,
 )
 
@@ -74,7 +74,7 @@ def check_schema(
         return
     if not is_object(schema):
         raise _refusal(tool_name, "#", f"a schema must be an object or a boolean, not {type(schema).__name__}")
-    plain = is_plain(schema)
+    plain = is_small_schema(schema)
     if not plain:
         _check_size(schema, tool_name)
     if role == "input":
@@ -82,7 +82,7 @@ def check_schema(
     _check_legal(schema, tool_name)
     if plain:
         return
-    document = Document(schema)
+    document = SchemaDocument(schema)
     if _check_references(document, tool_name):
         _check_weight(document, tool_name)
 
@@ -128,7 +128,7 @@ class CheckedDefinitions:
             self._targets.update(definitions)
             self._roots.append(schema)
         try:
-            _check_weight(Document(schema, closed=True), "", weights)
+            _check_weight(SchemaDocument(schema, closed=True), "", weights)
         except ToolSchemaError:
             self._usable = weights is not self._weights
             return False
@@ -218,7 +218,7 @@ def _check_takes_object(schema: JsonSchema, tool_name: str) -> None:
 
 def _check_legal(schema: JsonSchema, tool_name: str) -> None:
     try:
-        jsonschema_rs.meta.validate(with_known_draft(schema), registry=_NO_NETWORK)
+        jsonschema_rs.meta.validate(normalize_draft(schema), registry=_NO_NETWORK)
     except jsonschema_rs.ValidationError as exc:
         where = "/".join(["#", *map(str, exc.instance_path)])
         raise _refusal(tool_name, where, exc.message[:300]) from None
@@ -226,7 +226,7 @@ def _check_legal(schema: JsonSchema, tool_name: str) -> None:
         raise _refusal(tool_name, "#", str(exc)[:300]) from None
 
 
-def _check_references(document: Document, tool_name: str) -> bool:
+def _check_references(document: SchemaDocument, tool_name: str) -> bool:
     """Whether there are references at all; each must lead somewhere within the document."""
     found = False
     stack: list[tuple[str, JsonSchema]] = [("#", document.root)]
@@ -304,7 +304,7 @@ class _Frame:
 _ONCE = Weight(1, 1, 1, 1, recursive=True)
 
 
-def _check_weight(document: Document, tool_name: str, done: dict[int, Weight] | None = None) -> None:
+def _check_weight(document: SchemaDocument, tool_name: str, done: dict[int, Weight] | None = None) -> None:
     for where, weight in _weights(document, {} if done is None else done):
         if weight.work > MAX_WORK:
             raise _refusal(tool_name, where, f"expands to more than {MAX_WORK:,} schemas")
@@ -312,7 +312,7 @@ def _check_weight(document: Document, tool_name: str, done: dict[int, Weight] | 
             raise _refusal(tool_name, where, f"a chain of more than {MAX_CHAIN} schemas for one value")
 
 
-def weigh(document: Document) -> Weight:
+def weigh(document: SchemaDocument) -> Weight:
     """The weight of a whole schema."""
     total, recursive = _ONCE, False
     for _, total in _weights(document, {}):
@@ -320,7 +320,7 @@ def weigh(document: Document) -> Weight:
     return total._replace(recursive=recursive)
 
 
-def _weights(document: Document, done: dict[int, Weight]) -> Iterator[tuple[str, Weight]]:
+def _weights(document: SchemaDocument, done: dict[int, Weight]) -> Iterator[tuple[str, Weight]]:
     """Each schema's weight, parts first and the root last; a weight marked recursive is a way back up.
 
     `done` has the weights of schemas that are known, by identity.
@@ -347,7 +347,7 @@ def _weights(document: Document, done: dict[int, Weight]) -> Iterator[tuple[str,
             stack.append(_frame(document, _below(frame.where, part), part.schema, part.place))
 
 
-def _frame(document: Document, where: str, schema: JsonSchema, place: Place) -> _Frame:
+def _frame(document: SchemaDocument, where: str, schema: JsonSchema, place: Place) -> _Frame:
     return _Frame(where, schema, place, document.applied(schema), cost_here=1 + _own_cost(schema))
 
 
@@ -376,7 +376,7 @@ _SPECIAL = re.compile(r'"\$(?:id|anchor|dynamicAnchor|dynamicRef|recursiveRef|re
 _APPLIED = re.compile(r'"(?:allOf|anyOf|oneOf|not|if|then|else|dependentSchemas|dependencies)"')
 
 
-def is_plain(schema: JsonSchema) -> bool:
+def is_small_schema(schema: JsonSchema) -> bool:
     """Whether it is short and shallow, and its few references lead to definitions of its own."""
     try:
         text = _encode(schema)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from toolpost.schema.subschemas import Document
+from toolpost.schema.subschemas import SchemaDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -149,7 +149,7 @@ def secret_paths(schema: AnySchema) -> SecretPaths:
     """
     if isinstance(schema, bool):
         return frozenset()
-    document = Document(schema)
+    document = SchemaDocument(schema)
     leading = _leading(document)
     found: set[tuple[str, ...]] = set()
     seen: set[tuple[int, tuple[str, ...]]] = set()
@@ -167,7 +167,7 @@ def secret_paths(schema: AnySchema) -> SecretPaths:
     return frozenset(found)
 
 
-def _leading(document: Document) -> set[int]:
+def _leading(document: SchemaDocument) -> set[int]:
     """The schemas in which something is marked, however deep, by identity: each is looked at once, on whatever ways."""
     above: defaultdict[int, list[int]] = defaultdict(list)
     marked: list[int] = []
@@ -225,7 +225,7 @@ def _is_marked(visit: _Visit) -> bool:
     return bool(visit.path) and is_secret_name(visit.path[-1])
 
 
-def _inside(document: Document, visit: _Visit, leading: set[int]) -> Iterator[_Visit]:
+def _inside(document: SchemaDocument, visit: _Visit, leading: set[int]) -> Iterator[_Visit]:
     for inner in document.applied(visit.schema):
         step = _step(inner)
         if step is not None and id(inner.schema) in leading:
@@ -241,11 +241,11 @@ def _step(inner: Subschema) -> tuple[str, ...] | None:
     return (str(inner.key),) if inner.keyword == "properties" else (ANY,)
 
 
-def harmless(value: Any) -> Any:
+def drop_secrets(value: Any) -> Any:
     """A copy of a value without its secret-like members, however deep; what is like an object or a list becomes one."""
     if isinstance(value, Mapping):
         members = cast("Mapping[object, Any]", value).items()
-        return {name: harmless(part) for name, part in members if not is_secret_name(str(name))}
+        return {name: drop_secrets(part) for name, part in members if not is_secret_name(str(name))}
     if isinstance(value, (list, tuple, AbstractSet)):
-        return [harmless(part) for part in cast("list[Any]", value)]
+        return [drop_secrets(part) for part in cast("list[Any]", value)]
     return value

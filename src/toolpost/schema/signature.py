@@ -21,16 +21,24 @@ from toolpost.schema.parameters import (
     NO_DEFAULT,
     UnresolvedError,
     description_of,
-    function_behind,
-    is_plain,
+    function_name,
     is_raw_result,
-    name_of,
-    names_raw_result,
-    parameters_of,
-    resolved,
-    signature_of,
+    looks_like_raw_result,
+    needs_no_conversion,
+    read_parameters,
+    read_signature,
+    resolve_annotation,
+    unwrap_function,
 )
-from toolpost.schema.pydantic_types import EXTRAS, Memo, converter, modernized, renderer, schema_of, to_jsonable
+from toolpost.schema.pydantic_types import (
+    EXTRAS,
+    Memo,
+    build_converter,
+    build_renderer,
+    modernize,
+    schema_of,
+    to_jsonable,
+)
 from toolpost.schema.secrets import is_secret_name
 
 if TYPE_CHECKING:
@@ -77,8 +85,8 @@ class FunctionSchema:
 
 def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
     """Read a function's contract; one that cannot be called with JSON is a ToolSchemaError."""
-    parameters = parameters_of(fn)
-    documentation = documentation_of(function_behind(fn))
+    parameters = read_parameters(fn)
+    documentation = parse_docstring(unwrap_function(fn))
     inputs = _simple_input(fn, parameters) or _single_model_input(fn, parameters) or _input(fn, parameters)
     _describe(inputs.schema, documentation.parameters)
     output = _output(fn)
@@ -117,7 +125,7 @@ def _single_model_input(fn: Callable[..., Any], parameters: Parameters) -> _Inpu
     if "extra" not in model.model_config:
         # A misspelled argument should be refused, not ignored; a model that wants more says so.
         schema = {**schema, "additionalProperties": False}
-    return _Input(schema, converter(adapter, schema, single=name), name)
+    return _Input(schema, build_converter(adapter, schema, single=name), name)
 
 
 def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:
@@ -129,9 +137,9 @@ def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:
     for argument in parameters.arguments:
         _complete(properties.get(argument.key), argument)
     types = [argument.annotation for argument in parameters.arguments]
-    if all(map(is_plain, types)) and is_plain(parameters.extras):
+    if all(map(needs_no_conversion, types)) and needs_no_conversion(parameters.extras):
         return _Input(schema, _whole_numbers(fn, parameters, schema))
-    return _Input(schema, converter(adapter, schema, extras=parameters.has_extras))
+    return _Input(schema, build_converter(adapter, schema, extras=parameters.has_extras))
 
 
 def _simple_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | None:
@@ -161,7 +169,7 @@ def _whole_numbers(
     @functools.cache
     def read() -> Convert:
         adapter, _ = _adapted(fn, _arguments_type(parameters), "validation")
-        return converter(adapter, schema, extras=parameters.has_extras)
+        return build_converter(adapter, schema, extras=parameters.has_extras)
 
     if flat:  # scalars only
         return lambda arguments: read()(arguments) if float in map(type, arguments.values()) else arguments
@@ -178,10 +186,10 @@ def _arguments_type(parameters: Parameters) -> Any:
     fields: dict[str, Any] = {}
     memo: Memo = {}
     for name, written, default in parameters.arguments:
-        annotation = modernized(written, memo)
+        annotation = modernize(written, memo)
         fields[name] = Required[annotation] if default is NO_DEFAULT else NotRequired[annotation]
     if parameters.has_extras:
-        fields[EXTRAS] = Required[GenericAlias(dict, (str, modernized(parameters.extras, memo)))]
+        fields[EXTRAS] = Required[GenericAlias(dict, (str, modernize(parameters.extras, memo)))]
     make: Any = TypedDict
     arguments_type = make("Arguments", fields)
     arguments_type.__pydantic_config__ = ConfigDict(extra="forbid")
@@ -197,7 +205,7 @@ def _adapted(
     except (PydanticUserError, TypeError, NameError) as exc:
         reason = str(exc).splitlines()[0]
         raise ToolSchemaError(
-            f"{name_of(fn)}: {reason}; use types that JSON can carry: "
+            f"{function_name(fn)}: {reason}; use types that JSON can carry: "
             "builtins, Literal, Enum, datetime, dataclasses, TypedDict, pydantic models"
         ) from exc
 
@@ -247,11 +255,11 @@ def _describe(schema: JsonSchema, descriptions: Mapping[str, str]) -> None:
 
 def _output(fn: Callable[..., Any]) -> _Output:
     """The schema and rendering of the results; nothing is promised without a usable annotation."""
-    written = signature_of(fn).return_annotation
-    if written is NO_DEFAULT or names_raw_result(written):
+    written = read_signature(fn).return_annotation
+    if written is NO_DEFAULT or looks_like_raw_result(written):
         return _Output()
     try:
-        annotation = resolved(written, function_behind(fn))
+        annotation = resolve_annotation(written, unwrap_function(fn))
     except UnresolvedError:
         return _Output()
     if is_raw_result(annotation):
@@ -259,13 +267,13 @@ def _output(fn: Callable[..., Any]) -> _Output:
     if simple := _simple_schema(annotation):
         return _Output(simple)
     try:
-        adapter, schema = _adapted(fn, modernized(annotation, {}), "serialization")
+        adapter, schema = _adapted(fn, modernize(annotation, {}), "serialization")
     except ToolSchemaError:
         # A type that pydantic does not know may still be one that can be written; the call will tell.
         return _Output()
     if not schema:
         return _Output()
-    return _Output(schema, None if is_plain(annotation) else renderer(adapter))
+    return _Output(schema, None if needs_no_conversion(annotation) else build_renderer(adapter))
 
 
 # Sections that tell a caller something; the parser of Google's style drops those that it does not know.
@@ -281,7 +289,7 @@ class Documentation(NamedTuple):
     parameters: Mapping[str, str]
 
 
-def documentation_of(fn: Callable[..., Any]) -> Documentation:
+def parse_docstring(fn: Callable[..., Any]) -> Documentation:
     """Read a function's docstring; one in no known style is all description."""
     text = inspect.getdoc(fn) or ""
     try:

@@ -84,7 +84,7 @@ def references(schema: JsonSchema) -> Iterator[str]:
             yield reference
 
 
-class Document:
+class SchemaDocument:
     """A whole schema, to look up what its references point at; nothing is ever fetched.
 
     One that is `closed` is known to hold no `$id` and no anchor, and is not searched for any.
@@ -235,7 +235,7 @@ _DRAFTS = {
 _KNOWN = frozenset(_DRAFTS.values())
 
 
-def with_known_draft(schema: JsonSchema) -> JsonSchema:
+def normalize_draft(schema: JsonSchema) -> JsonSchema:
     """The schema itself, or one whose unknown or oddly spelled `$schema` is replaced by a known one."""
     declared = schema.get("$schema")
     if not isinstance(declared, str) or declared in _KNOWN:

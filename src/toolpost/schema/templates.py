@@ -19,7 +19,7 @@ class Slot(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def pieces_of(template: str) -> tuple[str | Slot, ...]:
+def split_template(template: str) -> tuple[str | Slot, ...]:
     """A template taken apart: literals and slots in turn, no two literals beside each other."""
     found: list[str | Slot] = []
     for match in _PIECE.finditer(template):
@@ -33,18 +33,18 @@ def pieces_of(template: str) -> tuple[str | Slot, ...]:
 
 def only_slot(template: str) -> Slot | None:
     """The slot of a template that is nothing but one."""
-    match pieces_of(template):
+    match split_template(template):
         case (Slot() as slot,):
             return slot
         case _:
             return None
 
 
-def slots_of(template: str) -> list[str]:
+def slot_names(template: str) -> list[str]:
     """The names that a template wants, each once, in order."""
-    return list(dict.fromkeys(piece.name for piece in pieces_of(template) if isinstance(piece, Slot)))
+    return list(dict.fromkeys(piece.name for piece in split_template(template) if isinstance(piece, Slot)))
 
 
-def filled(template: str, value: Callable[[str], str]) -> str:
+def fill_template(template: str, value: Callable[[str], str]) -> str:
     """The text with every slot filled by what `value` gives for its name."""
-    return "".join(piece if isinstance(piece, str) else value(piece.name) for piece in pieces_of(template))
+    return "".join(piece if isinstance(piece, str) else value(piece.name) for piece in split_template(template))

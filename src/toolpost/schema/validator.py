@@ -11,7 +11,7 @@ import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
-from toolpost.schema.coercion import coerced
+from toolpost.schema.coercion import coerce_value
 from toolpost.schema.json_values import (
     find_non_json,
     has_member,
@@ -22,11 +22,11 @@ from toolpost.schema.json_values import (
     parts_within,
     text_within,
 )
-from toolpost.schema.patterns import patterns_in, portable, with_patterns, without_patterns
+from toolpost.schema.patterns import map_patterns, patterns_in, relax_patterns, translate_pattern
 from toolpost.schema.schema_checks import LARGEST_DIVIDED, Weight, weigh
 from toolpost.schema.secrets import secret_paths
-from toolpost.schema.subschemas import Document, with_known_draft
-from toolpost.schema.violations import Fault, describe
+from toolpost.schema.subschemas import SchemaDocument, normalize_draft
+from toolpost.schema.violations import Violation, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -110,16 +110,16 @@ class Validator:
         if not self.lenient or isinstance(self.schema, bool):
             return instance
         try:
-            return instance if self.is_valid(instance) else coerced(self.schema, instance)
+            return instance if self.is_valid(instance) else coerce_value(self.schema, instance)
         except ValueError:
             return instance
 
-    def _faults(self, instance: Any) -> Iterable[Fault]:
+    def _faults(self, instance: Any) -> Iterable[Violation]:
         if isinstance(self.schema, bool):
             return self.engine.faults(instance)
         if is_large(instance):
             return ()
-        document = Document(self.schema)
+        document = SchemaDocument(self.schema)
         if not is_costly(document, instance):
             return self.engine.faults(instance)
         weight = weigh(document)
@@ -135,8 +135,8 @@ def compile_validator(schema: AnySchema, *, lenient: bool = False, own: bool = F
     matched makes the schema unusable, because somebody relies on it.
     """
     if isinstance(schema, bool):
-        return _validator(schema, fast_engine(schema), _NO_WEIGHT, lenient=lenient)
-    weight = weigh(Document(schema))
+        return _validator(schema, compile_engine(schema), _NO_WEIGHT, lenient=lenient)
+    weight = weigh(SchemaDocument(schema))
     if own:
         return _validator(schema, _own_engine(schema), weight, lenient=lenient)
     engine, unchecked = _outside_engine(schema, weight)
@@ -185,7 +185,7 @@ def _validator(
 def unchecked_patterns(schema: AnySchema) -> tuple[str, ...]:
     """The patterns of a schema from outside that are never matched, each once."""
     found = dict.fromkeys(pattern for _, pattern in patterns_in(schema))
-    return tuple(pattern for pattern in found if pattern_cost(portable(pattern)) is None)
+    return tuple(pattern for pattern in found if pattern_cost(translate_pattern(pattern)) is None)
 
 
 def _depth_limit(weight: Weight) -> int | None:
@@ -212,8 +212,8 @@ def _shortened(lines: list[str]) -> list[str]:
 
 def _own_engine(schema: JsonSchema) -> Engine:
     """An engine that matches every pattern of the schema, also with its patterns respelled."""
-    declared = with_known_draft(schema)
-    for spelled in (declared, with_patterns(declared, portable)):
+    declared = normalize_draft(schema)
+    for spelled in (declared, map_patterns(declared, translate_pattern)):
         engine = _fast_or_none(spelled, backtracking=True)
         if engine is not None:
             return engine
@@ -223,16 +223,16 @@ def _own_engine(schema: JsonSchema) -> Engine:
 
 def _outside_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[str, ...]]:
     """An engine whose patterns take a bounded time for any value, and the patterns that it leaves out."""
-    declared = with_known_draft(schema)
+    declared = normalize_draft(schema)
     found = list(patterns_in(declared))
     if not found:
         return _engine(declared), ()
-    spelled, unchecked = with_patterns(declared, portable), unchecked_patterns(declared)
+    spelled, unchecked = map_patterns(declared, translate_pattern), unchecked_patterns(declared)
     if unchecked:
-        spelled = without_patterns(spelled, lambda pattern: pattern_cost(pattern) is None)
-    matching, cheap = _engine(spelled), _lazy(lambda: _engine(without_patterns(spelled, lambda _: True)))
+        spelled = relax_patterns(spelled, lambda pattern: pattern_cost(pattern) is None)
+    matching, cheap = _engine(spelled), _lazy(lambda: _engine(relax_patterns(spelled, lambda _: True)))
     names = sum(keyword == "patternProperties" for keyword, _ in found)
-    dearest = max(pattern_cost(portable(pattern)) or 1 for _, pattern in found)
+    dearest = max(pattern_cost(translate_pattern(pattern)) or 1 for _, pattern in found)
     limit = _MOST_MATCHED // (dearest * (weight.work + names))
 
     def chosen(instance: Any) -> Engine:
@@ -260,7 +260,7 @@ def _engine(schema: JsonSchema) -> Engine:
 def _fast_or_none(schema: JsonSchema, *, backtracking: bool = False) -> Engine | None:
     """The engine, or None when all that it dislikes is a pattern."""
     try:
-        return fast_engine(schema, backtracking=backtracking)
+        return compile_engine(schema, backtracking=backtracking)
     except jsonschema_rs.ValidationError as exc:
         if exc.kind.name == "format" and exc.kind.value == "regex":
             return None
@@ -287,8 +287,8 @@ class Engine:
     """
 
     is_valid: Callable[[Any], bool]
-    faults: Callable[[Any], Iterable[Fault]]
-    first_fault: Callable[[Any], Iterable[Fault]]
+    faults: Callable[[Any], Iterable[Violation]]
+    first_fault: Callable[[Any], Iterable[Violation]]
 
 
 # A linear engine takes time by the size of the compiled pattern times the length of the text: at worst about 3 µs a
@@ -313,7 +313,7 @@ def pattern_cost(pattern: str) -> int | None:
     return None
 
 
-def fast_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
+def compile_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
     """Compile a schema; nothing is fetched, and whatever is wrong with the schema is raised as a ValueError."""
     patterns = _BACKTRACKING if backtracking else _LINEAR
     # Formats stay notes: RFC 3339 would refuse the dates without a zone that most servers take and send.
@@ -322,10 +322,10 @@ def fast_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
         schema, offline=True, validate_formats=False, mask="value", pattern_options=patterns
     )
 
-    def faults(instance: Any) -> list[Fault]:
+    def faults(instance: Any) -> list[Violation]:
         return [_fault(schema, error) for error in validator.iter_errors(instance)]
 
-    def first_fault(instance: Any) -> list[Fault]:
+    def first_fault(instance: Any) -> list[Violation]:
         try:
             validator.validate(instance)
         except jsonschema_rs.ValidationError as error:
@@ -335,26 +335,26 @@ def fast_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
     return Engine(is_valid=validator.is_valid, faults=faults, first_fault=first_fault)
 
 
-def _fault(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Fault:
+def _fault(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Violation:
     kind = error.kind
     path = tuple(error.instance_path)
     if isinstance(kind, _GAVE_UP):
-        return Fault(path, "costlyPattern")
+        return Violation(path, "costlyPattern")
     match kind.name:
         case "required":
-            return Fault(path, "required", names=(str(kind.value),))
+            return Violation(path, "required", names=(str(kind.value),))
         case "additionalProperties" | "unevaluatedProperties":
-            return Fault(path, kind.name, names=tuple(kind.value), known=_known(schema, error.evaluation_path))
+            return Violation(path, kind.name, names=tuple(kind.value), known=_known(schema, error.evaluation_path))
         case "anyOf" | "oneOf":
             branches: list[list[jsonschema_rs.ValidationError]] = kind.value
-            return Fault(path, kind.name, branches=tuple(tuple(_fault(schema, e) for e in b) for b in branches))
+            return Violation(path, kind.name, branches=tuple(tuple(_fault(schema, e) for e in b) for b in branches))
         case name:
-            return Fault(path, name, expected=kind.value)
+            return Violation(path, name, expected=kind.value)
 
 
 def _known(schema: AnySchema, evaluation_path: list[str | int]) -> tuple[str, ...]:
     """The property names next to the keyword that a value came to by `evaluation_path`."""
-    place = Document(schema).walked(evaluation_path[:-1]) if is_object(schema) else None
+    place = SchemaDocument(schema).walked(evaluation_path[:-1]) if is_object(schema) else None
     properties = place.get("properties") if is_object(place) else None
     return tuple(properties) if is_object(properties) else ()
 
@@ -365,7 +365,7 @@ _MOST_COPIED_ONCE = 1_000_000
 _LISTS = ("enum", "required")
 
 
-def is_costly(document: Document, instance: Any) -> bool:
+def is_costly(document: SchemaDocument, instance: Any) -> bool:
     """Whether collecting all faults would take more than a bounded number of steps, or of copies of the value.
 
     The engine answers yes or no in linear time, but collects the faults of every

@@ -19,7 +19,7 @@ _MAX_COMPARED = 200  # a schema of a server may list thousands
 _NUMBER = re.compile(r"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
 
 
-class Fault(NamedTuple):
+class Violation(NamedTuple):
     """One broken rule: which keyword, where, and what it asked for."""
 
     path: Path
@@ -27,15 +27,15 @@ class Fault(NamedTuple):
     expected: Any = None
     names: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
-    branches: tuple[tuple[Fault, ...], ...] = ()
+    branches: tuple[tuple[Violation, ...], ...] = ()
 
 
-def describe(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
+def describe(fault: Violation, instance: Any, secrets: SecretPaths) -> str:
     """A fault as one line: the place, what was expected, what came."""
     return f"{spell_path(fault.path)}: {_problem(fault, instance, secrets)}"
 
 
-def _problem(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
+def _problem(fault: Violation, instance: Any, secrets: SecretPaths) -> str:
     match fault.keyword:
         case "required" | "dependentRequired" | "dependencies":
             return f"missing required {_listed(fault.names)}"
@@ -64,7 +64,7 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(spell_literal(value) for value in values[:_MAX_LISTED]) + rest
 
 
-def _did_you_mean(fault: Fault) -> str:
+def _did_you_mean(fault: Violation) -> str:
     for name in fault.names[:_MAX_LISTED]:
         if near := nearest(name, fault.known[:_MAX_COMPARED]):
             return f"; did you mean {quote(near)}?"
@@ -116,7 +116,7 @@ def _expectation(keyword: str, expected: Any) -> str:
     return f"what {quote(keyword)} asks for"
 
 
-def _hint(fault: Fault, value: Any) -> str:
+def _hint(fault: Violation, value: Any) -> str:
     """Advice for the mistakes that models make most."""
     if fault.keyword == "enum" and isinstance(value, str):
         options = [option for option in fault.expected if isinstance(option, str)]
@@ -144,19 +144,19 @@ def _other_hint(wanted: list[str], value: Any) -> str:
     return " (put it into a list)" if "array" in wanted and value is not None else ""
 
 
-def _no_branch(fault: Fault, instance: Any, secrets: SecretPaths) -> str:
+def _no_branch(fault: Violation, instance: Any, secrets: SecretPaths) -> str:
     branches = fault.branches
     if not all(branches):
         return f"fits several of {len(branches)} forms, exactly one of which is allowed"
     if types := _only_types(fault):
-        return _problem(Fault(fault.path, "type", types), instance, secrets)
+        return _problem(Violation(fault.path, "type", types), instance, secrets)
     if names := _only_names(fault):
         return f"needs one of {_listed(names)}"
     closest = min(branches, key=lambda faults: _distance(fault.path, faults))
     return f"fits none of {len(branches)} allowed forms; nearest: {describe(closest[0], instance, secrets)}"
 
 
-def _only_types(fault: Fault) -> list[Any]:
+def _only_types(fault: Violation) -> list[Any]:
     """The types that all branches ask for, when that is all that is wrong with each."""
     types: list[Any] = []
     for faults in fault.branches:
@@ -167,7 +167,7 @@ def _only_types(fault: Fault) -> list[Any]:
     return types
 
 
-def _only_names(fault: Fault) -> list[str]:
+def _only_names(fault: Violation) -> list[str]:
     """The names of which each branch wants one, when that is all that is wrong with it."""
     names: list[str] = []
     for faults in fault.branches:
@@ -178,7 +178,7 @@ def _only_names(fault: Fault) -> list[str]:
     return names
 
 
-def _distance(path: Path, faults: tuple[Fault, ...]) -> tuple[bool, bool, int]:
+def _distance(path: Path, faults: tuple[Violation, ...]) -> tuple[bool, bool, int]:
     """How far a branch is from fitting: another type is worst, another tag next, then the number of faults."""
     return (
         any(fault.keyword == "type" and fault.path == path for fault in faults),
@@ -191,6 +191,6 @@ _PREFIX = re.compile(r"^(?:Value error|Assertion failed), ")
 _SHOULD = re.compile(r"^\w+ should ")
 
 
-def in_plain_words(message: str) -> str:
+def plain_message(message: str) -> str:
     """The message as a sentence about the value: "must be greater than 1", or a validator's own words."""
     return _SHOULD.sub("must ", _PREFIX.sub("", message))

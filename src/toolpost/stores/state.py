@@ -18,7 +18,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import EventLog, PlannerStateStore, StateStore
-from toolpost.schema.secrets import harmless
+from toolpost.schema.secrets import drop_secrets
 from toolpost.stores.chain import join_ids, plain_link
 from toolpost.stores.database import Reader
 from toolpost.stores.sealing import RowSealer
@@ -408,7 +408,9 @@ class PlannerPauses:
         return payload
 
     async def _save(self, name: str, payload: Mapping[str, Any]) -> None:
-        kept = {**payload, "tool_context": harmless(payload["tool_context"])} if "tool_context" in payload else payload
+        kept = (
+            {**payload, "tool_context": drop_secrets(payload["tool_context"])} if "tool_context" in payload else payload
+        )
         await self._store.save_planner_state(name, {"payload": dict(kept), **self._lasting(payload)})
 
     def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.calls import ToolOutput
-from toolpost.schema.hidden_text import visible
+from toolpost.schema.hidden_text import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ def mark_untrusted(
 
 def tool_results(text: str, origin: str) -> str:
     """Wrap a text in `<tool_results>`; marks inside the text are escaped, so that it cannot end the wrapper."""
-    inside = _MARK.sub("&lt;", visible(text).text)
+    inside = _MARK.sub("&lt;", clean_text(text).text)
     shown = html.escape(_place(origin))
     return f'{WARNING}\n<tool_results origin="{shown}" trust="{UNTRUSTED}">\n{inside}\n</tool_results>'
 
@@ -65,7 +65,7 @@ def number_sources(sources: Iterable[tuple[str, str]]) -> list[Citation]:
 
 def one_line(text: str) -> str:
     """Shorten a text to one visible line of at most 200 characters."""
-    line = " ".join(visible(text).text.split())
+    line = " ".join(clean_text(text).text.split())
     return line if len(line) <= _LONGEST_TITLE else f"{line[:_LONGEST_TITLE]}…"
 
 
@@ -73,5 +73,5 @@ def _place(url: str) -> str:
     """Clean a URL or a place: on one line, a URL without blanks, so that words after one are not part of it."""
     if _OF_THE_WEB.match(url) is None:
         return one_line(url).translate(_BRACKETS)
-    line = "".join(visible(url).text.split()).replace("<", "%3C").replace(">", "%3E")
+    line = "".join(clean_text(url).text.split()).replace("<", "%3C").replace(">", "%3E")
     return line if len(line) <= _LONGEST_PLACE else f"{line[:_LONGEST_PLACE]}…"

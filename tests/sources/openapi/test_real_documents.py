@@ -18,7 +18,7 @@ from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolSpec
-from toolpost.schema.validator import fast_engine
+from toolpost.schema.validator import compile_engine
 from toolpost.sources.openapi.cache import ApiCache
 from toolpost.sources.openapi.loader import read_api
 from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
@@ -110,7 +110,7 @@ def test_every_schema_is_closed_and_taken_by_the_fast_engine(specs: list[ToolSpe
     for schema in schemas_of(specs):
         known = {f"#/$defs/{name}" for name in schema.get("$defs", ())}
         assert set(referred(schema)) == known
-        fast_engine(schema)
+        compile_engine(schema)
 
 
 def test_every_name_is_legal(api: ApiDescription, specs: list[ToolSpec]) -> None:

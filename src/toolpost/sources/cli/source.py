@@ -16,7 +16,7 @@ from toolpost.contracts.spec import ToolCategory, ToolTarget
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandLimits, CommandRunner
 from toolpost.processes.launch import Launch, child_environment, locate
-from toolpost.schema.secrets import harmless
+from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.cli.output import LineProgress, parse_output
 from toolpost.sources.cli.template import Template, parse_template, unused_arguments
 from toolpost.transports.base import BaseSource
@@ -228,7 +228,7 @@ class CliSource(BaseSource):
             words=[command.fixed, tool.args],
             stdin=tool.stdin,
             cwd=plan.cwd,
-            env=harmless(own),
+            env=drop_secrets(own),
         )
         spec = declared_spec(self.name, name, tool=tool, kind="cli", category=ToolCategory.SYSTEM, target=target)
         return CommandTool(spec, plan, self)

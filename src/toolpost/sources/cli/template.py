@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from toolpost.catalog.specs import closed_schema
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.templates import Slot, filled, only_slot, pieces_of, slots_of
+from toolpost.schema.templates import Slot, fill_template, only_slot, slot_names, split_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,9 +64,9 @@ def parse_words(words: Iterable[str]) -> list[Word]:
 def _parse_word(text: str, *, ended: bool) -> Word:
     if (flag := _FLAG.fullmatch(text)) is not None:
         return Word(flag[2], flag=flag[1])
-    slots = tuple(slots_of(text))
+    slots = tuple(slot_names(text))
     if not slots:
-        return Word("".join(cast("tuple[str, ...]", pieces_of(text))))
+        return Word("".join(cast("tuple[str, ...]", split_template(text))))
     is_free = ended or not _begins_with_slot(text)
     return Word(text, slots, is_whole=only_slot(text) is not None, is_free=is_free)
 
@@ -85,7 +85,7 @@ def has_misplaced_flag(text: str) -> bool:
 
 
 def _begins_with_slot(text: str) -> bool:
-    return isinstance(pieces_of(text)[0], Slot)
+    return isinstance(split_template(text)[0], Slot)
 
 
 def _is_option(word: Word) -> bool:
@@ -115,7 +115,7 @@ def _values(word: Word, arguments: Mapping[str, Any]) -> list[str]:
         return []
     if word.is_whole:
         return [_fit(value_text(item), word, [item]) for item in _items(given[0])]
-    return [_fit(filled(word.text, lambda name: value_text(arguments[name])), word, given)]
+    return [_fit(fill_template(word.text, lambda name: value_text(arguments[name])), word, given)]
 
 
 def _items(value: Any) -> Sequence[Any]:
@@ -161,13 +161,13 @@ class Template(NamedTuple):
         return (*self.fixed, *fill_words(self.words, arguments))
 
     def _needs(self, name: str) -> bool:
-        return any(name in word.slots for word in self.words) or name in slots_of(self.stdin or "")
+        return any(name in word.slots for word in self.words) or name in slot_names(self.stdin or "")
 
     def input(self, arguments: Mapping[str, Any]) -> bytes:
         """Build the stdin of one call."""
         if self.stdin is None:
             return b""
-        text = filled(self.stdin, lambda name: _text(arguments.get(name)))
+        text = fill_template(self.stdin, lambda name: _text(arguments.get(name)))
         return text.encode("utf-8", "surrogatepass")
 
 
@@ -190,7 +190,7 @@ def parse_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = 
 
 def unused_arguments(template: Template, schema: JsonSchema) -> list[str]:
     """Return the arguments that the template does not use."""
-    named = {name for word in template.words for name in (*word.slots, word.flag)} | {*slots_of(template.stdin or "")}
+    named = {name for word in template.words for name in (*word.slots, word.flag)} | {*slot_names(template.stdin or "")}
     return [name for name in _properties(schema) if name not in named]
 
 
@@ -198,7 +198,7 @@ def _schema(tool: CliTool, words: Sequence[Word]) -> JsonSchema:
     """Return the configured schema, or derive one from the slots; unknown arguments are refused."""
     if "input_schema" in tool.model_fields_set:
         return closed_schema({"type": "object", "properties": {}, **tool.input_schema})
-    slots = list(dict.fromkeys([*(name for word in words for name in word.slots), *slots_of(tool.stdin or "")]))
+    slots = list(dict.fromkeys([*(name for word in words for name in word.slots), *slot_names(tool.stdin or "")]))
     flags = {word.flag: {"type": "boolean"} for word in words if word.flag is not None}
     texts = {name: {"type": "string"} for name in slots}
     return {"type": "object", "properties": {**flags, **texts}, "required": slots, "additionalProperties": False}
@@ -228,7 +228,7 @@ def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, 
                 f"argument {name!r} is a boolean and cannot be a word of its own; "
                 f"write {{{name}?--{name}}} for a word that is there when it is true, or --{name}={{{name}}}"
             )
-    for name in slots_of(stdin):
+    for name in slot_names(stdin):
         _refuse_unknown(name, properties)
 
 

@@ -11,7 +11,7 @@ from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
-from toolpost.schema.secrets import harmless
+from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.mcp.endpoint import describe_server
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def _description(raw: dict[str, Any], config: ExternalToolConfig) -> str:
 def server_targets(config: ExternalToolConfig) -> Callable[[str], ToolTarget]:
     """Return a function that builds the target of a request to one server."""
     server = describe_server(config)
-    detail = ToolTarget.of("mcp", server, cwd=config.cwd, env=harmless(config.env)).detail  # built once for all tools
+    detail = ToolTarget.of(
+        "mcp", server, cwd=config.cwd, env=drop_secrets(config.env)
+    ).detail  # built once for all tools
     return lambda what: ToolTarget("mcp", f"{what} of {server}", detail)
 
 

@@ -8,8 +8,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.schema.json_values import is_array, is_object, json_type
-from toolpost.schema.patterns import portable
-from toolpost.schema.validator import fast_engine
+from toolpost.schema.patterns import translate_pattern
+from toolpost.schema.validator import compile_engine
 from toolpost.sources.openapi.descriptions import html_to_markdown
 from toolpost.sources.openapi.models import DEFINITION_PREFIX
 
@@ -69,9 +69,9 @@ class PatternCache:
         return self._known[pattern]
 
     def _find_supported(self, pattern: str) -> str | None:
-        for spelling in (pattern, portable(pattern)):
+        for spelling in (pattern, translate_pattern(pattern)):
             try:
-                fast_engine({"pattern": spelling})
+                compile_engine({"pattern": spelling})
             except ValueError:
                 continue
             return spelling

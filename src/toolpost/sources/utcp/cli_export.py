@@ -17,7 +17,7 @@ from toolpost.contracts.config import TransportType, UtcpMode
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.sources import DescribedCommand, DescribedCommands
 from toolpost.processes.launch import child_environment
-from toolpost.schema.templates import slots_of
+from toolpost.schema.templates import slot_names
 from toolpost.sources.utcp.compile import check_kind_allowed, compile_tool, unset_variables, unusable_tool
 from toolpost.sources.utcp.context import ContextFactory
 from toolpost.sources.utcp.discovery import ManualDiscovery
@@ -202,7 +202,7 @@ class CommandLineParser:
             raise ConfigError("its command begins by setting a variable, which only a shell does; use env_vars")
         if not self._words or not self._words[0]:
             raise ConfigError("its command is empty")
-        if slots_of(self._words[0]):
+        if slot_names(self._words[0]):
             raise ConfigError("its command has an argument in the place of the program; a program must be written")
         return tuple(self._words)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget, replay_of
 from toolpost.schema.json_values import is_object
-from toolpost.schema.secrets import harmless
+from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.utcp.context import origin_of, template_urls
 from toolpost.sources.utcp.templates import (
     CliTemplate,
@@ -105,7 +105,7 @@ def _target(tool: ManualTool, template: CallTemplate | None) -> ToolTarget:
             summary = "a text in the manual"
         case _:
             summary = f"{tool.full_name} by the utcp packages ({tool.kind})"
-    return ToolTarget.of("utcp", summary, template=harmless(declared), hosts=hosts)
+    return ToolTarget.of("utcp", summary, template=drop_secrets(declared), hosts=hosts)
 
 
 def _effects(template: CallTemplate) -> _Effects:

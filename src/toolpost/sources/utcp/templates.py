@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.violations import in_plain_words
+from toolpost.schema.violations import plain_message
 from toolpost.sources.utcp.auth import AuthObject
 
 Method = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
@@ -201,7 +201,7 @@ def parse_template(data: dict[str, Any]) -> CallTemplate:
         return TEMPLATE_TYPES[str(data["call_template_type"])].model_validate(data)
     except ValidationError as error:
         issues = [
-            f"{'.'.join(map(str, issue['loc']))}: {in_plain_words(issue['msg'])}"
+            f"{'.'.join(map(str, issue['loc']))}: {plain_message(issue['msg'])}"
             for issue in error.errors(include_url=False, include_input=False)[:_MAX_ISSUES]
         ]
         raise ConfigError(f"its call template cannot be used: {'; '.join(issues)}") from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.templates import filled, only_slot, pieces_of, slots_of
+from toolpost.schema.templates import fill_template, only_slot, slot_names, split_template
 from toolpost.sources.websocket.messages import json_text
 from toolpost.web.encoding import UnsendableError, format_value
 
@@ -79,7 +79,7 @@ def _whole(part: Part, template: Any) -> Build:
 
 def _names(template: Any) -> Iterator[str]:
     if isinstance(template, str):
-        yield from slots_of(template)
+        yield from slot_names(template)
     elif isinstance(template, _Marked):
         yield from () if template.name is None else (template.name,)
     elif is_object(template):
@@ -107,7 +107,7 @@ def _with_id(template: Any, path: Path, mark: _Id) -> Any:
 def _is_flat(template: Any) -> bool:
     """Whether every placeholder is a whole value, so that a message is its literals and arguments in turn."""
     if isinstance(template, str):
-        return only_slot(template) is not None or not slots_of(template)
+        return only_slot(template) is not None or not slot_names(template)
     if is_object(template):
         return all(map(_is_flat, template.values()))
     if is_array(template):
@@ -144,7 +144,7 @@ def _laid_out(template: Any) -> Iterator[str | _Hole]:
         yield from ('"', _Hole(None), '"') if template.as_text else (_Hole(None),)
     elif isinstance(template, str):
         slot = only_slot(template)
-        yield json_text("".join(map(str, pieces_of(template)))) if slot is None else _Hole(slot.name)
+        yield json_text("".join(map(str, split_template(template)))) if slot is None else _Hole(slot.name)
     elif is_object(template):
         for place, (key, value) in enumerate(template.items()):
             yield f"{',' if place else '{'}{json_text(key)}:"
@@ -199,15 +199,15 @@ def _quoted(text: Part) -> Part:
 
 def _text(template: str) -> Part:
     """Fill the placeholders of a text; None when an argument is missing."""
-    names = slots_of(template)
+    names = slot_names(template)
     if not names:
-        literal = "".join(piece for piece in pieces_of(template) if isinstance(piece, str))
+        literal = "".join(piece for piece in split_template(template) if isinstance(piece, str))
         return lambda _, __: literal
 
     def fill(arguments: Arguments, _: int) -> str | None:
         if any(name not in arguments for name in names):
             return None
-        return filled(template, lambda name: _word(name, arguments[name]))
+        return fill_template(template, lambda name: _word(name, arguments[name]))
 
     return fill
 
