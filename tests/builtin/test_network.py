@@ -170,7 +170,7 @@ async def test_a_server_that_says_nothing_is_asked_once_and_given_up_within_the_
     async def silent(_: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)
 
-    async with Site(answer=silent) as there, web_to(there, timeout_s=1.0) as web:
+    async with Site(answer=silent) as there, web_to(there, timeout_s=4.0) as web:
         tools = [*http_tools(web), *web_fetch_tools(Chain([DirectPages(web)]), timeout_s=web.timeout_s)]
         async with Toolbox(tools=tools, settings=Settings(data_dir=None, builtins="none")) as box:
             outcome = await box.call(name, {"url": there.url})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = 10.0
-_OF_A_CALL = 0.98  # a request ends a little before the call that it is for, so that its own error is the one told
+_OF_A_CALL = 0.95  # a request ends a little before the call that it is for, so that its own error is the one told
 MAX_BYTES = 5 * 1024 * 1024
 
 
