@@ -20,11 +20,9 @@ from tests.specs import no_network, octokit, real_documents
 from toolpost.auth.keys import FileSealer
 from toolpost.cli.output import Output, guard_stdout
 from toolpost.schema.schema_checks import check_schema
-from toolpost.sources.openapi.cache import ApiCache
-from toolpost.sources.openapi.loader import LoadedDocuments, build_api, load_documents, read_api
-from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
+from toolpost.sources.openapi.loader import ApiCache, LoadedDocuments, build_api, load_documents, read_api
 from toolpost.sources.openapi.models import ApiDescription
-from toolpost.sources.openapi.spec import tool_spec
+from toolpost.sources.openapi.spec import BUDGET, estimate_tokens, fit_to_budget, tool_spec
 from toolpost.stores.sealing import CacheFolder
 
 T = TypeVar("T")

@@ -7,8 +7,7 @@ import pytest
 from tests.specs import OWN, no_network
 from toolpost.auth.keys import FileSealer
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
-from toolpost.sources.openapi.cache import ApiCache
-from toolpost.sources.openapi.loader import Fetch, read_api
+from toolpost.sources.openapi.loader import ApiCache, Fetch, read_api
 from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
 from toolpost.stores.sealing import CacheFolder

@@ -22,8 +22,7 @@ from toolpost.schema.subschemas import SharedDefinitions
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.openapi.documents import parse_openapi
 from toolpost.sources.openapi.loader import parse_api
-from toolpost.sources.openapi.model_view import fit_to_budget
-from toolpost.sources.openapi.spec import tool_spec
+from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
 
 GARBAGE: list[Any] = [
     None,

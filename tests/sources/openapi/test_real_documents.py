@@ -19,11 +19,9 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.validator import compile_engine
-from toolpost.sources.openapi.cache import ApiCache
-from toolpost.sources.openapi.loader import read_api
-from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
+from toolpost.sources.openapi.loader import ApiCache, read_api
 from toolpost.sources.openapi.models import ApiDescription
-from toolpost.sources.openapi.spec import tool_spec
+from toolpost.sources.openapi.spec import BUDGET, estimate_tokens, fit_to_budget, tool_spec
 from toolpost.stores.sealing import CacheFolder
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")

@@ -12,7 +12,7 @@ import yaml
 
 from tests import parts
 from tests.specs import real_documents
-from toolpost.sources.openapi.yaml_text import MAX_DEPTH, YamlError, load_yaml
+from toolpost.sources.openapi.documents import MAX_DEPTH, YamlError, load_yaml
 
 
 @pytest.mark.parametrize(

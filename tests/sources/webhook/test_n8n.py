@@ -8,7 +8,7 @@ from tests.sources.webhook.boxes import n8n_box, names, toolbox
 from tests.sources.webhook.replay import N8n
 from tests.sources.webhook.replay import n8n as an_n8n
 from toolpost import ExternalToolConfig
-from toolpost.sources.webhook.n8n_api import N8nApi, looks_like_n8n
+from toolpost.sources.webhook.n8n import N8nApi, looks_like_n8n
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request

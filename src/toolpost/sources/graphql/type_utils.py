@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Composite: TypeAlias = GraphQLObjectType | GraphQLInterfaceType | GraphQLUnionType
 # The limit of OpenAI's function calling.
 MAX_DESCRIPTION_CHARS = 1024
+UPLOAD = "Upload"  # the conventional name of the scalar of a file
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 

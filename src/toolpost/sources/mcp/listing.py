@@ -14,9 +14,8 @@ from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.mcp.resources import declared_offers, probe_offers, utility_tools
 from toolpost.sources.mcp.session import items_of
-from toolpost.sources.mcp.tools import ServerTool, build_tools
+from toolpost.sources.mcp.tools import ServerTool, build_tools, declared_offers, probe_offers, utility_tools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.errors import ToolError
     from toolpost.sources.mcp.session import McpSession
-    from toolpost.sources.mcp.tools import ServerTool, ToolServer
+    from toolpost.sources.mcp.tools import ToolServer
     from toolpost.stores.sealing import CacheFolder
 
 _MAX_PROBE_WAIT_S = 2.0  # after that, what the server declares besides tools is believed

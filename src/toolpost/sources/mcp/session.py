@@ -13,8 +13,8 @@ from mcp_types import DiscoverResult
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError
 from toolpost.schema.json_values import is_array
 from toolpost.sources.mcp.elicitation import SessionCalls
-from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error
+from toolpost.sources.mcp.transport import CommandEndpoint, MemoryEndpoint, UrlEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,25 +1,28 @@
-"""Build catalog tools from a server's listing."""
+"""Build catalog tools from a server's listing, and utility tools for its resources and prompts."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
-from toolpost.contracts.errors import ToolSchemaError
+from toolpost.contracts.errors import ToolError, ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.secrets import drop_secrets
-from toolpost.sources.mcp.endpoint import describe_server
+from toolpost.sources.mcp.session import items_of
+from toolpost.sources.mcp.transport import describe_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
+    from toolpost.sources.mcp.session import McpSession
 
 _MAX_DESCRIPTION_LENGTH = 32_768
 
@@ -168,3 +171,94 @@ def _output_schema(raw: dict[str, Any], canonical: str, problems: list[str]) -> 
         problems.append(f"the output schema of {canonical!r} is not used: {error}")
         return None
     return schema if is_object(schema) else None
+
+
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_ONE_URI: dict[str, Any] = {
+    "type": "object",
+    "properties": {"uri": {"type": "string", "description": "The resource's address, as resources_list shows it"}},
+    "required": ["uri"],
+    "additionalProperties": False,
+}
+_ONE_PROMPT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "The prompt's name, as prompts_list shows it"},
+        "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_OFFERED = {
+    "resources": (
+        ("resources_list", "List the resources of {} and the templates for more.", _NO_ARGUMENTS),
+        ("resources_read", "Read one resource of {}.", _ONE_URI),
+    ),
+    "prompts": (
+        ("prompts_list", "List the prompts of {}.", _NO_ARGUMENTS),
+        ("prompts_get", "Fill in one prompt of {}.", _ONE_PROMPT),
+    ),
+}
+_LISTS = {
+    "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
+    "prompts": (("prompts/list", "prompts"),),
+}
+
+
+class UtilityTool(ServerTool):
+    """A tool over a server's resources or prompts."""
+
+    __slots__ = ()
+
+
+def declared_offers(session: McpSession) -> list[str]:
+    """Return what the server declares besides tools."""
+    capabilities = session.client_session.server_capabilities
+    return [kind for kind in _OFFERED if getattr(capabilities, kind, None) is not None]
+
+
+async def probe_offers(session: McpSession) -> list[str]:
+    """Return what the server declares besides tools and really lists at least one item of."""
+    requests = [(kind, method, key) for kind in declared_offers(session) for method, key in _LISTS[kind]]
+    available = await asyncio.gather(*(_has_any(session, method, key) for _, method, key in requests))
+    return list(dict.fromkeys(kind for (kind, _, _), has in zip(requests, available, strict=True) if has))
+
+
+async def _has_any(session: McpSession, method: str, key: str) -> bool:
+    """Whether a list has an item; a list that the server refuses has none."""
+    try:
+        page = await session.request(method, {})
+    except ToolError:
+        return False
+    return bool(items_of(page, key)) or bool(page.get("nextCursor"))
+
+
+def utility_tools(
+    offers: Sequence[str], config: ExternalToolConfig, server: ToolServer, *, remote: bool
+) -> list[UtilityTool]:
+    """Build the utility tools for what the server offers."""
+    return [
+        UtilityTool(_utility_spec(name, text, schema, config, remote=remote), name, server)
+        for kind, tools in _OFFERED.items()
+        if kind in offers
+        for name, text, schema in tools
+        if config.includes(name)
+    ]
+
+
+def _utility_spec(
+    name: str, text: str, schema: dict[str, Any], config: ExternalToolConfig, *, remote: bool
+) -> ToolSpec:
+    return ToolSpec(
+        name=f"{config.name}.{name}",
+        description=text.format(config.name),
+        category=ToolCategory.MCP,
+        input_schema=schema,
+        side_effects="read",
+        safety=SafetyProfile(network=remote, destructive=False, open_world=remote),
+        tags=("mcp", config.name),
+        source=config.name,
+        origin=config.name,
+        extra={"source": "mcp", "namespace": config.name, "helper": True},
+        target=server_targets(config)(name),
+    )

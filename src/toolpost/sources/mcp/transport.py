@@ -1,15 +1,16 @@
-"""Transports to an MCP server: stdio, streamable HTTP, the older SSE, and an object in this process."""
+"""Connections to an MCP server: parse where it is, and speak stdio, streamable HTTP, the older SSE or memory."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import re
+import shlex
 from collections import deque
 from contextlib import asynccontextmanager
 from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 from urllib.parse import urljoin, urlsplit
 
 import anyio
@@ -25,13 +26,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.auth.oauth.jose import dpop_nonce
+from toolpost.contracts.config import AuthType, McpTransport
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.launch import Launch, child_environment
 from toolpost.processes.process import start
-from toolpost.sources.mcp.endpoint import CommandEndpoint, MemoryEndpoint
-from toolpost.sources.mcp.errors import ErrorReportingTransport
-from toolpost.sources.mcp.framing import split_batch, split_messages, unreadable_error
+from toolpost.sources.mcp.errors import ErrorReportingTransport, split_batch, split_messages, unreadable_error
 from toolpost.wire.httpx_transport import GuardedTransport
 from toolpost.wire.requests import Headers
 
@@ -46,10 +46,118 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.processes.process import Process
-    from toolpost.sources.mcp.endpoint import Endpoint, UrlEndpoint
     from toolpost.wire.network import NetworkPolicy
 
     Streams = tuple[Any, Any]
+
+MEMORY = "memory:"
+
+
+class CommandEndpoint(NamedTuple):
+    """A program that speaks MCP over stdin and stdout."""
+
+    argv: tuple[str, ...]
+
+
+class UrlEndpoint(NamedTuple):
+    """An HTTP URL; kind `auto` tries streamable HTTP first and the older SSE transport second."""
+
+    url: str
+    kind: Literal["auto", "streamable_http", "sse"]
+
+
+class MemoryEndpoint(NamedTuple):
+    """A server object in this process, named `module:attribute`."""
+
+    target: str
+
+
+Endpoint = CommandEndpoint | UrlEndpoint | MemoryEndpoint
+
+
+def parse_endpoint(config: ExternalToolConfig) -> Endpoint:
+    """Parse the connection of a source; raise ConfigError when it does not fit the transport."""
+    connection, transport = config.connection.strip(), config.mcp.transport
+    if transport is McpTransport.AUTO:
+        transport = _detect_transport(connection)
+    if transport is McpTransport.MEMORY:
+        return MemoryEndpoint(connection.removeprefix(MEMORY))
+    if transport is McpTransport.STDIO:
+        _check_credential(config)
+        return CommandEndpoint(_split_command(connection, config.name))
+    _check_url(connection, config.name, transport)
+    if transport is McpTransport.SSE and config.mcp.protocol not in ("auto", "legacy"):
+        msg = (
+            f"source {config.name!r}: the SSE transport never carried protocol {config.mcp.protocol}; drop one of them"
+        )
+        raise ConfigError(msg)
+    kinds: dict[McpTransport, Literal["streamable_http", "sse"]] = {
+        McpTransport.STREAMABLE_HTTP: "streamable_http",
+        McpTransport.SSE: "sse",
+    }
+    explicit = config.mcp.transport is not McpTransport.AUTO
+    return UrlEndpoint(connection, kinds[transport] if explicit else "auto")
+
+
+def describe_server(config: ExternalToolConfig) -> str:
+    """Describe the server for people by its command or URL."""
+    match parse_endpoint(config):
+        case CommandEndpoint(argv):
+            return f"the MCP server `{shlex.join(argv)}`"
+        case UrlEndpoint(url):
+            return f"the MCP server at {url}"
+        case MemoryEndpoint(target):
+            return f"the MCP server {target} in this process"
+
+
+def _check_credential(config: ExternalToolConfig) -> None:
+    """Reject a credential that a program cannot receive: it reads no headers, only the variable `token_env`."""
+    if config.auth_type is AuthType.NONE:
+        return
+    if config.auth_type not in (AuthType.BEARER, AuthType.OAUTH2_USER):
+        raise ConfigError(
+            f"source {config.name!r}: a program reads no headers, so auth_type {config.auth_type.value} "
+            "cannot reach it; hand the secret on in a variable, such as env: {API_KEY: '${API_KEY}'}"
+        )
+    if not config.auth_config.get("token_env"):
+        raise ConfigError(
+            f"source {config.name!r}: a program gets its token in a variable; "
+            "write the one that it reads into auth_config, such as token_env: GITHUB_PERSONAL_ACCESS_TOKEN"
+        )
+
+
+def _detect_transport(connection: str) -> McpTransport:
+    if connection.startswith(MEMORY):
+        return McpTransport.MEMORY
+    return McpTransport.STREAMABLE_HTTP if _scheme(connection) in ("http", "https") else McpTransport.STDIO
+
+
+def _scheme(connection: str) -> str:
+    head, separator, _ = connection.partition("://")
+    return head.lower() if separator and " " not in head else ""
+
+
+def _split_command(connection: str, source: str) -> tuple[str, ...]:
+    """Split a command line as a shell would, without running a shell."""
+    if (scheme := _scheme(connection)) and "/" not in scheme:
+        raise ConfigError(f"source {source!r}: {connection!r} is an address, not a command; leave mcp.transport out")
+    try:
+        argv = tuple(shlex.split(connection))
+    except ValueError as error:
+        raise ConfigError(f"source {source!r}: the command {connection!r} cannot be split: {error}") from error
+    if not argv:
+        raise ConfigError(f"source {source!r}: the connection is empty; give a command or a URL")
+    return argv
+
+
+def _check_url(connection: str, source: str, transport: McpTransport) -> None:
+    if _scheme(connection) not in ("http", "https") or not urlsplit(connection).hostname:
+        msg = f"source {source!r}: mcp.transport {transport.value} needs an http(s) URL, not {connection!r}"
+        raise ConfigError(msg)
+    if urlsplit(connection).username is not None:
+        msg = f"source {source!r}: a URL must not carry a name or password; use auth_type basic"
+        raise ConfigError(msg)
+
 
 _CHUNK = 256 * 1024
 _EVENT_FRAME = 4096

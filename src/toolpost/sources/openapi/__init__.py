@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from toolpost.transports.base import ProbeResponse, Services
     from toolpost.wire.requests import Request
 
+_PLACES = ("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "api-docs", "swagger/v1/swagger.json")
 _BEARER = "bearer "
 _NOT_A_KEY = frozenset({"authorization", "cookie", "proxy-authorization"})
 
@@ -37,8 +39,7 @@ class OpenApiTransport(Transport):
 
     def probes(self, url: str) -> Iterator[Request]:
         """Look at the well-known addresses of documents."""
-        from toolpost.sources.openapi.well_known import well_known_urls  # noqa: PLC0415 - only detection needs them
-        from toolpost.wire.requests import Request  # noqa: PLC0415
+        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
 
         for place in well_known_urls(url):
             yield Request("GET", place)
@@ -74,3 +75,12 @@ def _header_credential(config: ExternalToolConfig) -> dict[str, Any]:
     if name.lower() in _NOT_A_KEY:
         return {}
     return {"headers": rest, "auth_type": AuthType.API_KEY, "auth_config": {"api_key": value, "header": name}}
+
+
+def well_known_urls(base_url: str) -> list[str]:
+    """Return the candidate URLs of a document, below the base URL and at the root of its host."""
+    parts = urlsplit(base_url)
+    folders = list(dict.fromkeys([parts.path.rstrip("/"), ""]))
+    return [
+        urlunsplit((parts.scheme, parts.netloc, f"{folder}/{place}", "", "")) for folder in folders for place in _PLACES
+    ]

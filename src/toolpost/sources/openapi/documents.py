@@ -1,4 +1,4 @@
-"""Parse documents: JSON or YAML, gzipped or not, in any Unicode encoding."""
+"""Documents of an API: parse JSON and YAML, gzipped or not, in any Unicode encoding, and resolve references."""
 
 from __future__ import annotations
 
@@ -9,14 +9,288 @@ import math
 import re
 import zlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+
+import yaml
+from yaml import events
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.openapi.yaml_text import YamlError, load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+MAX_VALUES = 3_000_000
+MAX_DEPTH = 250
+# Pure Python takes ten seconds for each megabyte.
+_LONGEST_FOR_PURE = 1_000_000
+_FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVED_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null"))
+_MERGE = "<<"
+
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+# A number with a leading zero is octal in YAML 1.1 and decimal in 1.2; such scalars stay text.
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,1000})", re.ASCII)
+_BASED = re.compile(r"0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+
+
+class YamlError(ValueError):
+    """Invalid YAML text."""
+
+
+def load_yaml(text: str) -> Any:
+    """Parse the first document of a YAML text to dicts with string keys, lists and scalars."""
+    escaped = _EscapedText.over(text)
+    try:
+        return _build(escaped.text, _FAST, escaped)
+    except yaml.YAMLError as error:
+        message = _describe_error(error)
+    # The two parsers differ about tabs inside of block scalars, and real documents have them.
+    for respelled, loader in _respellings(escaped):
+        try:
+            return _build(respelled, loader, escaped)
+        except yaml.YAMLError:
+            continue
+    raise YamlError(message)
+
+
+def _respellings(escaped: _EscapedText) -> Iterable[tuple[str, Any]]:
+    text = escaped.text
+    if "\t" not in text:
+        return
+    yield escaped.with_tabs(), _FAST
+    if len(text) <= _LONGEST_FOR_PURE:
+        yield text, yaml.SafeLoader
+    yield text.replace("\t", "  "), _FAST
+
+
+# YAML 1.2 §5.4: the separators of lines and paragraphs are text; for PyYAML, which is YAML 1.1, they end a line.
+# Control characters are outside of both versions, but other parsers take them, and some descriptions hold them.
+_UNREADABLE = "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff"
+_TAB = "\t"
+_PRIVATE_ESCAPE = re.compile(r"\\u([eEfF][0-9a-fA-F]{3})")
+_CHUNK = 1 << 20
+# Header of a block scalar; the lines after it are its text.
+_BLOCK_HEADER = re.compile(r"(?:^|[\s:-])[|>][-+0-9]{0,2}[ \t]*(?:#.*)?$")
+_LEADING_TABS = re.compile(r"( *)(\t[ \t]*)(.*)", re.DOTALL)
+
+
+class _EscapedText(NamedTuple):
+    """Text with characters that PyYAML rejects replaced by private-use ones, and the mapping back."""
+
+    original: str
+    text: str
+    back: Mapping[int, int]
+
+    @classmethod
+    def over(cls, text: str) -> _EscapedText:
+        odd = _characters(text, re.compile(f"[{_UNREADABLE}]"))
+        if _TAB in text:
+            odd.add(_TAB)
+        if not odd:
+            return cls(text, text, {})
+        private = {ord(found) for found in _characters(text, re.compile("[\ue000-\uf8ff]"))}
+        private |= {int(digits, 16) for digits in _characters(text, _PRIVATE_ESCAPE)}
+        free = (code for code in range(0xE000, 0xF900) if code not in private)
+        there = dict(zip(map(ord, sorted(odd)), free, strict=False))
+        back = {code: original for original, code in there.items()}
+        there.pop(ord(_TAB), None)  # almost always whitespace
+        if not there:
+            return cls(text, text, back)
+        return cls(text, "".join(chunk.translate(there) for chunk in _chunks(text)), back)
+
+    def with_tabs(self) -> str:
+        """Return the text with tabs at the start of block scalar lines protected."""
+        tab = next((chr(code) for code, original in self.back.items() if original == ord(_TAB)), _TAB)
+        return "".join(_with_block_tabs(self.text.splitlines(keepends=True), tab))
+
+    def restore(self, scalar: str) -> str:
+        """Restore the original characters of a scalar."""
+        return scalar.translate(self.back)
+
+
+def _characters(text: str, kind: re.Pattern[str]) -> set[str]:
+    return {found for chunk in _chunks(text) for found in kind.findall(chunk)}
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """Split the text: a regex search over all of it would block other threads."""
+    return (text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK))
+
+
+def _with_block_tabs(lines: Iterable[str], tab: str) -> Iterator[str]:
+    outside = -1  # the indentation of the line with the header, while within its block scalar
+    for line in lines:
+        indentation = len(line) - len(line.lstrip(" "))
+        if line.strip() and indentation <= outside:
+            outside = -1
+        if outside >= 0 and (found := _LEADING_TABS.match(line)):
+            spaces, tabs, rest = found.groups()
+            yield f"{spaces}{tabs.replace(_TAB, tab)}{rest}" if rest.strip() else "\n"
+            continue
+        if outside < 0 and _BLOCK_HEADER.search(line.rstrip("\r\n")):
+            outside = indentation
+        yield line
+
+
+def _describe_error(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        return f"{where}{error.problem or error.context}"
+    return str(getattr(error, "reason", error))
+
+
+class _Anchored(NamedTuple):
+    """Value of an anchor, and the number of values it stands for."""
+
+    value: Any
+    weight: int
+
+
+class _Open:
+    """Mapping or sequence under construction."""
+
+    __slots__ = ("anchor", "key", "merged", "value", "weight")
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.key: str | None = None
+        self.merged: list[Any] = []
+        self.weight = 1
+
+
+def _build(text: str, loader: Any, escaped: _EscapedText) -> Any:
+    # The stubs of yaml lack the events.
+    parsed = cast("Iterable[Any]", yaml.parse(text, Loader=loader))  # pyright: ignore[reportUnknownMemberType]
+    return _Builder(None if text is escaped.original else escaped).build(parsed)
+
+
+class _Builder:
+    """Builds data from parser events, without recursion and with a limit on repeated values."""
+
+    def __init__(self, escaped: _EscapedText | None) -> None:
+        self._escaped = escaped
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._plain: dict[str, Any] = {}
+        self._root: Any = None
+
+    def build(self, parsed: Iterable[Any]) -> Any:
+        for event in parsed:
+            kind = event.__class__
+            if kind is events.ScalarEvent:
+                self._scalar(event)
+            elif kind is events.MappingStartEvent:
+                self._begin({}, event)
+            elif kind is events.SequenceStartEvent:
+                self._begin([], event)
+            elif kind is events.AliasEvent:
+                self._alias(event)
+            elif kind is events.MappingEndEvent or kind is events.SequenceEndEvent:
+                self._end()
+            elif kind is events.DocumentEndEvent:
+                break
+        return self._root
+
+    def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:
+        if len(self._stack) >= MAX_DEPTH:
+            raise YamlError(f"line {event.start_mark.line + 1}: nested deeper than {MAX_DEPTH} levels")
+        if self._expects_key():
+            raise YamlError(f"line {event.start_mark.line + 1}: a key must be text")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._stack.append(_Open(value, event.anchor))
+
+    def _expects_key(self) -> bool:
+        top = self._stack[-1] if self._stack else None
+        return top is not None and top.key is None and isinstance(top.value, dict)
+
+    def _end(self) -> None:
+        ended = self._stack.pop()
+        if ended.merged and isinstance(ended.value, dict):
+            ended.value = _merge(ended.value, ended.merged)
+        if ended.anchor is not None:
+            self._anchors[ended.anchor] = _Anchored(ended.value, ended.weight)
+        self._place(ended.value, ended.weight)
+
+    def _scalar(self, event: Any) -> None:
+        text = event.value if self._escaped is None else self._escaped.restore(event.value)
+        if self._expects_key():
+            self._stack[-1].key = text
+            return
+        plain = event.implicit[0] or event.tag in _RESOLVED_TAGS
+        value = self._resolved(text) if plain else text
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, 1)
+        self._place(value, 1)
+
+    def _resolved(self, text: str) -> Any:
+        try:
+            return self._plain[text]
+        except KeyError:
+            value = self._plain[text] = plain_value(text)
+            return value
+
+    def _alias(self, event: Any) -> None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
+            raise YamlError(f"line {event.start_mark.line + 1}: *{event.anchor} names nothing, or what it is part of")
+        if self._expects_key():
+            self._stack[-1].key = str(anchored.value)
+        else:
+            self._place(anchored.value, anchored.weight)
+
+    def _place(self, value: Any, weight: int) -> None:
+        if not self._stack:
+            self._root = value
+            return
+        top = self._stack[-1]
+        top.weight += weight
+        if top.weight > MAX_VALUES:
+            raise YamlError(f"it holds more than {MAX_VALUES:,} values, those that its anchors repeat included")
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key is not None:
+            if top.key == _MERGE:
+                top.merged.append(value)
+            else:
+                top.value[top.key] = value
+            top.key = None
+
+
+def _merge(own: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
+    """Merge `<<` mappings into a mapping; its own keys win, then the first mapping."""
+    whole: dict[str, Any] = {}
+    for given in merged:
+        for mapping in given if is_array(given) else [given]:
+            if is_object(mapping):
+                whole = {**mapping, **whole}
+    return {**whole, **own}
+
+
+def plain_value(text: str) -> Any:
+    """Return the value of a plain scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if len(text) < 100 and _FLOAT.fullmatch(text):
+        number = float(text)
+        # JSON has no infinity.
+        return number if math.isfinite(number) else text
+    return text
+
 
 Dialect = Literal["2.0", "3.0", "3.1", "3.2"]
 
@@ -258,3 +532,212 @@ _OTHER_FORMATS = {
 def _kind(value: Any) -> str:
     kinds: list[tuple[Callable[[Any], bool], str]] = [(is_array, "a list"), (lambda v: isinstance(v, str), "text")]
     return next((kind for fits, kind in kinds if fits(value)), "a single value")
+
+
+_MAX_HOPS = 50
+# Keywords whose values are data, where `$ref` is no reference.
+_DATA = frozenset({"example", "examples", "default", "enum", "const", "value", "mapping"})
+# Keywords whose keys are names, not keywords.
+_NAMED = frozenset(
+    {
+        "properties",
+        "patternProperties",
+        "dependentSchemas",
+        "$defs",
+        "definitions",
+        "paths",
+        "schemas",
+        "responses",
+        "parameters",
+        "requestBodies",
+        "headers",
+        "securitySchemes",
+        "securityDefinitions",
+        "links",
+        "callbacks",
+        "pathItems",
+        "mediaTypes",
+        "content",
+        "encoding",
+        "additionalOperations",
+    }
+)
+_INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
+_BARE_NAMES = ("#/components/schemas/", "#/definitions/")
+
+
+class ResolvedNode(NamedTuple):
+    """Resolved node, and the base URI of references within it."""
+
+    node: Any
+    base: str
+
+
+class _Hops:
+    """References followed in one lookup; detects cycles and limits their number."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self) -> None:
+        self._taken: set[tuple[str, str]] = set()
+
+    def take(self, reference: str, base: str) -> bool:
+        """Record a reference; return False if it is part of a cycle or beyond the limit."""
+        if (reference, base) in self._taken or len(self._taken) >= _MAX_HOPS:
+            return False
+        self._taken.add((reference, base))
+        return True
+
+
+class Reference(NamedTuple):
+    """Text of a `$ref`, and its base URI."""
+
+    text: str
+    base: str
+
+
+class DocumentRegistry:
+    """Parsed documents by URL; `root` is the first one.
+
+    `has_access_flags` is True if any schema is read-only or write-only; otherwise requests and
+    responses share their schemas.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.has_access_flags = False
+        self._resources: dict[str, Any] = {}
+        self._anchors: dict[str, Any] = {}
+        self._homes: dict[str, str] = {}
+
+    def add(self, address: str, data: Any) -> list[Reference]:
+        """Add a document; return its references to unknown documents."""
+        self._resources[address] = data
+        self._homes[address] = address
+        return [found for found in self._scan(address, data) if self._leaves(found)]
+
+    def lookup(self, reference: str, base: str) -> ResolvedNode | None:
+        """Resolve a reference, through any others; return None if it is broken."""
+        return self._step(reference, base, _Hops())
+
+    def resolve(self, node: Any, base: str) -> ResolvedNode | None:
+        """Return the node, or the one that it references."""
+        if is_object(node) and isinstance(node.get("$ref"), str):
+            return self.lookup(node["$ref"], base)
+        return ResolvedNode(node, base)
+
+    def base_uri(self, node: dict[str, Any], base: str) -> str:
+        """Return the base URI within a schema: its `$id` if it has one."""
+        own = node.get("$id")
+        return urldefrag(_join_url(base, own)).url if isinstance(own, str) and own else base
+
+    def _step(self, reference: str, base: str, hops: _Hops) -> ResolvedNode | None:
+        """Resolve one reference and those that it leads to."""
+        if not hops.take(reference, base):
+            return None
+        address, _, fragment = reference.partition("#")
+        address = _join_url(base, address) if address else base
+        found = self._within(address, fragment, hops)
+        if found is None and reference.startswith("#") and base in self._homes:
+            # Invalid within a schema that has a `$id`, but some documents do it.
+            found = self._within(self._homes[base], fragment, hops)
+        if found is None and reference.isidentifier():
+            found = self._bare(reference)
+        if found is not None and _is_alias(found.node):
+            return self._step(found.node["$ref"], found.base, hops)
+        return found
+
+    def _within(self, address: str, fragment: str, hops: _Hops) -> ResolvedNode | None:
+        resource = self._resources.get(address)
+        if resource is None:
+            return None
+        if not fragment:
+            return ResolvedNode(resource, address)
+        if not fragment.startswith("/"):
+            anchored = self._anchors.get(f"{address}#{fragment}")
+            return None if anchored is None else ResolvedNode(anchored, address)
+        place: ResolvedNode | None = ResolvedNode(resource, address)
+        for part in fragment.split("/")[1:]:
+            place = place and self._member(place, part, hops)
+        return place
+
+    def _member(self, place: ResolvedNode, part: str, hops: _Hops) -> ResolvedNode | None:
+        """Resolve one token of a JSON Pointer (RFC 6901), following a reference in its way."""
+        node = place.node
+        if is_array(node):
+            return (
+                ResolvedNode(node[int(part)], place.base) if _INDEX.fullmatch(part) and int(part) < len(node) else None
+            )
+        if not is_object(node):
+            return None
+        base = self.base_uri(node, place.base)
+        # Some keys contain a percent sign.
+        for key in (unquote(part), part):
+            if (name := key.replace("~1", "/").replace("~0", "~")) in node:
+                return ResolvedNode(node[name], base)
+        target = self._step(node["$ref"], base, hops) if isinstance(node.get("$ref"), str) else None
+        return target and self._member(target, part, hops)
+
+    def _bare(self, name: str) -> ResolvedNode | None:
+        """Look up a schema by its bare name, as in Swagger 1 and some later documents."""
+        return next(
+            (found for start in _BARE_NAMES if (found := self._within(self.root, start[1:] + name, _Hops()))), None
+        )
+
+    def _leaves(self, reference: Reference) -> bool:
+        if reference.text.startswith("#"):
+            return False
+        address = urldefrag(_join_url(reference.base, reference.text)).url
+        return address not in self._resources and self.lookup(reference.text, reference.base) is None
+
+    def _scan(self, address: str, data: Any) -> Iterator[Reference]:
+        """Yield every reference of a document; register `$id` and anchors on the way."""
+        level: list[tuple[Any, bool, str]] = [(data, False, address)]
+        for _ in range(MAX_DEPTH):
+            below: list[tuple[Any, bool, str]] = []
+            for node, named, base in level:
+                if is_array(node):
+                    below.extend((item, False, base) for item in node if is_object(item) or is_array(item))
+                elif named:
+                    below.extend((value, False, base) for value in node.values() if is_object(value))
+                else:
+                    yield from self._scan_node(node, base, below)
+            if not below:
+                return
+            level = below
+        raise ConfigError(f"the document is nested deeper than {MAX_DEPTH} levels")
+
+    def _scan_node(self, node: dict[str, Any], base: str, below: list[tuple[Any, bool, str]]) -> Iterator[Reference]:
+        if "$id" in node or "$anchor" in node or "$dynamicAnchor" in node:
+            base = self._name(node, base)
+        if node.get("readOnly") is True or node.get("writeOnly") is True:
+            self.has_access_flags = True
+        for key, value in node.items():
+            if is_object(value) or is_array(value):
+                if key not in _DATA:
+                    below.append((value, key in _NAMED and is_object(value), base))
+            elif key == "$ref" and isinstance(value, str):
+                yield Reference(value, base)
+
+    def _name(self, node: dict[str, Any], base: str) -> str:
+        home = self._homes.get(base, base)
+        base = self.base_uri(node, base)
+        if base not in self._resources:
+            self._resources[base] = node
+            self._homes[base] = home
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            if isinstance(anchor := node.get(keyword), str):
+                self._anchors.setdefault(f"{base}#{anchor}", node)
+        return base
+
+
+def _is_alias(node: Any) -> bool:
+    return is_object(node) and len(node) == 1 and isinstance(node.get("$ref"), str)
+
+
+def _join_url(base: str, reference: str) -> str:
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        # Brackets without an IPv6 address; the reference stays unresolved.
+        return reference

@@ -1,4 +1,4 @@
-"""Read the operations of a document, with their parameters, servers and security requirements."""
+"""Read the operations of a document, with their parameters, servers and security requirements; convert Swagger 2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
 
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.openapi.descriptions import html_to_markdown
+from toolpost.sources.openapi.documents import ResolvedNode
 from toolpost.sources.openapi.models import (
     HEADER_NAME,
     ApiOperation,
@@ -16,21 +16,17 @@ from toolpost.sources.openapi.models import (
     SecurityRequirement,
     SecurityScheme,
 )
-from toolpost.sources.openapi.naming import UniqueNames, argument_name, tool_name
-from toolpost.sources.openapi.references import ResolvedNode
-from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, BodyReader, choose_media_type
-from toolpost.sources.openapi.swagger2 import OperationInputs, convert_inputs, convert_response, list_media_types
+from toolpost.sources.openapi.naming import UniqueNames, argument_name, html_to_markdown, tool_name
+from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, BodyReader, body_format, choose_media_type
 from toolpost.web.requests import split_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolpost.schema.json_values import AnySchema
-    from toolpost.sources.openapi.documents import ParsedDocument
+    from toolpost.sources.openapi.documents import DocumentRegistry, ParsedDocument
     from toolpost.sources.openapi.models import Location, Style
-    from toolpost.sources.openapi.references import DocumentRegistry
     from toolpost.sources.openapi.schemas import SchemaReader
-
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 
@@ -523,3 +519,127 @@ def _parse_security(declared: Any) -> _SecurityRequirements:
 
 def _scopes(scopes: Any) -> tuple[str, ...]:
     return tuple(scope for scope in scopes if isinstance(scope, str)) if is_array(scopes) else ()
+
+
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+_BYTES = "application/octet-stream"
+# Keywords of a parameter that do not belong to its schema.
+_OF_PARAMETER = frozenset({"name", "in", "description", "required", "collectionFormat", "allowEmptyValue", "schema"})
+_KEPT = ("name", "in", "description", "required", "allowEmptyValue")
+# `tsv` has no counterpart in OpenAPI 3.
+_SWAGGER_STYLES: dict[str, dict[str, Any]] = {
+    "csv": {"explode": False},
+    "tsv": {"explode": False},
+    "ssv": {"style": "spaceDelimited", "explode": False},
+    "pipes": {"style": "pipeDelimited", "explode": False},
+    "multi": {"explode": True},
+}
+_DELIMITERS = {"ssv": " ", "tsv": "\t", "pipes": "|"}
+_DEEPEST_LIST = 5
+
+
+class OperationInputs(NamedTuple):
+    """Parameters and request body of an operation."""
+
+    parameters: list[ResolvedNode]
+    body: ResolvedNode | None
+
+
+def convert_inputs(found: Sequence[ResolvedNode], consumes: Sequence[str]) -> OperationInputs:
+    """Separate the parameters from the body and from form fields, which are parameters in Swagger 2."""
+    fields = [target for target in found if target.node.get("in") == "formData"]
+    whole = next((target for target in found if target.node.get("in") == "body"), None)
+    others = [target for target in found if target.node.get("in") not in ("formData", "body")]
+    parameters = [ResolvedNode(_parameter(target.node), target.base) for target in others]
+    if whole is not None:
+        return OperationInputs(parameters, ResolvedNode(_body(whole.node, consumes), whole.base))
+    return OperationInputs(parameters, ResolvedNode(_form(fields, consumes), fields[0].base) if fields else None)
+
+
+def _parameter(node: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {word: node[word] for word in _KEPT if word in node}
+    return {**kept, "schema": _schema(node), **_swagger_style(node)}
+
+
+def _schema(node: dict[str, Any]) -> dict[str, Any]:
+    schema = node.get("schema")
+    if is_object(schema):
+        return schema
+    return {word: value for word, value in node.items() if word not in _OF_PARAMETER}
+
+
+def _swagger_style(node: dict[str, Any]) -> dict[str, Any]:
+    if node.get("type") != "array":
+        return {}
+    style = _SWAGGER_STYLES.get(str(node.get("collectionFormat", "csv")), {"explode": False})
+    inner = "".join(_inner_delimiters(node.get("items")))
+    return {**style, ITEM_DELIMITERS: inner} if inner else style
+
+
+def _inner_delimiters(items: Any) -> Iterator[str]:
+    """Yield the delimiters of nested lists, outermost first; nested lists cannot be repeated as `multi`."""
+    for _ in range(_DEEPEST_LIST):
+        if not is_object(items) or items.get("type") != "array":
+            return
+        yield _DELIMITERS.get(str(items.get("collectionFormat")), ",")
+        items = items.get("items")
+
+
+def _body(node: dict[str, Any], consumes: Sequence[str]) -> dict[str, Any]:
+    # Form types apply to form fields only; with a whole body they are a mistake.
+    offered = [name for name in consumes if body_format(name) not in ("form", "multipart")] or [_JSON]
+    return {
+        "description": node.get("description"),
+        "required": node.get("required"),
+        "content": {name: {"schema": node.get("schema", {})} for name in offered},
+    }
+
+
+def _form(fields: Sequence[ResolvedNode], consumes: Sequence[str]) -> dict[str, Any]:
+    nodes = [field.node for field in fields if isinstance(field.node.get("name"), str)]
+    schema = {
+        "type": "object",
+        "properties": {node["name"]: _field(node) for node in nodes},
+        "required": [node["name"] for node in nodes if node.get("required") is True],
+    }
+    encoding = {node["name"]: style for node in nodes if (style := _swagger_style(node))}
+    media_type = _form_type(nodes, consumes)
+    return {
+        "required": bool(schema["required"]),
+        "content": {media_type: {"schema": schema, "encoding": encoding}},
+    }
+
+
+def _field(node: dict[str, Any]) -> dict[str, Any]:
+    schema = {**_schema(node), "description": node.get("description", "")}
+    return {**schema, "type": "string", "format": "binary"} if node.get("type") == "file" else schema
+
+
+def _form_type(nodes: Sequence[dict[str, Any]], consumes: Sequence[str]) -> str:
+    if any(node.get("type") == "file" for node in nodes):
+        return _MULTIPART
+    kinds = {body_format(name) for name in consumes}
+    return _MULTIPART if "multipart" in kinds and "form" not in kinds else _FORM
+
+
+def convert_response(node: dict[str, Any], produces: Sequence[str]) -> dict[str, Any]:
+    """Convert a response: its schema by media type."""
+    schema = node.get("schema")
+    if schema is None:
+        return {"description": node.get("description")}
+    is_file = is_object(schema) and schema.get("type") == "file"
+    offered = [name for name in produces if not is_file or body_format(name) != "json"] or [
+        _BYTES if is_file else _JSON
+    ]
+    return {"description": node.get("description"), "content": {name: {"schema": schema} for name in offered}}
+
+
+def list_media_types(operation: dict[str, Any], document: dict[str, Any], word: str) -> list[str]:
+    """Return what an operation consumes or produces: its own list or the document's."""
+    for holder in (operation, document):
+        listed = holder.get(word)
+        if is_array(listed):
+            return [name for name in listed if isinstance(name, str)] or [_JSON]
+    return [_JSON]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.openapi.descriptions import html_to_markdown
+from toolpost.sources.openapi.documents import ResolvedNode
 from toolpost.sources.openapi.models import FieldEncoding, RequestBody
-from toolpost.sources.openapi.references import ResolvedNode
+from toolpost.sources.openapi.naming import html_to_markdown
 from toolpost.web.content import parse_media_type
 from toolpost.web.files import FILE
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.json_values import AnySchema
+    from toolpost.sources.openapi.documents import DocumentRegistry
     from toolpost.sources.openapi.models import Style
     from toolpost.sources.openapi.naming import UniqueNames
-    from toolpost.sources.openapi.references import DocumentRegistry
     from toolpost.sources.openapi.schemas import SchemaReader
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.schema.patterns import translate_pattern
 from toolpost.schema.validator import compile_engine
-from toolpost.sources.openapi.descriptions import html_to_markdown
 from toolpost.sources.openapi.models import DEFINITION_PREFIX
+from toolpost.sources.openapi.naming import html_to_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.json_values import AnySchema
+    from toolpost.sources.openapi.documents import DocumentRegistry, ResolvedNode
     from toolpost.sources.openapi.naming import DefinitionNames
-    from toolpost.sources.openapi.references import DocumentRegistry, ResolvedNode
 
 
 _NO_NAMES: frozenset[str] = frozenset()

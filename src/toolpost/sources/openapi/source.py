@@ -12,14 +12,13 @@ from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientError, ToolError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.secrets import is_secret_header
-from toolpost.sources.openapi.cache import ApiCache
+from toolpost.sources.openapi import well_known_urls
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
-from toolpost.sources.openapi.loader import is_remote, load_cached_api, read_api
-from toolpost.sources.openapi.model_view import fit_to_budget
+from toolpost.sources.openapi.loader import ApiCache, is_remote, load_cached_api, read_api
+from toolpost.sources.openapi.models import ApiDescription, ApiOperation, ApiResponse, Parameter, RequestBody
 from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
 from toolpost.sources.openapi.responses import parse_response
-from toolpost.sources.openapi.spec import tool_spec
-from toolpost.sources.openapi.well_known import generic_api, well_known_urls
+from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
 from toolpost.transports.base import BaseSource
 from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.files import load_artifacts
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.sources.openapi.models import ApiDescription, ApiOperation, SecurityScheme
+    from toolpost.sources.openapi.models import SecurityScheme
     from toolpost.transports.base import Services
     from toolpost.web.encoding import Pair
     from toolpost.web.files import File
@@ -46,6 +45,14 @@ if TYPE_CHECKING:
 _DOCUMENT_BYTES = 64 * 1024 * 1024
 _RESPONSE_BYTES = 64 * 1024 * 1024
 _DOCUMENT_S = 60.0
+_GENERIC_METHODS = {
+    "GET": "Read something of this API by its path.",
+    "POST": "Send something to a path of this API.",
+    "PUT": "Put something at a path of this API.",
+    "PATCH": "Change something at a path of this API.",
+    "DELETE": "Delete what is at a path of this API.",
+}
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 class OperationTool:
@@ -297,3 +304,43 @@ async def call_operation(
         secrets=(*presented.secrets, *secrets),
     )
     return output.noted("The stream went on; this is what came until then.") if response.is_cut else output
+
+
+def generic_api(base_url: str) -> ApiDescription:
+    """Build an API with one generic tool per HTTP method."""
+    address = base_url.partition("?")[0].partition("#")[0].rstrip("/")
+    operations = tuple(_request(method, text, address) for method, text in _GENERIC_METHODS.items())
+    problem = "no document was found there or in the usual places; its tools send bare requests"
+    return ApiDescription(title=address, version="", operations=operations, problems=(f"{address}: {problem}",))
+
+
+def _request(method: str, text: str, address: str) -> ApiOperation:
+    path = Parameter(
+        name="path",
+        location="path",
+        argument="path",
+        schema={"type": "string", "minLength": 1, "description": "The path below the base URL, such as users/7"},
+        required=True,
+        style="simple",
+        explode=False,
+        allow_reserved=True,
+    )
+    query = Parameter(
+        name="query",
+        location="query",
+        argument="query",
+        schema={"type": "object", "description": "Query parameters by name"},
+    )
+    content = (
+        RequestBody(argument="body", content_type="application/json", schema=True) if method in _WITH_BODY else None
+    )
+    return ApiOperation(
+        tool_name=f"request_{method.lower()}",
+        method=method,
+        path="/{+path}",
+        servers=(address,),
+        summary=text,
+        parameters=(path, query),
+        body=content,
+        responses=(ApiResponse(status="default"),),
+    )

@@ -21,8 +21,8 @@ from toolpost.schema.templates import slot_names
 from toolpost.sources.utcp.compile import check_kind_allowed, compile_tool, unset_variables, unusable_tool
 from toolpost.sources.utcp.context import ContextFactory
 from toolpost.sources.utcp.discovery import ManualDiscovery
-from toolpost.sources.utcp.scripts import PLACEHOLDER_PATTERN
-from toolpost.sources.utcp.variables import Variables
+from toolpost.sources.utcp.local_calls import PLACEHOLDER_PATTERN
+from toolpost.sources.utcp.templates import Variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
 from toolpost.sources.utcp.context import PreparedTool, template_urls
-from toolpost.sources.utcp.http_calls import TemplateRequestBuilder, call_graphql, call_http
-from toolpost.sources.utcp.local_calls import call_command, call_file, call_text
-from toolpost.sources.utcp.scripts import check_script
+from toolpost.sources.utcp.http_calls import TemplateRequestBuilder, call_graphql, call_http, call_sse, call_stream
+from toolpost.sources.utcp.local_calls import call_command, call_file, call_text, check_script
 from toolpost.sources.utcp.socket_calls import call_tcp, call_udp, call_websocket
-from toolpost.sources.utcp.stream_calls import call_sse, call_stream
 from toolpost.sources.utcp.templates import (
     TEMPLATE_TYPES,
     CliTemplate,
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import ToolOutput
     from toolpost.sources.utcp.context import Invocation, ManualContext
     from toolpost.sources.utcp.manuals import Manual, ManualTool
-    from toolpost.sources.utcp.templates import CallTemplate
-    from toolpost.sources.utcp.variables import FilledTemplate, Variables
+    from toolpost.sources.utcp.templates import CallTemplate, FilledTemplate, Variables
 
     CallFunction: TypeAlias = Callable[[PreparedTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
 

@@ -10,8 +10,7 @@ from toolpost.contracts.errors import ToolAuthError, ToolPermissionError, ToolVa
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandRunner
 from toolpost.schema.json_values import is_object
-from toolpost.sources.utcp.auth import OAuth2Auth, TemplateTokens
-from toolpost.sources.utcp.templates import SocketTemplate, WebTemplate
+from toolpost.sources.utcp.templates import OAuth2Auth, SocketTemplate, TemplateTokens, WebTemplate
 from toolpost.web.content import parse_json
 from toolpost.web.encoding import UnsendableError, format_value
 from toolpost.web.requests import make_sender

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolOutputError, ToolTimeoutError, ToolValidationError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.utcp.auth import present_credentials
 from toolpost.sources.utcp.context import STREAM_TIME_SHARE, argument_text
 from toolpost.sources.utcp.http_calls import build_headers, plain_request
+from toolpost.sources.utcp.templates import present_credentials
 from toolpost.web.content import OCTETS, parse_json
 from toolpost.web.encoding import UnsendableError, compact_json
 from toolpost.wire.sockets import Framing, exchange_datagrams, exchange_stream

@@ -2,49 +2,71 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 import os
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.catalog.names import canonical_name
+from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.errors import ConfigError, ToolError, adapt_exception
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.sources import HoldingSource
-from toolpost.sources.utcp.bridge import BridgedTool, UtcpBridge
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget, replay_of
+from toolpost.schema.json_values import is_object
+from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, check_kind_allowed, compile_tool, fill_template
 from toolpost.sources.utcp.context import (
     ContextFactory,
     Invocation,
     PreparedTool,
     check_credential_origin,
+    origin_of,
     template_urls,
 )
-from toolpost.sources.utcp.delegates import check_remote_servers, mcp_delegates
-from toolpost.sources.utcp.discovery import ManualDiscovery, redact_error
-from toolpost.sources.utcp.spec import tool_spec
-from toolpost.sources.utcp.templates import TEMPLATE_TYPES
-from toolpost.sources.utcp.variables import Variables
+from toolpost.sources.utcp.discovery import ManualDiscovery, check_remote_servers, mcp_delegates, redact_error
+from toolpost.sources.utcp.manuals import manual_name, parse_manual
+from toolpost.sources.utcp.templates import (
+    TEMPLATE_TYPES,
+    CliTemplate,
+    FileTemplate,
+    GraphqlTemplate,
+    HttpTemplate,
+    SocketTemplate,
+    SseTemplate,
+    StreamTemplate,
+    TextTemplate,
+    Variables,
+    WebSocketTemplate,
+    WebTemplate,
+)
 from toolpost.transports.base import BaseSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+    from toolpost.contracts.calls import AuthorizedCall, Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import Tool, ToolSpec
+    from toolpost.contracts.spec import Tool
     from toolpost.sources.utcp.compile import CallFunction
     from toolpost.sources.utcp.context import ManualContext, RemoteContexts
-    from toolpost.sources.utcp.delegates import Delegate
-    from toolpost.sources.utcp.discovery import DiscoveryResult
+    from toolpost.sources.utcp.discovery import Delegate, DiscoveryResult
     from toolpost.sources.utcp.manuals import Manual, ManualTool
     from toolpost.transports.base import Services
 
     SourceFactory = Callable[[ExternalToolConfig], ToolSource]
+    from collections.abc import Generator, Mapping
+
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
+    from toolpost.sources.utcp.templates import CallTemplate
 
 _new_invocation = fast_constructor(Invocation)
 _MAX_REASONS = 3
@@ -290,3 +312,244 @@ def _check_bridgeable(tool: ManualTool, variables: Variables, remote: RemoteCont
 
 def _is_selected(tool: Tool, only: Iterable[str] | None) -> bool:
     return only is None or str(tool.spec.extra.get("remote_name", "")).rpartition(".")[2] in only
+
+
+_IDEMPOTENT = frozenset({"PUT", "DELETE"})
+_CATEGORIES: dict[type[object], ToolCategory] = {
+    CliTemplate: ToolCategory.SYSTEM,
+    FileTemplate: ToolCategory.FILE,
+    TextTemplate: ToolCategory.DATA,
+}
+_STREAMS = (SseTemplate, StreamTemplate)
+
+
+class _Effects(NamedTuple):
+    side_effects: SideEffects
+    replay: ReplayClass
+    destructive: bool | None
+
+
+_READS = _Effects("read", "idempotent", destructive=False)
+_UNKNOWN = _Effects("external", "unsafe", destructive=None)
+
+
+def tool_spec(
+    tool: ManualTool, template: CallTemplate | None, *, source: str, max_timeout_s: float | None = None
+) -> ToolSpec:
+    """Build the ToolSpec of a tool; without a template, the tool is bridged and its effects are unknown.
+
+    `max_timeout_s` limits the timeout that the manual declares.
+    """
+    effects = _UNKNOWN if template is None else _effects(template)
+    local = isinstance(template, (CliTemplate, FileTemplate, TextTemplate))
+    return ToolSpec(
+        name=canonical_name(source, tool.name),
+        description=tool.description,
+        category=_CATEGORIES.get(type(template), ToolCategory.NETWORK),
+        input_schema=tool.inputs,
+        output_schema=_output_schema(tool, template),
+        side_effects=effects.side_effects,
+        replay=effects.replay,
+        safety=SafetyProfile(
+            network=not local,
+            file=isinstance(template, FileTemplate),
+            destructive=effects.destructive,
+            open_world=not isinstance(template, (FileTemplate, TextTemplate)),
+        ),
+        timeout_s=_timeout_s(template, max_timeout_s),
+        tags=tuple(dict.fromkeys(("utcp", source, *tool.tags))),
+        source=source,
+        origin=source,
+        extra={
+            "source": "utcp",
+            "namespace": source,
+            "remote_name": tool.full_name,
+            "kind": tool.kind,
+            "outputs": tool.outputs,
+        },
+        target=_target(tool, template),
+    )
+
+
+def _target(tool: ManualTool, template: CallTemplate | None) -> ToolTarget:
+    """Describe what a call does."""
+    # As the manual writes it: values of variables may be secret, hosts are not.
+    hosts = [] if template is None else [origin_of(address) for address in template_urls(template)]
+    declared = tool.template
+    match template:
+        case WebTemplate():
+            url = str(declared.get("url")).partition("?")[0]
+            method = str(getattr(template, "http_method", "") or "")
+            summary = f"{method} {url}".strip() + (f" ({hosts[0]})" if "$" in url else "")
+        case SocketTemplate():
+            summary = f"{tool.kind} {declared.get('host')}:{declared.get('port')}"
+        case CliTemplate():
+            steps = [step for step in declared.get("commands", ()) if is_object(step)]
+            summary = "; ".join(str(step.get("command")) for step in steps)
+        case FileTemplate():
+            summary = f"the file {declared.get('file_path')}"
+        case TextTemplate():
+            summary = "a text in the manual"
+        case _:
+            summary = f"{tool.full_name} by the utcp packages ({tool.kind})"
+    return ToolTarget.of("utcp", summary, template=drop_secrets(declared), hosts=hosts)
+
+
+def _effects(template: CallTemplate) -> _Effects:
+    match template:
+        case HttpTemplate() | StreamTemplate():
+            return _method_effects(template.http_method)
+        case SseTemplate():
+            return _method_effects("GET" if template.body_field is None else "POST")
+        case GraphqlTemplate():
+            return _UNKNOWN if template.is_mutation else _READS
+        case TextTemplate() | FileTemplate():
+            return _READS
+        case _:
+            return _UNKNOWN
+
+
+def _method_effects(method: str) -> _Effects:
+    """Derive the effects of an HTTP method (RFC 9110 section 9.2)."""
+    if method == "GET":
+        return _READS
+    replay = replay_of("external", idempotent=method in _IDEMPOTENT)
+    return _Effects("external", replay, destructive=True if method == "DELETE" else None)
+
+
+def _output_schema(tool: ManualTool, template: CallTemplate | None) -> JsonSchema | None:
+    """Return the schema of the output."""
+    # The manual of a stream describes one item, but a call returns a list of them.
+    if isinstance(template, _STREAMS) and tool.outputs is not None and tool.outputs.get("type") != "array":
+        return None
+    return tool.outputs
+
+
+def _timeout_s(template: CallTemplate | None, max_timeout_s: float | None) -> float | None:
+    """Return the timeout that the template declares, in seconds."""
+    if template is None or "timeout" not in template.model_fields_set:
+        return None
+    match template:
+        case WebSocketTemplate(timeout=float() as seconds):
+            pass
+        case StreamTemplate(timeout=float() as milliseconds) | SocketTemplate(timeout=milliseconds):
+            seconds = milliseconds / 1000
+        case _:
+            return None
+    return seconds if max_timeout_s is None else min(seconds, max_timeout_s)
+
+
+_INSTALL = "pip install 'toolpost[utcp]'"
+
+
+class BridgedTool:
+    """A tool that a UtcpClient calls."""
+
+    def __init__(self, spec: ToolSpec, full_name: str, client: Any) -> None:
+        self.spec = spec
+        self._full_name = full_name
+        self._client = client
+
+    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Call the tool; failures are raised."""
+        started = now_ms()
+        output = await self.run(params)
+        return ToolResult.completed(output.content, output.text, started_at=started)
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Call the tool; foreign exceptions become ToolErrors."""
+        try:
+            return ToolOutput(await self._client.call_tool(self._full_name, dict(arguments)))
+        except Exception as error:  # foreign code runs here, and may raise anything
+            raise adapt_exception(error, "utcp") from error
+
+
+class UtcpBridge:
+    """One UtcpClient for all bridged tools of a source."""
+
+    def __init__(self, config: ExternalToolConfig) -> None:
+        self._config = config
+        self._client: Any = None
+
+    async def tools(self, manual: str, tools: Sequence[ManualTool]) -> list[Tool]:
+        """Register tools of one manual; a ConfigError says that the packages do not know their kinds."""
+        client = await self._open_client()
+        manual_data = {"tools": [_manual_entry(tool) for tool in tools]}
+        try:
+            read = _import_utcp("utcp.data.utcp_manual").UtcpManualSerializer().validate_dict(manual_data)
+            first = read.tools[0].tool_call_template.model_copy(update={"name": manual})
+            first.allowed_communication_protocols = sorted({tool.kind for tool in tools})
+            await client.config.tool_repository.save_manual(first, read)
+        except Exception as error:  # foreign code runs here, and may raise anything
+            kinds = ", ".join(sorted({tool.kind for tool in tools}))
+            msg = f"the utcp packages here cannot call {kinds}; install the plugin for it"
+            raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error
+        return [self._tool(tool, client) for tool in tools]
+
+    async def manual(self, template: Mapping[str, Any]) -> list[Tool]:
+        """Let the packages discover a manual, and return its tools."""
+        client, kind = await self._open_client(), str(template.get("call_template_type"))
+        name = manual_name(str(template.get("name") or self._config.name))
+        try:
+            read = (
+                _import_utcp("utcp.data.call_template")
+                .CallTemplateSerializer()
+                .validate_dict({**template, "name": name})
+            )
+            result = await client.register_manual(read)
+        except Exception as error:  # foreign code runs here, and may raise anything
+            msg = f"the utcp packages here cannot find a manual by {kind}; install the plugin for it"
+            raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error
+        if not result.success:
+            raise ConfigError(f"source {self._config.name!r}: no manual by {kind}: {'; '.join(result.errors)[:500]}")
+        parsed = parse_manual(result.manual.model_dump(by_alias=True), name=name, kind=kind)
+        return [self._tool(tool, client) for tool in parsed.tools if self._config.includes(tool.name)]
+
+    async def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+
+    def _tool(self, tool: ManualTool, client: Any) -> Tool:
+        return BridgedTool(tool_spec(tool, None, source=self._config.name), tool.full_name, client)
+
+    async def _open_client(self) -> Any:
+        if self._client is None:
+            config = self._config
+            own = {**config.auth_config, **config.env, **config.utcp.variables}
+            variables = {key: value for key, value in own.items() if isinstance(value, str)}
+            with _preserve_root_logging():
+                kind = _import_utcp("utcp.utcp_client").UtcpClient
+                self._client = await kind.create(config={"variables": variables})
+        return self._client
+
+
+def _manual_entry(tool: ManualTool) -> dict[str, Any]:
+    return {
+        "name": tool.full_name,
+        "description": tool.description,
+        "inputs": tool.inputs,
+        "outputs": tool.outputs or {},
+        "tags": list(tool.tags),
+        "tool_call_template": dict(tool.template),
+    }
+
+
+def _import_utcp(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"utcp.bridge needs the utcp packages ({error.name} is missing): {_INSTALL}") from error
+
+
+@contextmanager
+def _preserve_root_logging() -> Generator[None]:
+    """Restore the root logger, which importing the packages configures."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers

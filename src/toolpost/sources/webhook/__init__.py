@@ -41,7 +41,7 @@ class WebhookTransport(Transport):
 
     def detect(self, response: ProbeResponse) -> Detection | None:
         """Recognise an n8n by its page or its settings."""
-        from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - only detection needs it
+        from toolpost.sources.webhook.n8n import looks_like_n8n  # noqa: PLC0415 - only detection needs it
 
         if response.method != "GET" or not looks_like_n8n(response.status, response.headers, response.body):
             return None

@@ -10,10 +10,15 @@ from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.secrets import is_secret_header
-from toolpost.sources.webhook.hooks import connection_hook, declared_hooks, is_absolute_url, origin_of
-from toolpost.sources.webhook.n8n_api import API_KEY_HEADER, API_KEY_HINT, N8nApi
-from toolpost.sources.webhook.n8n_workflows import N8nToolBuilder
-from toolpost.sources.webhook.requests import BODILESS_METHODS, build_request
+from toolpost.sources.webhook.hooks import (
+    BODILESS_METHODS,
+    build_request,
+    connection_hook,
+    declared_hooks,
+    is_absolute_url,
+    origin_of,
+)
+from toolpost.sources.webhook.n8n import API_KEY_HEADER, API_KEY_HINT, N8nApi, N8nToolBuilder
 from toolpost.sources.webhook.responses import output_of
 from toolpost.transports.base import BaseSource
 from toolpost.web.requests import NOTHING, Presentation, make_sender

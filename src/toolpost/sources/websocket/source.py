@@ -13,10 +13,14 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolTarget
 from toolpost.schema.json_values import is_object
-from toolpost.sources.websocket.exchange import ONLY, ClosingConnections, DedicatedExchange, StreamLimits
-from toolpost.sources.websocket.messages import Correlation
-from toolpost.sources.websocket.session import WebSocketSession
-from toolpost.sources.websocket.templates import json_message, text_message, wanted
+from toolpost.sources.websocket.messages import Correlation, json_message, text_message, wanted
+from toolpost.sources.websocket.session import (
+    ONLY,
+    ClosingConnections,
+    DedicatedExchange,
+    StreamLimits,
+    WebSocketSession,
+)
 from toolpost.transports.base import BaseSource
 from toolpost.web.session_pool import SessionPool
 from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import JsonSchema, ToolSpec
-    from toolpost.sources.websocket.templates import Build
+    from toolpost.sources.websocket.messages import Build
     from toolpost.transports.base import Services
     from toolpost.wire.aiohttp_websockets import WebSocket
 

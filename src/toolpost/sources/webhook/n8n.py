@@ -1,29 +1,177 @@
-"""Build tools from the Webhook nodes of n8n workflows."""
+"""n8n: list the active workflows by its public API, and build tools from their Webhook nodes and notes."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.config import WebhookTool
+from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolTimeoutError
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay
-from toolpost.sources.webhook.n8n_notes import infer_schema, parse_note
-from toolpost.web.failures import sanitize
+from toolpost.web.content import parse_json, parse_media_type
+from toolpost.web.failures import extract_reason, response_error, sanitize
+from toolpost.wire.requests import Request
+from toolpost.wire.responses import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from toolpost.contracts.errors import ToolNodeError
     from toolpost.contracts.spec import JsonSchema
+    from toolpost.web.encoding import Pair
+    from toolpost.wire.client import HttpClient
+    from toolpost.wire.requests import Headers
+
+API_KEY_HEADER = "X-N8N-API-KEY"
+WORKFLOWS_PATH = "/api/v1/workflows"
+API_KEY_HINT = (
+    "Make one in n8n under Settings, n8n API, and write it into the source: "
+    "auth_type: api_key, auth_config: {api_key: ...}"
+)
+_PAGE_SIZE = 100
+_MAX_PAGES = 200
+_MAX_TOTAL_BYTES = 128 * 1024 * 1024
+_MAX_PROBE_BYTES = 1024 * 1024
+_BASE_URL_HINT = "is the connection its base URL, without a path of the editor?"
+_MAX_HTML_BYTES = 64 * 1024
+_HTML_MARKERS = (b'name="n8n:config:', b"<title>n8n.io - workflow automation")
+# Keys that occur together in n8n's settings; newer versions return only the first three before a login.
+_SETTINGS_KEYS = (
+    {"settingsMode", "userManagement", "authCookie"},
+    {"versionCli", "endpointWebhook"},
+    {"n8nMetadata", "userManagement"},
+)
+
+
+class N8nApi:
+    """Client for the API of one n8n; `headers` hold its API key."""
+
+    def __init__(self, client: HttpClient, base: str, headers: Sequence[Pair], *, timeout_s: float) -> None:
+        self._client = client
+        self._base = base.partition("#")[0].partition("?")[0].rstrip("/")
+        self._headers = tuple(headers)
+        self._timeout_s = timeout_s
+
+    async def is_n8n(self) -> bool:
+        """Probe the base URL without a credential, because it may be another server."""
+        for path in ("/rest/settings", WORKFLOWS_PATH):
+            response = await self._get(path, (), _MAX_PROBE_BYTES)
+            if looks_like_n8n(response.status, response.headers, response.body):
+                return True
+        return False
+
+    async def active_workflows(self, *, page: int = _PAGE_SIZE) -> list[dict[str, Any]]:
+        """List the active workflows over all pages, each once."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return _deduplicate(await self._pages(page))
+        except TimeoutError:
+            what = f"{self._subject} did not list its workflows within {self._timeout_s:g} s"
+            raise ToolTimeoutError(f"{what}; raise connect_timeout_s") from None
+
+    async def _pages(self, size: int) -> list[dict[str, Any]]:
+        workflows: list[dict[str, Any]] = []
+        seen = {""}
+        cursor, bytes_left = "", _MAX_TOTAL_BYTES
+        for _ in range(_MAX_PAGES):
+            response = await self._page(size, cursor, max(bytes_left, 1))
+            content, bytes_left = self._parse_page(response), bytes_left - len(response.body)
+            workflows += [workflow for workflow in content["data"] if is_object(workflow)]
+            cursor = content.get("nextCursor") or ""
+            if not cursor:
+                return workflows
+            if not isinstance(cursor, str) or cursor in seen:
+                break
+            seen.add(cursor)
+        raise ToolClientError(f"{self._subject} lists its workflows without end: its cursors lead nowhere new")
+
+    async def _page(self, size: int, cursor: str, max_bytes: int) -> Response:
+        after = f"&cursor={quote(cursor, safe='', errors='replace')}" if cursor else ""
+        response = await self._get(f"{WORKFLOWS_PATH}?active=true&limit={size}{after}", self._headers, max_bytes)
+        if response.status != 200:
+            raise self._error(response)
+        return response
+
+    def _parse_page(self, response: Response) -> dict[str, Any]:
+        try:
+            content = parse_json(response.body)
+        except ValueError:
+            content = None
+        if not is_object(content) or not is_array(content.get("data")):
+            raise ToolClientError(f"{self._subject} did not answer as n8n's API does; {_BASE_URL_HINT}")
+        return content
+
+    async def _get(self, path: str, headers: tuple[Pair, ...], max_bytes: int) -> Response:
+        all_headers = (("Accept", "application/json"), *headers)
+        request = Request("GET", self._base + path, headers=all_headers, timeout_s=self._timeout_s, max_bytes=max_bytes)
+        async with await self._client.send(request) as response:
+            await response.read()
+            return response
+
+    def _error(self, response: Response) -> ToolNodeError:
+        status, secrets = response.status, [value for _, value in self._headers]
+        reason = sanitize(extract_reason(response.headers, response.body), secrets)
+        if status == 401:
+            given = "refuses the API key" if self._headers else "wants an API key"
+            return ToolAuthError(f"{self._subject} {given} ({reason}). {API_KEY_HINT}", status_code=401)
+        if status == 403:
+            msg = f"{self._subject} does not let this API key list workflows ({reason})"
+            return ToolAuthError(f"{msg}; give it the scope workflow:list", status_code=403)
+        if status == 404:
+            msg = f"{self._subject} has no public API: it is switched off there (N8N_PUBLIC_API_DISABLED), or"
+            return ToolClientError(f"{msg} the connection is not the base URL of an n8n", status_code=404)
+        return response_error(self._subject, status, response.headers, response.body, secrets=secrets)
+
+    @property
+    def _subject(self) -> str:
+        return f"n8n at {self._base}"
+
+
+def _deduplicate(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep one entry per workflow id; a list that changes meanwhile may repeat one on two pages."""
+    known: dict[str | int, dict[str, Any]] = {}
+    for number, workflow in enumerate(workflows):
+        workflow_id = workflow.get("id")
+        known[workflow_id if isinstance(workflow_id, str) and workflow_id else number] = workflow
+    return list(known.values())
+
+
+def looks_like_n8n(status: int, headers: Headers | Mapping[str, str], body: bytes) -> bool:
+    """Detect an n8n by its response to a GET of the base URL, `/rest/settings` or `/api/v1/workflows`."""
+    # Not by `/healthz`: many servers return its {"status": "ok"}.
+    kind = parse_media_type(headers.get("content-type") or "")
+    if kind.essence == "text/html":
+        page = body[:_MAX_HTML_BYTES].lower()
+        return status == 200 and any(marker in page for marker in _HTML_MARKERS)
+    if kind.kind != "json":
+        return False
+    return _is_n8n_json(status, body)
+
+
+def _is_n8n_json(status: int, body: bytes) -> bool:
+    try:
+        value = parse_json(body)
+    except ValueError:
+        return False
+    if not is_object(value):
+        return False
+    if status == 401:
+        return "x-n8n-api-key" in str(value.get("message")).lower()
+    settings = value.get("data")
+    return status == 200 and is_object(settings) and any(keys <= settings.keys() for keys in _SETTINGS_KEYS)
+
 
 _KIND = "n8n"
 _MAX_DESCRIPTION_CHARS = 2000
@@ -355,3 +503,143 @@ def _method_suffix(trigger: WebhookTrigger) -> str:
 def _hash_suffix(trigger: WebhookTrigger) -> str:
     parts = [trigger.workflow, trigger.workflow_id, trigger.node, trigger.path, trigger.method]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+
+
+Direction = Literal["input", "output"]
+MAX_NOTE_CHARS = 50_000
+_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})([^`]*)$")
+_JSON_LANGUAGES = frozenset({"", "json", "jsonc", "json5", "jsonschema", "json-schema", "schema"})
+_DIRECTION_WORDS: dict[str, Direction] = {
+    "input": "input",
+    "request": "input",
+    "output": "output",
+    "response": "output",
+}
+_JSON_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_SCHEMA_KEYWORDS = frozenset(
+    {
+        "additionalProperties", "const", "default", "description", "enum", "examples", "format", "items", "maxItems",
+        "maxLength", "maximum", "minItems", "minLength", "minimum", "pattern", "required", "title", "type",
+    }
+)  # fmt: skip
+_MAX_DEPTH = 8
+_MAX_FIELDS = 100
+
+
+class WorkflowNote(NamedTuple):
+    """Description and schemas of a note, and the problems found in it."""
+
+    description: str = ""
+    input_schema: JsonSchema | None = None
+    output_schema: JsonSchema | None = None
+    problems: tuple[str, ...] = ()
+
+
+class _Block(NamedTuple):
+    """A fenced block: its info string and its text."""
+
+    info: str
+    text: str
+
+
+def parse_note(text: str) -> WorkflowNote:
+    """Parse a note; the first schema or sample per direction is used, and an unmarked one is the input."""
+    if len(text) > MAX_NOTE_CHARS:
+        problem = f"a note of {len(text):,} characters was not read; at most {MAX_NOTE_CHARS:,} are"
+        return WorkflowNote(problems=(problem,))
+    if text.lstrip().startswith("{"):
+        return _parse_json_note(text)
+    description, blocks = _split_fences(text)
+    schemas: dict[str, JsonSchema] = {}
+    problems: list[str] = []
+    for block in blocks:
+        direction, is_json = _parse_fence_info(block.info)
+        if not is_json or direction in schemas:
+            continue
+        value, problem = _parse_block(block)
+        if problem:
+            problems.append(problem)
+        elif is_object(value):
+            schemas[direction] = _schema(value)
+    return WorkflowNote(description, schemas.get("input"), schemas.get("output"), tuple(problems))
+
+
+def _parse_json_note(text: str) -> WorkflowNote:
+    """Parse a note that is one JSON object; any other text is the description."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return WorkflowNote(text.strip())
+    return WorkflowNote(input_schema=_schema(value)) if is_object(value) else WorkflowNote(text.strip())
+
+
+def _split_fences(text: str) -> tuple[str, list[_Block]]:
+    """Split Markdown into the text outside of fences and the fenced blocks; an unclosed fence ends with the note."""
+    outside: list[str] = []
+    blocks: list[_Block] = []
+    inside: list[str] | None = None
+    mark, info = "", ""
+    for line in text.splitlines():
+        fence = _FENCE.match(line)
+        if inside is None and fence is not None:
+            mark, info, inside = fence[1], fence[2].strip(), []
+        elif inside is None:
+            outside.append(line)
+        elif fence is not None and fence[1].startswith(mark) and not fence[2].strip():
+            blocks.append(_Block(info, "\n".join(inside)))
+            inside = None
+        else:
+            inside.append(line)
+    if inside is not None:
+        blocks.append(_Block(info, "\n".join(inside)))
+    return "\n".join(outside).strip(), blocks
+
+
+def _parse_fence_info(info: str) -> tuple[Direction, bool]:
+    """Return the direction that a fence's info string names, and whether its language is JSON."""
+    tokens = [word.strip("()[]{}:,").lower() for word in info.split()]
+    directions: list[Direction] = [_DIRECTION_WORDS[word] for word in tokens if word in _DIRECTION_WORDS]
+    language = next((word for word in tokens if word not in _DIRECTION_WORDS), "")
+    return directions[0] if directions else "input", language in _JSON_LANGUAGES
+
+
+def _parse_block(block: _Block) -> tuple[Any, str]:
+    try:
+        return json.loads(block.text), ""
+    except (ValueError, RecursionError) as error:
+        # A block without a language may be something other than JSON.
+        return None, f"its block {block.info!r} is not JSON: {error}" if block.info else ""
+
+
+def _schema(value: dict[str, Any]) -> JsonSchema:
+    return value if _is_schema(value) else infer_schema(value)
+
+
+def _is_schema(value: dict[str, Any]) -> bool:
+    """Return whether an object is a schema and not a sample with a key `type`."""
+    if "$schema" in value or "$ref" in value or is_object(value.get("properties")):
+        return True
+    kind = value.get("type")
+    return isinstance(kind, str) and kind in _JSON_TYPES and _SCHEMA_KEYWORDS.issuperset(value)
+
+
+def infer_schema(value: Any, depth: int = 0) -> JsonSchema:
+    """Infer a schema from a sample: types only, nothing required; null allows any value, integers allow fractions."""
+    if value is None or depth > _MAX_DEPTH:
+        return {}
+    if is_object(value):
+        fields = list(value.items())[:_MAX_FIELDS]
+        return {"type": "object", "properties": {name: infer_schema(inner, depth + 1) for name, inner in fields}}
+    if is_array(value):
+        return _infer_array(value, depth)
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    return {"type": "string" if isinstance(value, str) else "number"}
+
+
+def _infer_array(items: list[Any], depth: int) -> JsonSchema:
+    """Infer the item schema only if all items have the same one."""
+    schemas = [infer_schema(item, depth + 1) for item in items[:_MAX_FIELDS]]
+    if not schemas or any(schema != schemas[0] for schema in schemas):
+        return {"type": "array"}
+    return {"type": "array", "items": schemas[0]}
