@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import CONFIG
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
-from toolpost.cli.prompts import answer_of, field_value
+from toolpost.cli.prompts import parse_answer, parse_field
 
 LATER = "answer later: "
 ASK = ("tools", "call", "local.ask")
@@ -155,7 +155,7 @@ def test_without_a_terminal_nobody_is_asked(child: Run) -> None:
     ],
 )
 def test_what_is_written_is_read_as_the_question_wants_it(written: str, form: dict[str, object], value: object) -> None:
-    assert answer_of(written, form) == value
+    assert parse_answer(written, form) == value
 
 
 @pytest.mark.parametrize(
@@ -175,4 +175,4 @@ def test_what_is_written_is_read_as_the_question_wants_it(written: str, form: di
 def test_what_is_written_for_a_field_is_read_as_its_schema_wants_it(
     written: str, field: dict[str, object], value: object
 ) -> None:
-    assert field_value(written, field) == value
+    assert parse_field(written, field) == value

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolpost.cli.diagnostics import Check, data_folder, machine
+from toolpost.cli.diagnostics import Check, check_data_folder, check_machine
 from toolpost.transports.plugins import Plugins
 
 
 def found(name: str) -> Check:
-    return next(check for check in machine() if check.name == name)
+    return next(check for check in check_machine() if check.name == name)
 
 
 def test_an_old_sqlite_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,14 +53,14 @@ def test_a_broken_plug_in_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * 1024 * 1024))
 
-    assert Check("free space", "note", "5 MB") in data_folder(tmp_path)
+    assert Check("free space", "note", "5 MB") in check_data_folder(tmp_path)
 
 
 def test_a_folder_that_this_user_may_not_write_to_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    [first, *_] = data_folder(tmp_path)
-    [missing] = data_folder(tmp_path / "new")
+    [first, *_] = check_data_folder(tmp_path)
+    [missing] = check_data_folder(tmp_path / "new")
 
     assert (first.state, missing.state) == ("broken", "broken")
     assert "read-only" in first.detail

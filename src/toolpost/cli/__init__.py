@@ -22,7 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_streams() -> None:
-    """A job may start with stdout or stderr closed; the next file opened would take the place of either."""
+    """Open the null device in place of a closed stdout or stderr."""
+    # A job may start with either closed, and the next file opened would take its descriptor.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - open until the end

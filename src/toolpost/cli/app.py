@@ -28,7 +28,7 @@ app = Commands(
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line; what argparse-like parsers do by leaving the process is returned as its code."""
+    """Run a command line and return its exit code instead of leaving the process."""
     try:
         app(arguments, prog_name="toolpost")
     except SystemExit as leaving:
@@ -123,7 +123,7 @@ def rotate_key(retire: Retire = False, config: Config = None, user: User = "", j
                 output.note(f"A new key seals everything now. The older ones {older}.")
         return FAILED if unreadable else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
 app.add_typer(tools.app, name="tools")

@@ -1,16 +1,17 @@
-"""Read the arguments of a call from NAME=VALUE pairs and from local files."""
+"""Read the arguments of a call from JSON, NAME=VALUE pairs and local files."""
 
 from __future__ import annotations
 
+import json
 import mimetypes
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import typer
 
-from toolpost.cli.commands import read_json_or_text
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.schema.json_values import is_object
@@ -25,32 +26,68 @@ _FILE_PARAM = "--file"
 _PARAM = "NAME=VALUE"
 
 
+def read_json(written: str, *, option: str) -> Any:
+    """Read JSON from the text itself, from `@FILE`, or from stdin for `-`; raise a BadParameter for anything else."""
+    try:
+        return json.loads(_read_text(written), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors.
+        raise typer.BadParameter(f"this is not JSON: {error}", param_hint=option) from None
+
+
+def read_json_or_text(written: str) -> Any:
+    """Parse a text as JSON; return the text itself if it is not JSON."""
+    try:
+        return json.loads(written, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return written
+
+
+def _read_text(written: str) -> str:
+    if written == "-":
+        return sys.stdin.read()
+    if written.startswith("@"):
+        return Path(written[1:]).read_text(encoding="utf-8")
+    return written
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def parse_duration_option(written: str) -> float:
+    """Parse a duration such as 30s or 2m; raise a BadParameter for anything else."""
+    from toolpost.configuration.settings import parse_duration
+
+    try:
+        return parse_duration(written)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 class Pair(NamedTuple):
-    """An argument by its place, where a dot leads into an object, and its value as it was written."""
+    """Path of an argument, where a dot leads into an object, and its value as text."""
 
     place: tuple[str, ...]
     value: str
 
 
-def given_pairs(written: Sequence[str], arguments: Any) -> list[Pair]:
-    """Read pairs and put them among the arguments, as text; anything else is a wrong command line."""
+def add_pairs(written: Sequence[str], arguments: Any) -> list[Pair]:
+    """Parse NAME=VALUE pairs and add their values to the arguments as text; raise a BadParameter for a wrong pair."""
     pairs = [_parse_pair(text) for text in written]
     if pairs and not is_object(arguments):
         raise typer.BadParameter("only arguments that are an object have room for it", param_hint=_PARAM)
     for place, value in pairs:
-        holder = arguments
-        for step in place[:-1]:
-            holder = holder.setdefault(step, {})
-            if not is_object(holder):
-                raise typer.BadParameter(f"{'.'.join(place)}: {step!r} is no object", param_hint=_PARAM)
+        holder = _parent_object(arguments, place, param_hint=_PARAM)
         if place[-1] in holder:
             raise typer.BadParameter(f"{'.'.join(place)} is given twice", param_hint=_PARAM)
         holder[place[-1]] = value
     return pairs
 
 
-def read_values(pairs: Sequence[Pair], arguments: Any, schema: Mapping[str, Any]) -> None:
-    """Make JSON of those values among the arguments that are to be something else than text, and are JSON."""
+def convert_values(pairs: Sequence[Pair], arguments: Any, schema: Mapping[str, Any]) -> None:
+    """Replace added values by their JSON where the schema does not want a string."""
     for place, value in pairs:
         holder, wanted = arguments, schema
         for step in place[:-1]:
@@ -74,7 +111,7 @@ def _property(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 class FileArgument(NamedTuple):
-    """A file, and where among the arguments it goes."""
+    """Content of a local file, and the path of the argument that takes it."""
 
     place: tuple[str, ...]
     path: Path
@@ -82,17 +119,17 @@ class FileArgument(NamedTuple):
 
 
 def read_file_args(written: Sequence[str], arguments: Any) -> list[FileArgument]:
-    """Read `ARGUMENT=PATH`, where a dot leads into an object; anything else is a wrong command line."""
+    """Read the files of `ARGUMENT=PATH` options; raise a BadParameter for a wrong option or an unreadable file."""
     files = [_parse_file(pair) for pair in written]
     if files and not is_object(arguments):
         raise typer.BadParameter("only arguments that are an object have room for files", param_hint="--args")
     for file in files:
-        _holder(arguments, file.place)
+        _parent_object(arguments, file.place, param_hint=_FILE_PARAM)
     return files
 
 
 async def store_files(files: Sequence[FileArgument], arguments: Any, box: Toolbox, *, user: str, run_id: str) -> None:
-    """Keep the files as artifacts of a run, and put them among the arguments of its call."""
+    """Store the files as artifacts of a run, and set their references as arguments of its call."""
     for place, path, data in files:
         ref = ArtifactRef(
             id="",
@@ -107,7 +144,10 @@ async def store_files(files: Sequence[FileArgument], arguments: Any, box: Toolbo
             created_at=time.time(),
         )
         artifact = await box.store.artifacts.put(data, ref)
-        _holder(arguments, place)[place[-1]] = {"artifact_id": artifact.id, "filename": path.name}
+        _parent_object(arguments, place, param_hint=_FILE_PARAM)[place[-1]] = {
+            "artifact_id": artifact.id,
+            "filename": path.name,
+        }
 
 
 def _parse_file(pair: str) -> FileArgument:
@@ -122,12 +162,13 @@ def _parse_file(pair: str) -> FileArgument:
         raise typer.BadParameter(f"{path}: {error.strerror}", param_hint=_FILE_PARAM) from None
 
 
-def _holder(arguments: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    """The object that a file goes into; those on the way are made."""
-    holder = arguments
+def _parent_object(arguments: dict[str, Any], place: tuple[str, ...], *, param_hint: str) -> dict[str, Any]:
+    """Return the object that holds the last step of a path; create the missing objects on the way."""
+    parent = arguments
     for step in place[:-1]:
-        inner = holder.setdefault(step, {})
+        inner = parent.setdefault(step, {})
         if not is_object(inner):
-            raise typer.BadParameter(f"{'.'.join(place)}: {step!r} is no object in --args", param_hint=_FILE_PARAM)
-        holder = inner
-    return holder
+            where = " in --args" if param_hint == _FILE_PARAM else ""
+            raise typer.BadParameter(f"{'.'.join(place)}: {step!r} is no object{where}", param_hint=param_hint)
+        parent = inner
+    return parent

@@ -24,7 +24,7 @@ _ARGUMENTS = {"a": 1, "b": 2, "c": 3}
 
 
 class Cost(NamedTuple):
-    """What one call costs, in microseconds: of wall time, and of CPU time on all threads with its events written."""
+    """Cost of one call in microseconds: wall time, and CPU time of all threads with its events written."""
 
     name: str
     median_us: float

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,7 +24,7 @@ _WHOLE = 1000  # characters of a summary: lines are broken, never cut
 
 
 class Command(TyperCommand):
-    """A command; its usage line and its list of arguments name them and no Python types."""
+    """Command whose help names its arguments without Python types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [_DECORATED.sub(r"\1\2\3\4", piece) for piece in super().collect_usage_pieces(ctx)]
@@ -50,14 +48,14 @@ class Command(TyperCommand):
 
 
 def _named(shown: str, kind: str) -> str:
-    """An option with a word for its value, an argument by its name alone."""
+    """Return an option with a placeholder for its value, an argument by its name alone."""
     if kind == "argument":
         return _TYPE.sub("", shown)
     return _TYPE.sub(lambda found: f" {_PLACEHOLDERS.get(found[1], 'TEXT')}", shown)
 
 
 class Group(TyperGroup):
-    """A group of commands; their summaries are broken over lines and not cut off."""
+    """Group of commands whose summaries are wrapped and never truncated."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -67,13 +65,13 @@ class Group(TyperGroup):
 
 
 class Commands(typer.Typer):
-    """A Typer application made of these."""
+    """Typer application of `Group` and `Command`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=Group, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """Add a command; all that Typer takes can be said of it."""
+        """Register a command; takes the options of `Typer.command`."""
         options.setdefault("cls", Command)
         return super().command(name, **options)
 
@@ -90,18 +88,18 @@ def _user(ctx: typer.Context, written: str) -> str:
 
 
 def _is_given(ctx: typer.Context) -> bool:
-    """Whether the option stands on the command line, and be it empty."""
+    """Return whether --user is on the command line, even if empty."""
     source = ctx.get_parameter_source("user")
     return source is not None and source.name == "COMMANDLINE"
 
 
 def default_user() -> str:
-    """The person at this machine."""
+    """Return the principal of the login name, in the local tenant."""
     return f"{LOCAL_TENANT}:{login_name()}"
 
 
-class Repeated(NamedTuple):
-    """The options that a command shown to people must carry to mean the same as this one; as text, they follow it."""
+class CommonOptions(NamedTuple):
+    """Options that a suggested command needs for the same configuration and user; its text follows the command."""
 
     config: Path | None = None
     user: str = ""
@@ -112,16 +110,16 @@ class Repeated(NamedTuple):
             words += ["--user", self.user]
         return "".join(f" {shlex.quote(word)}" for word in words)
 
-    def by_another(self) -> Repeated:
-        """The same for somebody else of the tenant, whose name is left open."""
+    def for_another_user(self) -> CommonOptions:
+        """Return the options with a placeholder for another user of the same tenant."""
         return self._replace(user=f"{Principal.parse(self.user or default_user()).tenant}:NAME")
 
 
-NO_OPTIONS = Repeated()
+NO_OPTIONS = CommonOptions()
 
 
-def whom(user: str) -> str:
-    """Whom a command acted for, and how a name without a tenant was read."""
+def describe_user(user: str) -> str:
+    """Describe the user of a command, and how a name without a tenant was read."""
     if user == default_user() or Principal.parse(user).tenant != LOCAL_TENANT:
         return user
     return f"{user} (--user is TENANT:USER; without a tenant it is {LOCAL_TENANT}:USER)"
@@ -137,33 +135,3 @@ User = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
-
-
-def read_json(written: str, *, option: str) -> Any:
-    """JSON from the command line: written out, `@FILE`, or `-` for stdin; anything else is a wrong command line."""
-    try:
-        return json.loads(_text(written), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors.
-        raise typer.BadParameter(f"this is not JSON: {error}", param_hint=option) from None
-
-
-def read_json_or_text(written: str) -> Any:
-    """JSON if it is that, else the text itself."""
-    try:
-        return json.loads(written, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return written
-
-
-def _text(written: str) -> str:
-    if written == "-":
-        return sys.stdin.read()
-    if written.startswith("@"):
-        return Path(written[1:]).read_text(encoding="utf-8")
-    return written
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")

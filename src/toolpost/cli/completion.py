@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 _BUSY_S = 0.2
-_MOST = 50
-_SHORTEST = 5  # `ask_` alone is no way to say which
-_FEW = 3
+_MAX_IDS = 50
+_MIN_PREFIX = 5  # `ask_` alone is no way to say which
+_SHOWN_IDS = 3
 _TABLES: dict[Kind, str] = {
     "question": "SELECT id, tenant, created_at AS at FROM pending",
     "open question": "SELECT id, tenant, created_at AS at FROM pending WHERE status = 'open'",
@@ -38,47 +38,47 @@ _BUILT_IN = ""  # stands for the source of tools that have none
 
 
 def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The tools that the last command with each source saw."""
-    kept = _kept(_data_dir(ctx))
+    """Complete the names of the tools that the last command with each source saw."""
+    kept = _read_names(_data_dir(ctx))
     return sorted({name for names in kept.values() for name in names if name.startswith(incomplete)})
 
 
 def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The sources of the configuration."""
-    return [name for name in _names_of(_configuration(ctx)) if name.startswith(incomplete)]
+    """Complete the names of the sources in the configuration."""
+    return [name for name in _source_names(_configuration(ctx)) if name.startswith(incomplete)]
 
 
 def preset_names(incomplete: str) -> list[str]:
-    """The presets that `tools connect` knows."""
+    """Complete the names of the presets of `tools connect`."""
     from toolpost.connecting.presets import PACKAGES
 
     return [name for name in PACKAGES if name.startswith(incomplete)]
 
 
-def open_questions(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The questions of the tenant that wait for an answer, the newest first."""
+def open_pending_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the ids of the tenant's open pending actions, the newest first."""
     return _ids(ctx, "open question", incomplete)
 
 
 def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The runs of the tenant, the newest first."""
+    """Complete the ids of the tenant's runs, the newest first."""
     return _ids(ctx, "run", incomplete)
 
 
 def artifact_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The artifacts of the tenant, the newest first."""
+    """Complete the ids of the tenant's artifacts, the newest first."""
     return _ids(ctx, "artifact", incomplete)
 
 
-def remember_names(box: Toolbox) -> None:
-    """Keep the names of the tools that are there now, for the shell to complete; those of absent sources stay."""
+def cache_tool_names(box: Toolbox) -> None:
+    """Write the names of the current tools to the data folder for completion; names of absent sources stay."""
     folder = box.settings.data_dir
     if folder is None:
         return
     seen: dict[str, list[str]] = {_BUILT_IN: [], **{state.name: list[str]() for state in box.report if state.ok}}
     for spec in box.registry.specs():
         seen.setdefault(spec.source or _BUILT_IN, []).append(spec.name)
-    before, configured = _kept(folder), {source.name for source in box.settings.all_sources()}
+    before, configured = _read_names(folder), {source.name for source in box.settings.all_sources()}
     after = {name: names for name, names in {**before, **seen}.items() if name in configured or name == _BUILT_IN}
     if after != before:
         with suppress(OSError):  # only the shell misses it
@@ -87,7 +87,7 @@ def remember_names(box: Toolbox) -> None:
             draft.replace(folder / NAMES_FILE)
 
 
-def _kept(folder: Path) -> dict[str, list[str]]:
+def _read_names(folder: Path) -> dict[str, list[str]]:
     try:
         kept: Any = json.loads((folder / NAMES_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -97,7 +97,7 @@ def _kept(folder: Path) -> dict[str, list[str]]:
 
 
 def _ids(ctx: typer.Context, kind: Kind, incomplete: str) -> list[str]:
-    return ids_from(_data_dir(ctx), kind, incomplete, tenant=_tenant(ctx))
+    return find_ids(_data_dir(ctx), kind, incomplete, tenant=_tenant(ctx))
 
 
 def _tenant(ctx: typer.Context) -> str:
@@ -107,27 +107,27 @@ def _tenant(ctx: typer.Context) -> str:
         return LOCAL_TENANT
 
 
-def _file(ctx: typer.Context) -> Path:
+def _config_file(ctx: typer.Context) -> Path:
     return Path(str(ctx.params.get("config") or _FILE_NAME)).absolute()
 
 
 def _data_dir(ctx: typer.Context) -> Path:
     written = _configuration(ctx).get("data_dir")
-    return _file(ctx).parent / os.path.expandvars(written if isinstance(written, str) else ".toolpost")
+    return _config_file(ctx).parent / os.path.expandvars(written if isinstance(written, str) else ".toolpost")
 
 
 def _configuration(ctx: typer.Context) -> dict[str, Any]:
-    """The file as it is written: what is wrong with it is for the command to say."""
+    """Parse the configuration file without validation; an unreadable file is empty."""
     import yaml
 
     try:
-        data: Any = yaml.safe_load(_file(ctx).read_text(encoding="utf-8"))
+        data: Any = yaml.safe_load(_config_file(ctx).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return data if is_object(data) else {}
 
 
-def _names_of(data: dict[str, Any]) -> list[str]:
+def _source_names(data: dict[str, Any]) -> list[str]:
     tools: Any = data.get("tools")
     servers: Any = tools.get("mcpServers", tools.get("mcp_servers")) if is_object(tools) else None
     entries = [entry for part in (data.get("sources"), servers) if is_array(part) for entry in part]
@@ -137,8 +137,8 @@ def _names_of(data: dict[str, Any]) -> list[str]:
 Kind = Literal["question", "open question", "run", "run or call", "artifact"]
 
 
-def ids_from(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:
-    """The ids of a tenant that begin so, the newest first; none where there is no database, or it cannot be read."""
+def find_ids(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:
+    """Return the ids of a tenant with a prefix, the newest first; none where no database can be read."""
     from toolpost.stores.database import open_readable
     from toolpost.stores.sqlite import DATABASE
 
@@ -148,25 +148,25 @@ def ids_from(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:
     sql = f"SELECT id FROM ({_TABLES[kind]}) WHERE tenant = ? AND substr(id, 1, ?) = ? ORDER BY at DESC LIMIT ?"  # noqa: S608 - constants
     try:
         with closing(open_readable(path, busy_s=_BUSY_S)) as db:
-            rows = db.execute(sql, (tenant, len(start), start, _MOST)).fetchall()
+            rows = db.execute(sql, (tenant, len(start), start, _MAX_IDS)).fetchall()
     except sqlite3.Error:
         return []
     return [row[0] for row in rows]
 
 
-def whole_id(box: Toolbox, kind: Kind, written: str, *, user: str) -> str:
-    """The one id that begins as written; what begins none is handed on, for the command to say so."""
+def resolve_id(box: Toolbox, kind: Kind, written: str, *, user: str) -> str:
+    """Return the only id with this prefix; the prefix itself where none has it, an error where several have."""
     folder = box.settings.data_dir
-    if folder is None or len(written) < _SHORTEST:
+    if folder is None or len(written) < _MIN_PREFIX:
         return written
-    found = ids_from(folder, kind, written, tenant=Principal.parse(user).tenant)
+    found = find_ids(folder, kind, written, tenant=Principal.parse(user).tenant)
     if written in found or not found:
         return written
     if len(found) == 1:
         return found[0]
-    more = " and others" if len(found) > _FEW else ""
+    more = " and others" if len(found) > _SHOWN_IDS else ""
     raise ToolError(
-        f"{written!r} is how several ids begin: {', '.join(found[:_FEW])}{more}; write more of it",
+        f"{written!r} is how several ids begin: {', '.join(found[:_SHOWN_IDS])}{more}; write more of it",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="id_ambiguous",
     )

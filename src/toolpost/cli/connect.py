@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TransportChoice(StrEnum):
-    """How a server is spoken to."""
+    """Transport of an MCP server."""
 
     AUTO = "auto"
     STDIO = "stdio"
@@ -26,7 +26,7 @@ class TransportChoice(StrEnum):
     SSE = "sse"
 
 
-What = Annotated[
+Target = Annotated[
     list[str],
     typer.Argument(
         metavar="WHAT",
@@ -45,7 +45,7 @@ Header = Annotated[
     list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="A header for each request to the URL.")
 ]
 Cwd = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The folder to start the program in.")]
-Way = Annotated[
+TransportOption = Annotated[
     TransportChoice, typer.Option("--transport", help="How an MCP server is spoken to; a URL is not asked what it is.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written and started.")]
@@ -57,13 +57,13 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be writ
 
 
 def connect(
-    what: What,
+    what: Target,
     *,
     name: Name = None,
     env: Env = None,
     header: Header = None,
     cwd: Cwd = None,
-    transport: Way = TransportChoice.AUTO,
+    transport: TransportOption = TransportChoice.AUTO,
     yes: Yes = False,
     trust: Trust = False,
     force: Force = False,
@@ -81,12 +81,12 @@ def connect(
     claims of its tools is shown, and counts only after another yes, or with --trust. Exits 1 when
     the server cannot be connected; it is in the file then all the same.
     """
-    from toolpost.cli.connect_apply import carry_out, planned
+    from toolpost.cli.connect_apply import connect_source, plan_source
 
-    plan = planned(what, name=name, env=env or (), headers=header or (), cwd=cwd, transport=transport.value)
+    plan = plan_source(what, name=name, env=env or (), headers=header or (), cwd=cwd, transport=transport.value)
 
     async def work(output: Output) -> int:
-        return await carry_out(plan, config, output, yes=yes, trust=trust, force=force, dry_run=dry_run)
+        return await connect_source(plan, config, output, yes=yes, trust=trust, force=force, dry_run=dry_run)
 
     run_command(work, as_json=json)
 
@@ -102,7 +102,7 @@ def list_presets(
         from toolpost.connecting.presets import PACKAGES
 
         if output.as_json:
-            output.document([{"name": name, **_facts(package)} for name, package in PACKAGES.items()])
+            output.document([{"name": name, **_package_document(package)} for name, package in PACKAGES.items()])
             return 0
         rows = [
             (name, f"{one.ecosystem} {one.name} {one.version or '(not published)'}", ", ".join(one.reads))
@@ -115,7 +115,7 @@ def list_presets(
     run_command(work, as_json=json)
 
 
-def _facts(package: Package) -> dict[str, Any]:
+def _package_document(package: Package) -> dict[str, Any]:
     return {
         "ecosystem": package.ecosystem,
         "package": package.name,
@@ -182,10 +182,10 @@ def import_servers(
     """
 
     async def work(output: Output) -> int:
-        from toolpost.cli.connect_apply import list_found, take_over
+        from toolpost.cli.connect_apply import import_file, list_importable
 
         if file is None:
-            return list_found(Path.cwd(), output)
-        return await take_over(file, config, output, yes=yes, trust=trust, dry_run=dry_run)
+            return list_importable(Path.cwd(), output)
+        return await import_file(file, config, output, yes=yes, trust=trust, dry_run=dry_run)
 
     run_command(work, as_json=json)

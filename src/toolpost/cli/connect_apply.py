@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolpost.cli.connect_plan import Plan, Wanted, is_asked, is_described, looked_at, make_plan, refusal, values_of
+from toolpost.cli.commands import CommonOptions
+from toolpost.cli.connect_plan import (
+    ConnectArguments,
+    SourcePlan,
+    detect_source,
+    is_file_source,
+    make_plan,
+    needs_detection,
+    unsupported_target,
+    variable_values,
+)
 from toolpost.cli.connect_preview import (
-    beside,
-    claim_documents,
-    document,
+    ask_trust,
+    claims_to_dicts,
+    describe_source,
     is_remote,
-    lines,
-    needed,
-    obstacles,
-    offer_trust,
-    row,
-    unpinned,
+    missing_requirements,
+    relative_to_config,
+    source_document,
+    source_row,
+    unset_variables,
     variable_documents,
-    write,
+    warn_unpinned,
+    write_sources,
     write_trust,
 )
 from toolpost.cli.output import Output, show_tools
-from toolpost.cli.prompts import at_a_terminal, confirm
-from toolpost.cli.runner import every_source, progress_sinks, rehearsal, trouble
+from toolpost.cli.prompts import confirm, is_interactive
+from toolpost.cli.runner import describe_failure, every_source, open_in_memory, progress_sinks
 from toolpost.configuration.file_editor import config_path, load_leniently, snippet
 from toolpost.configuration.loading import LoadedSettings, environment, load_settings, with_only
 from toolpost.configuration.settings import Settings
@@ -38,7 +47,7 @@ from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 
 
-def planned(
+def plan_source(
     what: Sequence[str],
     *,
     name: str | None,
@@ -46,20 +55,22 @@ def planned(
     headers: Sequence[str],
     cwd: Path | None,
     transport: str,
-) -> Plan | ToolError:
-    """Read the command line; what is wrong with it is raised, what cannot be had is handed on to be told."""
-    refused = refusal(what)
+) -> SourcePlan | ToolError:
+    """Plan a source from the command line; a target that cannot be connected is returned as an error."""
+    refused = unsupported_target(what)
     if refused is not None:
         return refused
-    wanted = Wanted(words=what, name=name, env=env, headers=headers, cwd=cwd, transport=McpTransport(transport))
+    wanted = ConnectArguments(
+        words=what, name=name, env=env, headers=headers, cwd=cwd, transport=McpTransport(transport)
+    )
     try:
         return make_plan(wanted, os.environ)
     except ToolError as error:
         return error
 
 
-async def carry_out(
-    plan: Plan | ToolError,
+async def connect_source(
+    plan: SourcePlan | ToolError,
     config: Path | None,
     output: Output,
     *,
@@ -68,25 +79,25 @@ async def carry_out(
     force: bool,
     dry_run: bool,
 ) -> int:
-    """Show it, ask, write it, connect it; returns the code to leave with."""
+    """Show a plan, ask for confirmation, write the source and connect it once; return the exit code."""
     if isinstance(plan, ToolError):
         raise plan
     path = config_path(config)
-    if is_asked(plan.source):
+    if needs_detection(plan.source):
         _refuse_unset(plan, path)
-    plan = await looked_at(plan, output)
-    source = _placed(plan.source, path)
+    plan = await detect_source(plan, output)
+    source = _with_relative_paths(plan.source, path)
     _refuse_taken(source.name, load_leniently(path, os.environ), path)
     _show_plan(plan, source, path, output)
     if dry_run:
         return _finish(output, plan, path, status="dry_run")
     _refuse_unset(plan, path)
-    _refuse_obstacles(plan.source, force=force)
+    _refuse_missing_requirements(plan.source, force=force)
     if not confirm(f"Write this to {path.name}, and connect it once?", yes=yes):
         raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
-    settings = write([source], path, output, secrets=plan.secrets())
-    _tell_variables(plan, path, output)
-    return await _try(plan, settings, path, output, trust=trust, yes=yes)
+    settings = write_sources([source], path, output, secrets=plan.secrets())
+    _report_variables(plan, path, output)
+    return await _connect_once(plan, settings, path, output, trust=trust, yes=yes)
 
 
 def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:
@@ -95,35 +106,36 @@ def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:
         raise ToolError(f"{path.name} has a source named {name!r} already; give another name with --name", code="taken")
 
 
-def _refuse_unset(plan: Plan, path: Path) -> None:
-    """A source that refers to a variable that is not set would be left out by every other command from then on."""
-    missing = needed([plan.source], {**environment(path.parent), **plan.secrets()})
+def _refuse_unset(plan: SourcePlan, path: Path) -> None:
+    """Raise a ToolError when the source refers to variables that are not set."""
+    # Every other command would leave such a source out from then on.
+    missing = unset_variables([plan.source], {**environment(path.parent), **plan.secrets()})
     if missing:
         unset = f"variables that are not set: {', '.join(missing)}; set them first"
         advice = "" if is_remote(plan.source) else f", or give --env {missing[0]}=..."
         raise ToolError(f"{unset}{advice}", code="variable_unset")
 
 
-def _refuse_obstacles(source: ExternalToolConfig, *, force: bool) -> None:
-    """Write nothing that is known not to start, unless whoever writes it knows better."""
-    missing = list(obstacles(source, os.environ))
+def _refuse_missing_requirements(source: ExternalToolConfig, *, force: bool) -> None:
+    """Raise a ToolError when the source is known not to start, unless `force` is set."""
+    missing = list(missing_requirements(source, os.environ))
     if missing and not force:
         told = f"{source.name!r} cannot start, and nothing was written: {'; '.join(missing)}"
         raise ToolError(f"{told}. With --force it is written all the same.", code="cannot_start")
 
 
-def _placed(source: ExternalToolConfig, path: Path) -> ExternalToolConfig:
-    """The source with its folder and its file as they are written there: relative, where they lie below."""
-    if not is_described(source):
-        return beside(source, path)
+def _with_relative_paths(source: ExternalToolConfig, path: Path) -> ExternalToolConfig:
+    """Return the source with paths below the folder of the configuration relative to it."""
+    if not is_file_source(source):
+        return relative_to_config(source, path)
     file = Path(os.path.abspath(Path(source.connection).expanduser()))  # noqa: PTH100 - links are there for a reason
     written = f"./{file.relative_to(path.parent)}" if file.is_relative_to(path.parent) else str(file)
     return source.model_copy(update={"connection": written})
 
 
-def _show_plan(plan: Plan, source: ExternalToolConfig, path: Path, output: Output) -> None:
-    """What is about to happen, for the person who has to agree; beside the JSON, if that was asked for."""
-    told = [*lines(plan.source), f"to be written to {path}", snippet([source]).rstrip()]
+def _show_plan(plan: SourcePlan, source: ExternalToolConfig, path: Path, output: Output) -> None:
+    """Show what is about to be written; on stderr where stdout is for JSON."""
+    told = [*describe_source(plan.source), f"to be written to {path}", snippet([source]).rstrip()]
     if output.as_json:
         output.note("\n".join(told))
     else:
@@ -132,20 +144,24 @@ def _show_plan(plan: Plan, source: ExternalToolConfig, path: Path, output: Outpu
         output.note(note)
 
 
-def _tell_variables(plan: Plan, path: Path, output: Output) -> None:
+def _report_variables(plan: SourcePlan, path: Path, output: Output) -> None:
     for variable in plan.variables:
         output.note(f"A secret was kept out of {path.name}: {variable.stands_for}. Set {variable.name} to it.")
-    if needed([plan.source], environment(path.parent)):
+    if unset_variables([plan.source], environment(path.parent)):
         output.note(f"Until then every command goes on without {plan.source.name}; .env beside the file will do, too.")
 
 
-async def _try(plan: Plan, settings: Settings, path: Path, output: Output, *, trust: bool, yes: bool) -> int:
-    """Connect this source alone, keeping nothing, show its tools, and ask whether it is trusted."""
-    name, redactor = plan.source.name, Redactor(values_of(plan))
-    loaded = LoadedSettings(settings=_alone(settings, name), path=path, secrets=frozenset(values_of(plan)))
+async def _connect_once(
+    plan: SourcePlan, settings: Settings, path: Path, output: Output, *, trust: bool, yes: bool
+) -> int:
+    """Connect this source alone without a data folder, show its tools, and ask whether it is trusted."""
+    name, redactor = plan.source.name, Redactor(variable_values(plan))
+    loaded = LoadedSettings(settings=_only_source(settings, name), path=path, secrets=frozenset(variable_values(plan)))
     async with every_source(loaded, progress_sinks(output)) as box:
         specs = [spec for spec in box.registry.specs() if spec.source == name]
-        error = next((trouble(state, box) for state in box.report if state.name == name and not state.ok), None)
+        error = next(
+            (describe_failure(state, box) for state in box.report if state.name == name and not state.ok), None
+        )
         problems = [redactor.text(problem) for problem in box.sources.problems]
         pins = box.sources.pins(name)
     for problem in problems:
@@ -154,13 +170,13 @@ async def _try(plan: Plan, settings: Settings, path: Path, output: Output, *, tr
         return _report_failure(plan, redactor.text(error), path, output)
     if not output.as_json:
         show_tools(specs, output)
-    trusted = offer_trust(name, specs, output, trust=trust, yes=yes)
+    trusted = ask_trust(name, specs, output, trust=trust, yes=yes)
     if trusted:
         write_trust(name, path, pins, settings.lock, output, secrets=plan.secrets())
     return _finish(output, plan, path, status="ok", specs=specs, trusted=trusted)
 
 
-def _alone(settings: Settings, name: str) -> Settings:
+def _only_source(settings: Settings, name: str) -> Settings:
     return settings.model_copy(
         update={
             "data_dir": None,
@@ -172,17 +188,19 @@ def _alone(settings: Settings, name: str) -> Settings:
     )
 
 
-def _report_failure(plan: Plan, error: str, path: Path, output: Output) -> int:
+def _report_failure(plan: SourcePlan, error: str, path: Path, output: Output) -> int:
     output.note(f"{plan.source.name!r} is in {path.name} now, but it cannot be connected: {error}")
-    again = "" if path == config_path(None) else f" --config {shlex.quote(str(path))}"
-    tries, rids = f"`toolpost config check --connect{again}` tries again", f"tools disconnect {plan.source.name}{again}"
-    output.note(f"{tries}, `toolpost {rids}` takes it out.")
+    options = CommonOptions(None if path == config_path(None) else path)
+    output.note(
+        f"`toolpost config check --connect{options}` tries again, "
+        f"`toolpost tools disconnect {plan.source.name}{options}` takes it out."
+    )
     return _finish(output, plan, path, status="failed", error=ToolConnectionError(error))
 
 
 def _finish(
     output: Output,
-    plan: Plan,
+    plan: SourcePlan,
     path: Path,
     *,
     status: str,
@@ -197,11 +215,11 @@ def _finish(
                 "status": status,
                 "config": str(path),
                 "written": status != "dry_run",
-                "source": {**document(plan.source), "auth_type": plan.source.auth_type.value},
-                "variables": variable_documents(needed([plan.source], environ), plan.variables, environ),
+                "source": {**source_document(plan.source), "auth_type": plan.source.auth_type.value},
+                "variables": variable_documents(unset_variables([plan.source], environ), plan.variables, environ),
                 "notes": list(plan.notes),
                 "tools": [spec.to_dict() for spec in specs],
-                "claims": claim_documents(specs),
+                "claims": claims_to_dicts(specs),
                 "trusted": trusted,
                 "error": None if error is None else error.to_dict(),
             }
@@ -211,7 +229,7 @@ def _finish(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ImportPlan:
-    """What one file would add to another."""
+    """Sources that a file of another program would add to the configuration."""
 
     file: Path
     path: Path
@@ -222,17 +240,17 @@ class _ImportPlan:
 
     def notes(self) -> list[str]:
         there = [f"{name}: left out, because {self.path.name} has a source of that name" for name in self.skipped]
-        return [*self.imported.notes, *there, *unpinned(self.new)]
+        return [*self.imported.notes, *there, *warn_unpinned(self.new)]
 
     def to_dict(self, status: str) -> dict[str, Any]:
         environ = environment(self.path.parent)
-        missing = needed(self.new, environ)
+        missing = unset_variables(self.new, environ)
         return {
             "status": status,
             "file": str(self.file),
             "config": str(self.path),
             "written": status != "dry_run" and bool(self.new),
-            "sources": [document(source) for source in self.new],
+            "sources": [source_document(source) for source in self.new],
             "skipped": self.skipped,
             "variables": variable_documents(missing, self.imported.variables, environ),
             "notes": self.notes(),
@@ -241,8 +259,8 @@ class _ImportPlan:
         }
 
 
-def list_found(folder: Path, output: Output) -> int:
-    """List the files that hold servers, in the working folder and in the usual places of this person."""
+def list_importable(folder: Path, output: Output) -> int:
+    """List the files that hold servers, in the working folder and in the usual places of other programs."""
     found = [_list_servers(path) for path in usual_places(folder)]
     listed = [item for item in found if item["servers"] or item["error"]]
     if output.as_json:
@@ -256,52 +274,54 @@ def list_found(folder: Path, output: Output) -> int:
     return 0
 
 
-async def take_over(file: Path, config: Path | None, output: Output, *, yes: bool, trust: bool, dry_run: bool) -> int:
-    """Show what a file lists and, if that is agreed to, write it; returns the code to leave with."""
-    taking = _plan_import(file, config_path(config))
-    _show_import(taking, output)
+async def import_file(file: Path, config: Path | None, output: Output, *, yes: bool, trust: bool, dry_run: bool) -> int:
+    """Show the servers of a file and, after a confirmation, write them; return the exit code."""
+    plan = _plan_import(file, config_path(config))
+    _show_import(plan, output)
     if dry_run:
-        if taking.new and not output.as_json:
-            output.text(snippet(taking.new).rstrip())
-        return _finish_import(taking, output, "dry_run")
-    if taking.new:
-        if not confirm(f"Write {_count(taking.new)} to {taking.path.name}?", yes=yes):
+        if plan.new and not output.as_json:
+            output.text(snippet(plan.new).rstrip())
+        return _finish_import(plan, output, "dry_run")
+    if plan.new:
+        if not confirm(f"Write {_count(plan.new)} to {plan.path.name}?", yes=yes):
             raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
-        write(taking.new, taking.path, output, secrets={})
-        _tell_what_next(taking, output)
-        if trust or (not yes and _wants_to_see(taking, output)):
-            return await _trust_imported(taking, output, trust=trust, yes=yes)
-    return _finish_import(taking, output, "ok")
+        write_sources(plan.new, plan.path, output, secrets={})
+        _report_next_steps(plan, output)
+        if trust or (not yes and _ask_connect(plan, output)):
+            return await _trust_imported(plan, output, trust=trust, yes=yes)
+    return _finish_import(plan, output, "ok")
 
 
-def _wants_to_see(taking: _ImportPlan, output: Output) -> bool:
-    """Whether a person wants to know now what the servers' tools claim; what is not set keeps them from starting."""
-    if output.as_json or needed(taking.new, environment(taking.path.parent)) or not at_a_terminal():
+def _ask_connect(plan: _ImportPlan, output: Output) -> bool:
+    """Ask whether the new sources are connected now; False without a terminal or with unset variables."""
+    if output.as_json or unset_variables(plan.new, environment(plan.path.parent)) or not is_interactive():
         return False
     return confirm("Connect them once, to see what their tools claim? This starts the commands above.", yes=False)
 
 
-async def _trust_imported(taking: _ImportPlan, output: Output, *, trust: bool, yes: bool) -> int:
-    """Connect the new sources, show what each claims, and write down which are trusted."""
-    if missing := needed(taking.new, environment(taking.path.parent)):
+async def _trust_imported(plan: _ImportPlan, output: Output, *, trust: bool, yes: bool) -> int:
+    """Connect the new sources, show the claims of each, and write which are trusted."""
+    if missing := unset_variables(plan.new, environment(plan.path.parent)):
         unset = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set"
         output.note(f"None of them is trusted, because {unset}; write trust: true yourself, and run `toolpost lock`.")
-        return _finish_import(taking, output, "failed") or 1
-    loaded = load_settings(taking.path)
-    names = {source.name for source in taking.new if source.enabled}
+        return _finish_import(plan, output, "failed") or 1
+    loaded = load_settings(plan.path)
+    names = {source.name for source in plan.new if source.enabled}
     failed: list[str] = []
-    async with rehearsal(with_only(loaded, names), output) as box:
+    async with open_in_memory(with_only(loaded, names), output) as box:
         for state in box.report:
             if not state.ok:
                 failed.append(state.name)
-                output.note(f"{state.name!r} is not trusted, because it cannot be connected: {trouble(state, box)}")
+                output.note(
+                    f"{state.name!r} is not trusted, because it cannot be connected: {describe_failure(state, box)}"
+                )
                 continue
             specs = [spec for spec in box.registry.specs() if spec.source == state.name]
-            if offer_trust(state.name, specs, output, trust=trust, yes=yes):
+            if ask_trust(state.name, specs, output, trust=trust, yes=yes):
                 pins = box.sources.pins(state.name)
-                write_trust(state.name, taking.path, pins, loaded.settings.lock, output, secrets={})
-                taking.trusted.append(state.name)
-    return _finish_import(taking, output, "failed" if failed else "ok") or int(bool(failed))
+                write_trust(state.name, plan.path, pins, loaded.settings.lock, output, secrets={})
+                plan.trusted.append(state.name)
+    return _finish_import(plan, output, "failed" if failed else "ok") or int(bool(failed))
 
 
 def _list_servers(path: Path) -> dict[str, Any]:
@@ -320,28 +340,28 @@ def _plan_import(file: Path, path: Path) -> _ImportPlan:
     return _ImportPlan(
         file=file,
         path=path,
-        new=[beside(source, path) for source in imported.sources if source.name not in taken],
+        new=[relative_to_config(source, path) for source in imported.sources if source.name not in taken],
         skipped=[source.name for source in imported.sources if source.name in taken],
         imported=imported,
     )
 
 
-def _show_import(taking: _ImportPlan, output: Output) -> None:
-    if taking.new and not output.as_json:
-        output.table(["Source", "Command or URL", "Variables, headers", "Enabled"], map(row, taking.new))
-    for note in taking.notes():
+def _show_import(plan: _ImportPlan, output: Output) -> None:
+    if plan.new and not output.as_json:
+        output.table(["Source", "Command or URL", "Variables, headers", "Enabled"], map(source_row, plan.new))
+    for note in plan.notes():
         output.note(note)
-    if not taking.new:
-        output.note(f"There is nothing in {taking.file} to add to {taking.path.name}.")
+    if not plan.new:
+        output.note(f"There is nothing in {plan.file} to add to {plan.path.name}.")
 
 
-def _tell_what_next(taking: _ImportPlan, output: Output) -> None:
-    output.note(f"{_count(taking.new)} written to {taking.path.name}; nothing was started.")
-    told = {variable.name: variable.stands_for for variable in taking.imported.variables}
-    environ = environment(taking.path.parent)
-    for name in needed(taking.new, environ):
-        output.note(f"Set {name}: {told.get(name, f'{taking.file.name} refers to it')}.")
-    lacking = [source.name for source in taking.new if needed([source], environ)]
+def _report_next_steps(plan: _ImportPlan, output: Output) -> None:
+    output.note(f"{_count(plan.new)} written to {plan.path.name}; nothing was started.")
+    told = {variable.name: variable.stands_for for variable in plan.imported.variables}
+    environ = environment(plan.path.parent)
+    for name in unset_variables(plan.new, environ):
+        output.note(f"Set {name}: {told.get(name, f'{plan.file.name} refers to it')}.")
+    lacking = [source.name for source in plan.new if unset_variables([source], environ)]
     if lacking:
         output.note(
             f"Until then every command goes on without {', '.join(lacking)}; .env beside the file will do, too."
@@ -350,11 +370,11 @@ def _tell_what_next(taking: _ImportPlan, output: Output) -> None:
         output.note("`toolpost config check --connect` connects them.")
 
 
-def _finish_import(taking: _ImportPlan, output: Output, status: str) -> int:
-    """Failed is a file that lists servers of which none can be used."""
+def _finish_import(plan: _ImportPlan, output: Output, status: str) -> int:
+    """Print the document of an import; the code is 1 for a file none of whose servers can be used."""
     if output.as_json:
-        output.document(taking.to_dict(status))
-    return int(bool(taking.imported.notes) and not taking.imported.sources)
+        output.document(plan.to_dict(status))
+    return int(bool(plan.imported.notes) and not plan.imported.sources)
 
 
 def _count(sources: Sequence[ExternalToolConfig]) -> str:

@@ -16,7 +16,7 @@ import typer
 
 from toolpost.auth.credentials import static_credential, with_environment
 from toolpost.auth.providers import KNOWN_PROVIDERS
-from toolpost.cli.connect_preview import is_remote, needed, obstacles, unpinned
+from toolpost.cli.connect_preview import is_remote, missing_requirements, unset_variables, warn_unpinned
 from toolpost.cli.output import Output
 from toolpost.configuration.secret_extraction import SecretExtractor, Variable, references
 from toolpost.connecting.client_files import fit_name, names_a_relative_path
@@ -50,8 +50,8 @@ _COMMON_LABELS = frozenset({"mcp", "www", "api", "app", "server"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The command line, as it was written."""
+class ConnectArguments:
+    """Arguments of `tools connect` as given."""
 
     words: Sequence[str]
     name: str | None = None
@@ -62,45 +62,45 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The source as it will be written, the secrets that were taken out of it, and what to say about it."""
+class SourcePlan:
+    """Source to be written, the variables that replace its secrets, and notes for the person who confirms."""
 
     source: ExternalToolConfig
     variables: tuple[Variable, ...] = ()
     notes: tuple[str, ...] = ()
 
     def secrets(self) -> dict[str, str]:
-        """What the variables stand for, for the one connection that is made now."""
+        """Return the values of the variables, for the one connection that is made now."""
         return {variable.name: variable.value for variable in self.variables if variable.value is not None}
 
 
-def make_plan(wanted: Wanted, environ: Mapping[str, str]) -> Plan:
-    """Read what is wanted; a wrong command line is a BadParameter, an unknown preset a ToolError."""
-    concealer = SecretExtractor(environ)
+def make_plan(wanted: ConnectArguments, environ: Mapping[str, str]) -> SourcePlan:
+    """Plan a source; raise a BadParameter for a wrong command line, a ToolError for an unknown preset."""
+    extractor = SecretExtractor(environ)
     first, *rest = wanted.words
     if _is_url(first):
         _refuse_for_url(wanted, rest)
-        source = _remote(wanted, first, concealer)
+        source = _remote(wanted, first, extractor)
         notes: list[str] = []
     elif first in PACKAGES:
-        source = _preset(wanted, first, rest, concealer, environ)
+        source = _preset(wanted, first, rest, extractor, environ)
         notes = list(_unset(first, source, environ))
     elif not rest and is_document(first):
         _refuse_for_program(wanted)
         source = _document(wanted, first)
         notes = []
     else:
-        source = _program(wanted, _command_words(wanted.words, environ), concealer)
-        notes = list(unpinned([source]))
-    notes += obstacles(source, environ)
-    return Plan(source=source, variables=tuple(concealer.variables), notes=tuple(notes))
+        source = _program(wanted, _command_words(wanted.words, environ), extractor)
+        notes = list(warn_unpinned([source]))
+    notes += missing_requirements(source, environ)
+    return SourcePlan(source=source, variables=tuple(extractor.variables), notes=tuple(notes))
 
 
 def _is_url(word: str) -> bool:
     return word.lower().startswith(("http://", "https://"))
 
 
-def _refuse_for_url(wanted: Wanted, rest: Sequence[str]) -> None:
+def _refuse_for_url(wanted: ConnectArguments, rest: Sequence[str]) -> None:
     if rest:
         raise typer.BadParameter("a URL stands alone; is a header without its quotes?", param_hint="WHAT")
     if wanted.env or wanted.cwd is not None:
@@ -109,38 +109,42 @@ def _refuse_for_url(wanted: Wanted, rest: Sequence[str]) -> None:
         raise typer.BadParameter("a URL is not reached over stdio", param_hint="--transport")
 
 
-def _remote(wanted: Wanted, url: str, concealer: SecretExtractor) -> ExternalToolConfig:
+def _remote(wanted: ConnectArguments, url: str, extractor: SecretExtractor) -> ExternalToolConfig:
     if not urlsplit(url).hostname:
         raise typer.BadParameter("the URL names no host", param_hint="WHAT")
     name = _name(wanted, _name_of_host(urlsplit(url).hostname or ""))
-    address, login = concealer.login(name, url)
+    address, login = extractor.login(name, url)
     fields: dict[str, Any] = {"auth_type": AuthType.BASIC, "auth_config": login} if login else {}
     return ExternalToolConfig(
         name=name,
         transport=TransportType.MCP,
-        connection=concealer.url(name, address),
-        headers={key: concealer.header(name, key, value) for key, value in _headers(wanted.headers)},
+        connection=extractor.url(name, address),
+        headers={key: extractor.header(name, key, value) for key, value in _headers(wanted.headers)},
         mcp=McpOptions(transport=wanted.transport),
         **fields,
     )
 
 
-def _document(wanted: Wanted, file: str) -> ExternalToolConfig:
-    """The document of an API in a file."""
+def _document(wanted: ConnectArguments, file: str) -> ExternalToolConfig:
+    """Build the source for the file of an API document."""
     name = _name(wanted, fit_name(PurePosixPath(file).name.partition(".")[0]))
     return ExternalToolConfig(name=name, transport=TransportType.HTTP, connection=file)
 
 
 def _preset(
-    wanted: Wanted, preset: str, arguments: Sequence[str], concealer: SecretExtractor, environ: Mapping[str, str]
+    wanted: ConnectArguments,
+    preset: str,
+    arguments: Sequence[str],
+    extractor: SecretExtractor,
+    environ: Mapping[str, str],
 ) -> ExternalToolConfig:
     _refuse_for_program(wanted)
     name = _name(wanted, preset)
     try:
-        pinned = pinned_preset(preset, concealer.words(name, arguments))
+        pinned = pinned_preset(preset, extractor.words(name, arguments))
     except ValueError as error:
         raise ToolError(str(error), code="preset_unavailable") from None
-    given = _env(wanted, name, concealer)
+    given = _env(wanted, name, extractor)
     handed_on = {key: f"${{{key}}}" for key in PACKAGES[preset].reads if key in environ}
     words = shlex.split(pinned.connection)
     for key, value in given.items():
@@ -153,10 +157,8 @@ def _preset(
 
 
 def _with_credential(source: ExternalToolConfig, package: Package, environ: Mapping[str, str]) -> ExternalToolConfig:
-    """Let a server that needs a token have one: that of the environment, or each person's own after a sign-in.
-
-    Services of this kind register no clients by themselves, so a sign-in takes the id of an app of the operator's.
-    """
+    """Give the server of a preset its token: from the environment, or of each user after a sign-in."""
+    # These services register no clients dynamically, so a sign-in takes the client id of an app of the operator.
     if not package.variable:
         return source
     client_id, client_secret = _client_variables(package)
@@ -177,19 +179,19 @@ def _client_variables(package: Package) -> tuple[str, str]:
     return f"{prefix}_CLIENT_ID", f"{prefix}_CLIENT_SECRET"
 
 
-def _program(wanted: Wanted, words: Sequence[str], concealer: SecretExtractor) -> ExternalToolConfig:
+def _program(wanted: ConnectArguments, words: Sequence[str], extractor: SecretExtractor) -> ExternalToolConfig:
     _refuse_for_program(wanted)
     name = _name(wanted, _name_of_command(words))
     return ExternalToolConfig(
         name=name,
         transport=TransportType.MCP,
-        connection=shlex.join(concealer.words(name, words)),
-        env=_env(wanted, name, concealer),
+        connection=shlex.join(extractor.words(name, words)),
+        env=_env(wanted, name, extractor),
         cwd=_cwd(wanted, words),
     )
 
 
-def _refuse_for_program(wanted: Wanted) -> None:
+def _refuse_for_program(wanted: ConnectArguments) -> None:
     if wanted.headers:
         raise typer.BadParameter("only a URL has headers; a program has --env", param_hint="--header")
     if wanted.transport not in (McpTransport.AUTO, McpTransport.STDIO):
@@ -197,7 +199,7 @@ def _refuse_for_program(wanted: Wanted) -> None:
 
 
 def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """One word that holds a whole line is split as a shell would; one word alone must be a program."""
+    """Split a single word as a shell does; raise a ToolError for a lone word that is no program."""
     if len(words) > 1:
         return list(words)
     try:
@@ -212,8 +214,8 @@ def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str
     return split
 
 
-def _env(wanted: Wanted, name: str, concealer: SecretExtractor) -> dict[str, str]:
-    return {key: concealer.env(name, key, value) for key, value in _variables(wanted.env)}
+def _env(wanted: ConnectArguments, name: str, extractor: SecretExtractor) -> dict[str, str]:
+    return {key: extractor.env(name, key, value) for key, value in _variables(wanted.env)}
 
 
 def _variables(written: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -233,12 +235,12 @@ def _headers(written: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _escaped(value: str) -> str:
-    """References stay; any other `${` is meant as it is written."""
+    """Escape `${` in a text that has no references to variables."""
     return value if references(value) else value.replace("${", "$${")
 
 
-def _cwd(wanted: Wanted, words: Sequence[str]) -> str | None:
-    """The folder to start in: the one given, or this one where a relative path is meant."""
+def _cwd(wanted: ConnectArguments, words: Sequence[str]) -> str | None:
+    """Return the working directory: the given one, or the current one where the command names a relative path."""
     if wanted.cwd is None:
         return str(Path.cwd()) if names_a_relative_path(words, Path.cwd()) else None
     if not wanted.cwd.is_dir():
@@ -246,7 +248,7 @@ def _cwd(wanted: Wanted, words: Sequence[str]) -> str | None:
     return str(wanted.cwd.absolute())
 
 
-def _name(wanted: Wanted, derived: str) -> str:
+def _name(wanted: ConnectArguments, derived: str) -> str:
     if wanted.name is None:
         return derived
     if fit_name(wanted.name) != wanted.name:
@@ -296,8 +298,8 @@ def _is_handed_on(source: ExternalToolConfig, variable: str) -> bool:
     return source.env.get(variable) == f"${{{variable}}}"
 
 
-def refusal(what: Sequence[str]) -> ToolError | None:
-    """Why what is wanted cannot be connected, where its writing alone tells."""
+def unsupported_target(what: Sequence[str]) -> ToolError | None:
+    """Return the error for a target that cannot be connected, as far as its text alone shows."""
     first = what[0]
     scheme = first.lower().partition("://")[0] if _SCHEME.match(first) else ""
     if scheme in ("ws", "wss"):
@@ -309,29 +311,29 @@ def refusal(what: Sequence[str]) -> ToolError | None:
     if scheme:
         told = f"nothing is connected at {scheme}://; give an address with http:// or https://, or the path of a file"
         return ToolError(told, code="scheme_unknown")
-    return _missing(first) if len(what) == 1 and len(first.split()) == 1 else None
+    return _missing_path(first) if len(what) == 1 and len(first.split()) == 1 else None
 
 
-def is_described(source: ExternalToolConfig) -> bool:
-    """Whether a file on this machine is, or describes, the source; no program is started then."""
+def is_file_source(source: ExternalToolConfig) -> bool:
+    """Return whether the source is, or is described by, a local file; it starts no program."""
     return "file" in find_transport(source.transport).forms and not is_remote(source)
 
 
-def is_asked(source: ExternalToolConfig) -> bool:
-    """Whether its address is asked what is there; who says how an MCP server is spoken to has said it."""
+def needs_detection(source: ExternalToolConfig) -> bool:
+    """Return whether the URL of the source has to be probed; --transport says that it is an MCP server."""
     return is_remote(source) and source.mcp.transport is McpTransport.AUTO
 
 
-async def looked_at(plan: Plan, output: Output) -> Plan:
-    """The plan for what is really there; ToolError where that is not known."""
+async def detect_source(plan: SourcePlan, output: Output) -> SourcePlan:
+    """Return the plan for what is at the URL or in the file; raise a ToolError where that is not recognised."""
     source = plan.source
-    if is_described(source):
-        return replace(plan, source=_by_file(source), notes=())
-    if not is_asked(source):
+    if is_file_source(source):
+        return replace(plan, source=_detect_file_source(source), notes=())
+    if not needs_detection(source):
         return plan
     filled = with_environment(source, {**os.environ, **plan.secrets()})
     found = await detect_url(filled.connection, {**filled.headers, **static_credential(filled).headers})
-    redactor = Redactor(values_of(plan))
+    redactor = Redactor(variable_values(plan))
     if found.transport is None or found.detection is None:
         raise ToolError(redactor.text(_not_recognised(found)), code="not_recognised")
     output.note(f"{source.name}: {found.detection.label} ({redactor.text(found.because)}).")
@@ -340,14 +342,14 @@ async def looked_at(plan: Plan, output: Output) -> Plan:
     return replace(plan, source=configured, notes=(*plan.notes, advice) if advice else plan.notes)
 
 
-def values_of(plan: Plan) -> list[str]:
-    """Everything that the server gets from variables; what it says about them may quote them."""
+def variable_values(plan: SourcePlan) -> list[str]:
+    """Return the values of all variables that the source refers to, for redaction."""
     environ = {**os.environ, **plan.secrets()}
-    return [environ[name] for name in needed([plan.source], {}) if name in environ]
+    return [environ[name] for name in unset_variables([plan.source], {}) if name in environ]
 
 
-def _missing(word: str) -> ToolError | None:
-    """What to say of a word that is written as a path or an address, and leads to nothing."""
+def _missing_path(word: str) -> ToolError | None:
+    """Return the error for a word that looks like a path or an address and is neither."""
     path = Path(word).expanduser()
     if word in PACKAGES or path.is_file() or shutil.which(word) is not None:
         return None
@@ -359,8 +361,8 @@ def _missing(word: str) -> ToolError | None:
     return ToolError(f"there is no file {word!r}{advice}", code="file_missing")
 
 
-def _by_file(source: ExternalToolConfig) -> ExternalToolConfig:
-    """The source that a file describes, by what is in it; the file is named so that any folder will do."""
+def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
+    """Configure the source by the content of its file; raise a ToolError where that is not recognised."""
     found, file = detect_file(source.connection), source.connection
     if found.transport is not None and found.detection is not None:
         return found.transport.configure(source, found.detection)

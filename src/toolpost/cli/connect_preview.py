@@ -13,7 +13,7 @@ from typing import Any
 from toolpost.catalog.lock import Lock, Pin
 from toolpost.catalog.specs import describe_claims, read_claims, trust_loosens
 from toolpost.cli.output import Output
-from toolpost.cli.prompts import at_a_terminal, confirm
+from toolpost.cli.prompts import confirm, is_interactive
 from toolpost.configuration.file_editor import InsertionError, add_sources, mark_trusted, source_data
 from toolpost.configuration.secret_extraction import Variable, references
 from toolpost.configuration.settings import Settings
@@ -29,27 +29,27 @@ _OUR_OWN = frozenset({"python", "python3"})  # the running interpreter stands in
 
 
 def is_remote(source: ExternalToolConfig) -> bool:
-    """Whether it is called at an address instead of being started here."""
+    """Return whether the source is reached at a URL."""
     return source.connection.lower().startswith(("http://", "https://"))
 
 
-def exact(text: str) -> str:
-    """A text on one line in which nothing hides: what cannot be seen is written as its escape."""
+def escape_invisible(text: str) -> str:
+    """Escape every character of a text that is not printable."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def lines(source: ExternalToolConfig) -> Iterator[str]:
-    """The source in words."""
+def describe_source(source: ExternalToolConfig) -> Iterator[str]:
+    """Describe what the source starts or reaches, and with which variables, headers and credentials."""
     yield f"{source.name} {_verb(source)}"
-    yield f"  {exact(source.connection)}"
+    yield f"  {escape_invisible(source.connection)}"
     if source.env:
-        yield f"with the environment variables {', '.join(map(exact, source.env))}"
+        yield f"with the environment variables {', '.join(map(escape_invisible, source.env))}"
     if source.headers:
-        yield f"with the headers {', '.join(map(exact, source.headers))}"
+        yield f"with the headers {', '.join(map(escape_invisible, source.headers))}"
     if source.auth_type is not AuthType.NONE:
         yield f"with the credentials of auth_type {source.auth_type.value}"
     if source.cwd is not None:
-        yield f"in the folder {exact(source.cwd)}"
+        yield f"in the folder {escape_invisible(source.cwd)}"
 
 
 def _verb(source: ExternalToolConfig) -> str:
@@ -61,19 +61,19 @@ def _verb(source: ExternalToolConfig) -> str:
     return "is what this file describes:" if "file" in forms else "starts this program on this machine:"
 
 
-def row(source: ExternalToolConfig) -> tuple[str, str, str, str]:
-    """The source as a row of a table."""
+def source_row(source: ExternalToolConfig) -> tuple[str, str, str, str]:
+    """Return the source as a row of a table."""
     names = [*source.env, *source.headers]
     return (
         source.name,
-        exact(source.connection),
-        ", ".join(map(exact, names)) or "-",
+        escape_invisible(source.connection),
+        ", ".join(map(escape_invisible, names)) or "-",
         "yes" if source.enabled else "no",
     )
 
 
-def document(source: ExternalToolConfig) -> dict[str, Any]:
-    """The source for programs: names of variables and headers, not their values."""
+def source_document(source: ExternalToolConfig) -> dict[str, Any]:
+    """Return the source as JSON data; of variables and headers it has the names only."""
     return {
         "name": source.name,
         "description": source.description,
@@ -87,16 +87,16 @@ def document(source: ExternalToolConfig) -> dict[str, Any]:
     }
 
 
-def unpinned(sources: Iterable[ExternalToolConfig]) -> Iterator[str]:
-    """What there is to say of commands that run whatever is newest."""
+def warn_unpinned(sources: Iterable[ExternalToolConfig]) -> Iterator[str]:
+    """Return a warning for each command that runs the newest version of its package."""
     for source in sources:
         package = None if is_remote(source) else unpinned_package(source.connection)
         if package is not None:
             yield f"{package} has no version, so every start runs whatever is newest; {package}@VERSION would not"
 
 
-def needed(sources: Iterable[ExternalToolConfig], environ: Mapping[str, str]) -> list[str]:
-    """The variables that the sources refer to and that are not set."""
+def unset_variables(sources: Iterable[ExternalToolConfig], environ: Mapping[str, str]) -> list[str]:
+    """Return the variables that the sources refer to and that are not set."""
     named = (name for source in sources for text in _texts(source_data(source)) for name in references(text))
     return [name for name in dict.fromkeys(named) if name not in environ]
 
@@ -104,26 +104,28 @@ def needed(sources: Iterable[ExternalToolConfig], environ: Mapping[str, str]) ->
 def variable_documents(
     names: Sequence[str], variables: Sequence[Variable], environ: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """The variables for programs: what each stands for, and whether it is set."""
+    """Return the variables as JSON data: what each stands for, and whether it is set."""
     told = {variable.name: variable.stands_for for variable in variables}
     every = dict.fromkeys([*told, *names])
     return [{"name": name, "stands_for": told.get(name), "set": name in environ} for name in every]
 
 
-def beside(source: ExternalToolConfig, config: Path) -> ExternalToolConfig:
-    """The source with its folder as it is written in that file: relative to it, where it lies below."""
+def relative_to_config(source: ExternalToolConfig, config: Path) -> ExternalToolConfig:
+    """Return the source with its paths relative to the configuration file, where they lie below its folder."""
     places = {"cwd": source.cwd, "env_file": source.env_file}
-    written = {key: _beside(place, config) for key, place in places.items() if place and not references(place)}
+    written = {key: _relative_path(place, config) for key, place in places.items() if place and not references(place)}
     return source.model_copy(update=written) if written else source
 
 
-def _beside(place: str, config: Path) -> str:
+def _relative_path(place: str, config: Path) -> str:
     path = Path(os.path.abspath(place))  # noqa: PTH100 - resolve() would follow links that are there for a reason
     return str(path.relative_to(config.parent) if path.is_relative_to(config.parent) else path)
 
 
-def write(sources: Sequence[ExternalToolConfig], path: Path, output: Output, *, secrets: Mapping[str, str]) -> Settings:
-    """Add sources to the file; where that is impossible a person gets the text to paste."""
+def write_sources(
+    sources: Sequence[ExternalToolConfig], path: Path, output: Output, *, secrets: Mapping[str, str]
+) -> Settings:
+    """Add sources to the configuration file; where that is impossible, print the text to paste and raise."""
     try:
         return add_sources(path, sources, environ={**os.environ, **secrets})
     except InsertionError as error:
@@ -139,8 +141,8 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(part)
 
 
-def obstacles(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
-    """Each thing that is missing, and how to get it."""
+def missing_requirements(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    """Return what keeps a source from starting, and how to get it; starts nothing."""
     if source.unusable:  # what else is written of it stands for nothing
         yield source.unusable
         return
@@ -165,16 +167,16 @@ def _missing_program(source: ExternalToolConfig, environ: Mapping[str, str]) -> 
         yield f"there is no {program} on the PATH; install it first{_INSTALL.get(program, '')}"
 
 
-def offer_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: bool, yes: bool) -> bool:
-    """Show what the tools of a source claim, and ask whether that counts; without a yes it does not."""
+def ask_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: bool, yes: bool) -> bool:
+    """Show the claims of a source about its tools, and return whether a person trusts them."""
     loosened = [spec for spec in specs if trust_loosens(read_claims(spec))]
     if loosened:
-        show_claims(name, specs, output)
+        _show_claims(name, specs, output)
     if trust:
         return True
     if not loosened:
         return False
-    if yes or not at_a_terminal():
+    if yes or not is_interactive():
         told = f"{name} is not trusted: what it claims lets no call run unasked."
         output.note(f"{told} `trust: true` in the configuration, or --trust here, takes its word.")
         return False
@@ -182,8 +184,8 @@ def offer_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: 
     return confirm(f"Trust {name}? Then these claims count, and its tools are pinned as they are now.", yes=False)
 
 
-def show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
-    """What a source says of each of its tools, for the person who decides."""
+def _show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
+    """Show the claims of a source about each of its tools."""
     rows = [
         (spec.name, describe_claims(read_claims(spec)) or "nothing", spec.description.partition("\n")[0])
         for spec in specs
@@ -197,7 +199,7 @@ def show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
 def write_trust(
     name: str, path: Path, pins: dict[str, Pin], lock: Path | None, output: Output, *, secrets: Mapping[str, str]
 ) -> None:
-    """Write a person's yes: `trust: true`, and the tools as they were shown."""
+    """Write `trust: true` to the configuration, and the pins of the tools to the lock file."""
     mark_trusted(path, name, environ={**os.environ, **secrets})
     if lock is None:
         output.note(f"{name} is trusted in {path.name}; `lock: null` there pins nothing.")
@@ -207,6 +209,6 @@ def write_trust(
     output.note(f"{name} is trusted in {path.name}; its tools are pinned in {lock.name}, commit both.")
 
 
-def claim_documents(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """What is claimed of each tool, for programs."""
+def claims_to_dicts(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Return the claims about each tool as JSON data."""
     return [{"tool": spec.name, "claims": describe_claims(read_claims(spec))} for spec in specs]

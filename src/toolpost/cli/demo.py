@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolpost import ToolContext, tool
-from toolpost.cli.output import Output, printable
+from toolpost.cli.output import Output, make_printable
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
@@ -38,7 +38,7 @@ ORDERS_FILE = "orders.json"
 LEDGER_FILE = "ledger.txt"
 _REFUSALS = 2  # how often the exchange hangs up before it answers
 
-AGENT, PERSON, STRANGER = "shop:agent", "shop:maria", "other:eve"
+AGENT, PERSON, OUTSIDER = "shop:agent", "shop:maria", "other:eve"
 CHILD_TIMEOUT_S = 60.0
 _COLOURS = {"completed": "green", "failed": "red", "paused": "yellow", "approved": "green", "denied": "red"}
 _CONFIG = """\
@@ -51,7 +51,7 @@ sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that the demo shows, and whether it came out as it should."""
+    """One step of the demo with its expected and its actual status."""
 
     title: str
     did: str
@@ -64,33 +64,33 @@ class Step:
 
     @property
     def ok(self) -> bool:
-        """Whether it came out as it should."""
+        """Return whether the step has its expected status and passed its check."""
         return self.fine and self.status == self.expected
 
     def to_dict(self) -> dict[str, Any]:
-        """The step as plain data."""
+        """Return the step as JSON data."""
         facts = {name: getattr(self, name) for name in ("title", "did", "expected", "status", "says", "ok")}
         return {**facts, "detail": dict(self.detail)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What every scene plays on: the Toolbox and its folder."""
+    """Toolbox and folder that every scene uses."""
 
     box: Toolbox
     folder: Path
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Outcome:
-        """Call a tool as an agent would."""
+        """Call a tool as the agent."""
         return await self.box.call(name, arguments, user=AGENT)
 
-    def noted(self, text: str) -> int:
-        """How often the shop's ledger has this line."""
+    def count_notes(self, text: str) -> int:
+        """Count a line in the ledger of the shop."""
         return (self.folder / "data" / LEDGER_FILE).read_text(encoding="utf-8").splitlines().count(text)
 
 
 def run(*, json: bool = False) -> int:
-    """Play the demo; 0 when every step came out as expected."""
+    """Run the demo; return 0 when every step came out as expected."""
     console = Console(highlight=False, quiet=json)
     began = time.perf_counter()
     steps = asyncio.run(_play(console))
@@ -107,7 +107,7 @@ async def _play(console: Console) -> list[Step]:
     steps: list[Step] = []
     with tempfile.TemporaryDirectory(prefix="toolpost-demo-") as name:
         folder = Path(name)
-        _furnish(folder)
+        _write_files(folder)
         async with Toolbox.open(folder / "toolpost.yaml") as box:
             async for step in _steps(Stage(box=box, folder=folder)):
                 steps.append(step)
@@ -115,7 +115,7 @@ async def _play(console: Console) -> list[Step]:
     return steps
 
 
-def _furnish(folder: Path) -> None:
+def _write_files(folder: Path) -> None:
     (folder / "toolpost.yaml").write_text(_CONFIG, encoding="utf-8")
     (folder / "data").mkdir()
     orders = [{"id": n, "customer": f"customer {n}", "total": n * 1.25} for n in range(1, 1001)]
@@ -124,7 +124,7 @@ def _furnish(folder: Path) -> None:
 
 
 async def _steps(stage: Stage) -> AsyncIterator[Step]:
-    """Scene after scene; one that breaks is itself a step that did not come out."""
+    """Run the scenes; a scene that raises is a failed step."""
     for scene in SCENES:
         try:
             async for step in scene(stage):
@@ -168,7 +168,7 @@ async def _approval(stage: Stage) -> AsyncIterator[Step]:
     yield _outcome("A destructive call waits for a person", arguments, paused, "paused", "destructive")
     pending_id = _pending_id(paused)
     yield await _refused(
-        "Another tenant does not even see it", stage.box.approve(pending_id, by=STRANGER), STRANGER, "pending_not_found"
+        "Another tenant does not even see it", stage.box.approve(pending_id, by=OUTSIDER), OUTSIDER, "pending_not_found"
     )
     command = ["pending", "approve", pending_id, "--user", PERSON, "--json"]
     code, answer = await asyncio.to_thread(other_process, stage.folder, command)
@@ -193,24 +193,24 @@ async def _denial(stage: Stage) -> AsyncIterator[Step]:
     yield _outcome("A mail cannot be taken back, and waits too", arguments, paused, "paused", "marked destructive")
     denied = await stage.box.deny(_pending_id(paused), by=PERSON, reason="we do not send that")
     step = _outcome("A person denies it, with a reason", arguments, denied, "failed", "we do not send that")
-    yield _proving(step, fine=stage.noted("mailed 'You won!'") == 0)
+    yield _with_check(step, fine=stage.count_notes("mailed 'You won!'") == 0)
 
 
 async def _question(stage: Stage) -> AsyncIterator[Step]:
     paused = await stage.call("shop.ship_order", {"order_id": 5})
     yield _outcome("A tool can ask a person (ctx.pause)", {"order_id": 5}, paused, "paused", "Where does")
     shipped = await stage.box.answer(_pending_id(paused), "12 Long Lane", by=PERSON)
-    ran, reserved = stage.noted("began to ship"), stage.noted("reserved")
+    ran, reserved = stage.count_notes("began to ship"), stage.count_notes("reserved")
     step = _outcome("The answer runs it again from the top", {"order_id": 5}, shipped, "completed", "12 Long Lane")
     says = f"The tool ran {ran} times, its step in ctx.once {reserved} time."
-    yield _proving(step, says=says, fine=(ran, reserved) == (2, 1))
+    yield _with_check(step, says=says, fine=(ran, reserved) == (2, 1))
 
 
 async def _artifact(stage: Stage) -> AsyncIterator[Step]:
     large = await stage.call("shop.export_orders", {})
     step = _outcome("A large result is kept whole, and a preview handed on", {}, large, "completed", "artifact_id")
     kept = large.artifacts if isinstance(large, Completed) else ()
-    yield _proving(step, fine=len(kept) == 1)
+    yield _with_check(step, fine=len(kept) == 1)
     reading = {"artifact_id": "".join(kept), "offset": 40_000, "limit": 60}
     part = await stage.call("artifact_read", reading)
     yield _outcome("artifact_read gets at the rest", reading, part, "completed", "next_offset", show="content")
@@ -225,7 +225,7 @@ async def _retries(stage: Stage) -> AsyncIterator[Step]:
     retried = [event for event in events if event.code is EventCode.CALL_RETRIED]
     step = _outcome("What only reads is tried again", {"currency": "USD"}, rate, "completed", "1.08")
     waits = ", ".join(f"{event.payload['wait_s']:.2f} s" for event in retried)
-    yield _proving(step, says=f"It failed {len(retried)} times and waited {waits}.", fine=len(retried) == 2)
+    yield _with_check(step, says=f"It failed {len(retried)} times and waited {waits}.", fine=len(retried) == 2)
 
 
 async def _statistics(stage: Stage) -> AsyncIterator[Step]:
@@ -258,7 +258,7 @@ SCENES: tuple[Callable[[Stage], AsyncIterator[Step]], ...] = (
 
 
 def other_process(folder: Path, command: list[str]) -> tuple[int, dict[str, Any]]:
-    """Run a command of toolpost's in a process of its own, on the same folder."""
+    """Run a toolpost command in another process on the same folder."""
     line = [sys.executable, "-m", "toolpost", *command, "--config", str(folder / "toolpost.yaml")]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False)  # noqa: S603 - our own command
     try:
@@ -269,12 +269,14 @@ def other_process(folder: Path, command: list[str]) -> tuple[int, dict[str, Any]
 
 
 async def _log(stage: Stage, run_id: str) -> Step:
-    """The events of a run that two processes wrote together."""
+    """Show the events of a run that two processes wrote."""
     events = await stage.box.events(user=AGENT, run_id=run_id)
     breaks = await stage.box.store.events.verify(run_id)
     table = _table("Seq", "Event", "What", "Hash")
     for event in events:
-        table.add_row(str(event.seq), f"{int(event.code)} {event.code.name}", _told(event), f"{event.hash[:12]}...")
+        table.add_row(
+            str(event.seq), f"{int(event.code)} {event.code.name}", _event_text(event), f"{event.hash[:12]}..."
+        )
     gapless = [event.seq for event in events] == list(range(1, len(events) + 1))
     return Step(
         title="Both processes wrote one log, numbered and chained by hash",
@@ -288,13 +290,13 @@ async def _log(stage: Stage, run_id: str) -> Step:
     )
 
 
-def _told(event: StoredEvent) -> str:
+def _event_text(event: StoredEvent) -> str:
     keys = ("params", "kind", "by", "input", "summary")
     return ", ".join(f"{key} {_short(event.payload[key])}" for key in keys if key in event.payload)
 
 
 async def _refused(title: str, answer: Any, who: str, code: str) -> Step:
-    """An answer that must not be taken."""
+    """Show that an answer is refused with this error code."""
     did = f"toolpost pending approve ... --user {who}"
     try:
         outcome: Outcome = await answer
@@ -307,8 +309,8 @@ async def _refused(title: str, answer: Any, who: str, code: str) -> Step:
 def _outcome(
     title: str, arguments: Mapping[str, Any], outcome: Outcome, expected: str, holds: str, *, show: str | None = None
 ) -> Step:
-    """A step that is one call: its status word, and a text that must be in what it says."""
-    said = _said(outcome)
+    """Show a call; it must end with the expected status, and its text must contain `holds`."""
+    said = _outcome_text(outcome)
     shown = _text(outcome.content[show]) if show and isinstance(outcome, Completed) else said
     return Step(
         title=title,
@@ -321,7 +323,7 @@ def _outcome(
     )
 
 
-def _said(outcome: Outcome) -> str:
+def _outcome_text(outcome: Outcome) -> str:
     match outcome:
         case Completed(content=content):
             return _text(content)
@@ -337,8 +339,8 @@ def _pending_id(outcome: Outcome) -> str:
     return outcome.pending_id if isinstance(outcome, Paused) else "none"
 
 
-def _proving(step: Step, *, fine: bool, says: str = "") -> Step:
-    """A step that has to prove one more thing."""
+def _with_check(step: Step, *, fine: bool, says: str = "") -> Step:
+    """Add a check, and a text about it, to a step."""
     return replace(step, says="\n".join(filter(None, [step.says, says])), fine=step.fine and fine)
 
 
@@ -360,7 +362,7 @@ def _table(*columns: str) -> Table:
 
 def _panel(step: Step, number: int) -> Panel:
     word = Text(f"{step.status}  ", style=f"bold {_COLOURS.get(step.status, 'cyan')}")
-    parts: list[RenderableType] = [Text(printable(step.did), style="dim"), word + Text(printable(step.says))]
+    parts: list[RenderableType] = [Text(make_printable(step.did), style="dim"), word + Text(make_printable(step.says))]
     if step.more is not None:
         parts.append(step.more)
     if not step.ok:
@@ -376,7 +378,7 @@ def _summary(steps: list[Step], seconds: float) -> Panel:
 
 
 class Order(TypedDict):
-    """One order of the shop."""
+    """Order of the shop."""
 
     id: int
     customer: str
@@ -448,7 +450,7 @@ def _orders(ctx: ToolContext) -> list[Order]:
 
 
 def _write_note(ctx: ToolContext, text: str) -> int:
-    """Write a line into the ledger and return how often it is there by now."""
+    """Append a line to the ledger; return how often it is there."""
     ledger = _folder(ctx) / LEDGER_FILE
     with ledger.open("a", encoding="utf-8") as file:
         file.write(f"{text}\n")

@@ -18,7 +18,7 @@ import typer
 from toolpost import __version__
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.output import Output, count_tools
-from toolpost.cli.runner import rehearsal, run_command, trouble
+from toolpost.cli.runner import describe_failure, open_in_memory, run_command
 from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
@@ -38,15 +38,11 @@ _FEW_FILES = 256
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str
     state: State
     detail: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The check as plain data."""
-        return self._asdict()
 
 
 Connect = Annotated[bool, typer.Option("--connect", help="Start every source once, and count its tools.")]
@@ -76,7 +72,7 @@ def check(
         from toolpost.configuration.loading import load_settings
 
         loaded = load_settings(config)
-        async with rehearsal(loaded, output, connect=connect) as box:
+        async with open_in_memory(loaded, output, connect=connect) as box:
             document = _config_document(loaded, box, connected=connect)
         if output.as_json:
             output.document(document)
@@ -89,16 +85,16 @@ def check(
 
 def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -> dict[str, Any]:
     settings = loaded.settings
-    told = box.sources.left_out
-    problems = [problem for problem in box.problems if problem not in told]
-    told_only = harmless(box)
-    warnings = [problem for problem in problems if problem in told_only]
-    sources = [_source_state(state, box) for state in box.report] if connected else _unstarted(settings)
+    known = box.sources.left_out
+    problems = [problem for problem in box.problems if problem not in known]
+    harmless = find_warnings(box)
+    warnings = [problem for problem in problems if problem in harmless]
+    sources = [_source_state(state, box) for state in box.report] if connected else _unstarted_sources(settings)
     fine = all(source["ok"] is not False for source in sources) and len(warnings) == len(problems)
     return {
         "status": "ok" if fine else "failed",
-        "path": _text(loaded.path),
-        "data_dir": _text(settings.data_dir),
+        "path": _path_text(loaded.path),
+        "data_dir": _path_text(settings.data_dir),
         "policy": settings.policy_data(),
         "builtins": settings.builtins,
         "allowed_paths": [str(path) for path in settings.tools.allowed_paths or []],
@@ -111,18 +107,18 @@ def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -
 
 
 def _source_state(state: SourceState, box: Toolbox) -> dict[str, Any]:
-    return {**asdict(state), "error": None if state.ok else trouble(state, box)}
+    return {**asdict(state), "error": None if state.ok else describe_failure(state, box)}
 
 
-def _unstarted(settings: Settings) -> list[dict[str, Any]]:
-    """The sources as far as they can be known without starting one: `ok` is false where one cannot start."""
+def _unstarted_sources(settings: Settings) -> list[dict[str, Any]]:
+    """Describe the sources without starting one; `ok` is false where one cannot start."""
     return [_unstarted_source(source) for source in settings.all_sources() if source.enabled]
 
 
 def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
-    from toolpost.cli.connect_preview import obstacles
+    from toolpost.cli.connect_preview import missing_requirements
 
-    missing = "; ".join(obstacles(source, os.environ))
+    missing = "; ".join(missing_requirements(source, os.environ))
     return {
         "name": source.name,
         "transport": source.transport,
@@ -133,15 +129,15 @@ def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
     }
 
 
-def harmless(box: Toolbox) -> set[str]:
-    """Problems that leave no tool without its guard: tools that were left out, and names that match nothing."""
+def find_warnings(box: Toolbox) -> set[str]:
+    """Return the problems that leave no tool unguarded: skipped tools, and names that match nothing."""
     from toolpost.configuration.lint import lint_settings
 
     found = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor)
     return {*box.sources.problems, *(stray.text for stray in found if not stray.unguarded)}
 
 
-def _text(path: Path | None) -> str | None:
+def _path_text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
@@ -179,7 +175,8 @@ def doctor(config: Config = None, user: User = "", json: Json = False) -> None: 
         found = await _run_checks(config, output)
         broken = any(check.state == "broken" for check in found)
         if output.as_json:
-            output.document(_doctor_document(found, broken=broken))
+            checks = [check._asdict() for check in found]
+            output.document({"status": "failed" if broken else "ok", "checks": checks})
         else:
             output.table(["Check", "State", ""], found)
             output.note("Something is broken; see above." if broken else "All is well.")
@@ -188,31 +185,27 @@ def doctor(config: Config = None, user: User = "", json: Json = False) -> None: 
     run_command(work, as_json=json)
 
 
-def _doctor_document(found: list[Check], *, broken: bool) -> dict[str, Any]:
-    return {"status": "failed" if broken else "ok", "checks": [check.to_dict() for check in found]}
-
-
 async def _run_checks(config: Path | None, output: Output) -> list[Check]:
-    """From what everything stands on to what stands on everything."""
+    """Run all checks: machine, configuration, data folder, sources."""
     from toolpost.configuration.loading import load_settings
 
-    found = list(machine())
+    found = list(check_machine())
     try:
         loaded = load_settings(config)
     except ToolError as error:
         return [*found, Check("configuration", "broken", str(error))]
     found.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults hold"))
-    found.extend(data_folder(loaded.settings.data_dir))
+    found.extend(check_data_folder(loaded.settings.data_dir))
     return [*found, *await _check_sources(loaded, output)]
 
 
 async def _check_sources(loaded: LoadedSettings, output: Output) -> list[Check]:
     try:
-        async with rehearsal(loaded, output) as box:
+        async with open_in_memory(loaded, output) as box:
             count = Check("tools", "ok", f"{len(box.registry.specs())} can be called")
-            told_only, told = harmless(box), box.sources.left_out
-            others = [problem for problem in box.problems if problem not in told]
-            problems = [Check("tool", "note" if one in told_only else "broken", one) for one in others]
+            harmless, known = find_warnings(box), box.sources.left_out
+            others = [problem for problem in box.problems if problem not in known]
+            problems = [Check("tool", "note" if one in harmless else "broken", one) for one in others]
             return [count, *(_check_source(state, box) for state in box.report), *problems]
     except ToolError as error:
         return [Check("toolbox", "broken", str(error))]
@@ -221,11 +214,11 @@ async def _check_sources(loaded: LoadedSettings, output: Output) -> list[Check]:
 def _check_source(state: SourceState, box: Toolbox) -> Check:
     if state.ok:
         return Check(f"source {state.name}", "ok", f"{state.transport}, {count_tools(state.tools)}")
-    return Check(f"source {state.name}", "broken", trouble(state, box))
+    return Check(f"source {state.name}", "broken", describe_failure(state, box))
 
 
-def machine() -> Iterator[Check]:
-    """What does not depend on any configuration."""
+def check_machine() -> Iterator[Check]:
+    """Check versions, platform, process supervision, limits and plug-ins."""
     yield Check("toolpost", "ok", __version__)
     yield _at_least("python", sys.version_info[:3], OLDEST_PYTHON)
     yield _at_least("sqlite", sqlite3.sqlite_version_info, OLDEST_SQLITE)
@@ -235,8 +228,8 @@ def machine() -> Iterator[Check]:
     yield from _plugins()
 
 
-def data_folder(folder: Path | None) -> Iterator[Check]:
-    """The folder that everything is kept in, and what lies in it."""
+def check_data_folder(folder: Path | None) -> Iterator[Check]:
+    """Check permissions, free space, database and key file of the data folder."""
     if folder is None:
         yield Check("data folder", "note", "none: everything is kept in memory and lost at the end")
         return
@@ -264,7 +257,7 @@ def _platform() -> Check:
 
 
 def _processes() -> Check:
-    """Whether what sources start can outlive this program."""
+    """Check whether processes that sources start end with this program."""
     from toolpost.processes.sandbox import sandbox_report
 
     found = sandbox_report()
@@ -303,12 +296,12 @@ def _creatable(folder: Path) -> Check:
 def _writable(folder: Path) -> Check:
     if not folder.is_dir():
         return Check("data folder", "broken", f"{folder} is not a folder; set data_dir to another one")
-    told = f"{folder} (mode {_mode(folder):04o})"
+    known = f"{folder} (mode {_mode(folder):04o})"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Check("data folder", "broken", f"{told} is read-only; give this user write permission or set data_dir")
+        return Check("data folder", "broken", f"{known} is read-only; give this user write permission or set data_dir")
     if _mode(folder) & 0o077:
-        return Check("data folder", "note", f"{told}: others on this machine can look in; chmod 700 keeps it private")
-    return Check("data folder", "ok", told)
+        return Check("data folder", "note", f"{known}: others on this machine can look in; chmod 700 keeps it private")
+    return Check("data folder", "ok", known)
 
 
 def _space(folder: Path) -> Check:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.commands import Commands, Config, Json, User, whom
-from toolpost.cli.completion import whole_id
-from toolpost.cli.output import Output, moment, one_line
-from toolpost.cli.runner import FAILED, no_source, run_with_box, store_alone
-from toolpost.configuration.settings import parse_duration
+from toolpost.cli.commands import Commands, Config, Json, User, describe_user
+from toolpost.cli.completion import resolve_id
+from toolpost.cli.output import Output, format_json_line, format_time
+from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
 from toolpost.contracts.errors import ErrorCategory, ToolError, nearest
 from toolpost.contracts.events import EventCode, EventFilter, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 
 
 _PAGE = 1000
-_USUAL = 50
+_DEFAULT_LIMIT = 50
 _POLL_S = 0.25
-_SHORT = 80
+_MAX_VALUE_CHARS = 80
 _HIDDEN = frozenset({"tool_name", "correlation_id", "forgotten"})
-_MANY = 10  # from here on a fraction of a number says nothing
+_WHOLE_FROM = 10  # from here on a fraction of a number says nothing
 # A tool's own reports of progress share a code with those of agents below it; people look for another word.
 _PROGRESS = "PROGRESS"
 _TYPES = {code.name: code for code in EventCode} | {_PROGRESS: EventCode.SUBAGENT_ACTION}
@@ -59,7 +58,7 @@ def list_runs(limit: RunLimit = 50, config: Config = None, user: User = "", json
         _show_runs(await box.runs(user=user, limit=limit), user, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
 @runs_app.command("show")
@@ -67,15 +66,15 @@ def show_run(run_id: RunId, config: Config = None, user: User = "", json: Json =
     """Show one run with its events and artifacts."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        run = await box.run(whole_id(box, "run", run_id, user=user), user=user)
+        run = await box.run(resolve_id(box, "run", run_id, user=user), user=user)
         if run is None:
-            raise no_such_run(run_id, user=user, output=output)
+            raise run_not_found(run_id, user=user, output=output)
         events = await box.events(user=user, run_id=run.run_id)
         artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run.run_id)
         _show_run(run, events, artifacts, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
 @runs_app.command("cancel")
@@ -98,16 +97,16 @@ def cancel_run(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        whole = whole_id(box, "run or call", run_id, user=user)
+        whole = resolve_id(box, "run or call", run_id, user=user)
         if not await box.cancel(whole, by=user):
             raise await _not_cancelled(box, whole, user=user, output=output)
         if output.as_json:
             output.document({"status": "cancelling", "id": whole, "error": None})
         else:
-            output.text(f"cancelling: {whole}. `toolpost runs show {whole}{output.again}` shows how it ends.")
+            output.text(f"cancelling: {whole}. `toolpost runs show {whole}{output.options}` shows how it ends.")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
 @runs_app.command("verify")
@@ -127,7 +126,7 @@ def verify_runs(
 
     async def work(box: Toolbox, output: Output) -> int:
         tenant = None if run_id is None else Principal.parse(user).tenant
-        whole = None if run_id is None else whole_id(box, "run", run_id, user=user)
+        whole = None if run_id is None else resolve_id(box, "run", run_id, user=user)
         problems = await box.store.events.verify(whole, tenant=tenant)
         if output.as_json:
             output.document({"status": "changed" if problems else "verified", "problems": problems})
@@ -137,20 +136,20 @@ def verify_runs(
             output.text("verified: nothing was changed from outside.")
         return FAILED if problems else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
 async def _not_cancelled(box: Toolbox, run_id: str, *, user: str, output: Output) -> ToolError:
-    """Why there was nothing to cancel."""
+    """Return the error that says why a run was not cancelled."""
     runs = await box.runs(user=user, limit=_RECENT)
     run = await box.run(run_id, user=user) or next((one for one in runs if one.call_id == run_id), None)
     if run is None:
-        return no_such_run(run_id, user=user, output=output)
+        return run_not_found(run_id, user=user, output=output)
     said = f"Run {run.run_id!r} has ended: {run.status}. There is nothing to cancel."
     return ToolError(said, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="run_ended")
 
 
-def _whose(run: RunSummary) -> str:
+def _owner(run: RunSummary) -> str:
     return f"{run.tenant}:{run.user or '(forgotten)'}"
 
 
@@ -159,13 +158,14 @@ def _show_runs(runs: list[RunSummary], user: str, output: Output) -> None:
         output.document([run.to_dict() for run in runs])
         return
     if not runs:
-        output.text(f"No runs yet for {whom(user)}: `toolpost tools call NAME` makes one.")
+        output.text(f"No runs yet for {describe_user(user)}: `toolpost tools call NAME` makes one.")
         return
     rows = [
-        (run.run_id, run.status, run.tool_name, _whose(run), moment(run.started_at), str(run.events)) for run in runs
+        (run.run_id, run.status, run.tool_name, _owner(run), format_time(run.started_at), str(run.events))
+        for run in runs
     ]
     output.table(["Run", "Status", "Tool", "For", "Started", "Events"], rows)
-    output.note(f"`toolpost runs show ID{output.again}` shows what happened in one.")
+    output.note(f"`toolpost runs show ID{output.options}` shows what happened in one.")
 
 
 def _show_run(run: RunSummary, events: list[StoredEvent], artifacts: list[ArtifactRef], output: Output) -> None:
@@ -173,7 +173,7 @@ def _show_run(run: RunSummary, events: list[StoredEvent], artifacts: list[Artifa
         log = [event.to_dict() for event in events]
         output.document({**run.to_dict(), "log": log, "artifacts": [artifact.to_dict() for artifact in artifacts]})
         return
-    output.text(f"{run.status}: {run.tool_name} for {_whose(run)}, started {moment(run.started_at)}")
+    output.text(f"{run.status}: {run.tool_name} for {_owner(run)}, started {format_time(run.started_at)}")
     for event in events:
         output.text(event_text(event))
     for artifact in artifacts:
@@ -191,7 +191,9 @@ def _types(written: list[str]) -> list[str]:
 
 
 def _since(written: str | None) -> float | None:
-    """A point in time: so long ago, or a date and time on this machine's clock."""
+    """Parse a duration before now, or a local date and time."""
+    from toolpost.configuration.settings import parse_duration
+
     if written is None:
         return None
     try:
@@ -242,7 +244,7 @@ Since = Annotated[
 
 
 class _EventQuery(NamedTuple):
-    """Which events somebody wants to see."""
+    """Filter and range of the events to show."""
 
     user: str
     run_id: str | None
@@ -253,10 +255,10 @@ class _EventQuery(NamedTuple):
 
     @property
     def last(self) -> int | None:
-        """How many at most, the last ones; None for all."""
+        """Return how many of the last events to show; None for all."""
         if self.limit is not None or self.after is not None:
             return self.limit
-        return None if self.run_id is not None else _USUAL
+        return None if self.run_id is not None else _DEFAULT_LIMIT
 
 
 def events(
@@ -279,12 +281,12 @@ def events(
     only = EventFilter(tool=tool, codes=codes, since=_since(since))
 
     async def work(box: Toolbox, output: Output) -> int:
-        run_id = None if run is None else whole_id(box, "run", run, user=user)
+        run_id = None if run is None else resolve_id(box, "run", run, user=user)
         if run_id is not None and not follow and await box.run(run_id, user=user) is None:
-            raise no_such_run(run_id, user=user, output=output)
+            raise run_not_found(run_id, user=user, output=output)
         wanted, shown = _EventQuery(user, run_id, after, limit, only, follow), 0
         try:
-            async for event in _stored(box, wanted):
+            async for event in _read_events(box, wanted):
                 shown += 1
                 if output.as_json:
                     output.line(event.to_dict())
@@ -296,30 +298,30 @@ def events(
             if not follow:  # Ctrl-C is how following ends, so it is no failure.
                 raise
         if not output.as_json and not follow:
-            _tell_rest(shown, wanted, output)
+            _report_rest(shown, wanted, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=store_alone if follow else no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=create_store if follow else no_source)
 
 
-def no_such_run(run_id: str, *, user: str, output: Output) -> ToolError:
-    """The error for a run that is not there for this user."""
+def run_not_found(run_id: str, *, user: str, output: Output) -> ToolError:
+    """Return the error for a run that this user does not have."""
     return ToolError(
-        f"Run {run_id!r} not found for {whom(user)}. `toolpost runs list{output.again}` shows the newest.",
+        f"Run {run_id!r} not found for {describe_user(user)}. `toolpost runs list{output.options}` shows the newest.",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="run_not_found",
     )
 
 
 def event_text(event: StoredEvent) -> str:
-    """An event on one line."""
+    """Format an event on one line."""
     name = event.payload.get("tool_name", "")
     code = _PROGRESS if event.code is EventCode.SUBAGENT_ACTION else event.code.name
-    return f"{event.id:>6}  {moment(event.at)}  {code:<20}  {name}  {_payload_text(event)}".rstrip()
+    return f"{event.id:>6}  {format_time(event.at)}  {code:<20}  {name}  {_payload_text(event)}".rstrip()
 
 
 def _payload_text(event: StoredEvent) -> str:
-    """What an event says, without what is empty or was said already."""
+    """Format the payload of an event without empty and repeated values."""
     if event.is_forgotten:
         return "(forgotten)"
     facts = {key: value for key, value in event.payload.items() if key not in _HIDDEN and value not in (None, "")}
@@ -330,9 +332,9 @@ def _payload_text(event: StoredEvent) -> str:
 
 def _short(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= _MANY else f"{value:.3g}"
-    text = one_line(value)
-    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+        return f"{value:.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.3g}"
+    text = format_json_line(value)
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"
 
 
 def _code(written: str) -> EventCode:
@@ -340,30 +342,33 @@ def _code(written: str) -> EventCode:
     return EventCode(int(name)) if name.isdigit() else _TYPES[name]
 
 
-def _tell_rest(shown: int, wanted: _EventQuery, output: Output) -> None:
-    """What to do when there is nothing to see, or may be more."""
+def _report_rest(shown: int, wanted: _EventQuery, output: Output) -> None:
+    """Say what to do when no event was shown, or when there may be more."""
     if not shown and wanted.only == EventFilter() and wanted.after is None:
-        output.text(f"Nothing has happened yet for {whom(wanted.user)}: `toolpost tools call NAME` makes a call.")
+        output.text(
+            f"Nothing has happened yet for {describe_user(wanted.user)}: `toolpost tools call NAME` makes a call."
+        )
     elif not shown:
         output.text("No event is like that.")
     elif wanted.limit is None and shown == wanted.last:
         output.note(f"These are the last {shown}; -n 200 shows more, --after 0 all.")
 
 
-async def _stored(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[StoredEvent]:
-    """The last ones, or page by page; other processes write too, so following means asking again."""
+async def _read_events(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[StoredEvent]:
+    """Read the last events, or all page by page; poll for new ones when following."""
+    # Other processes write events too, so that polling the store is how to follow.
     after = wanted.after or 0
     if wanted.follow and wanted.after is None and wanted.limit is None and wanted.run_id is None:
         after = await _newest_id(box, wanted.user)
     elif wanted.last is not None:
-        last = await _read(box, wanted, after=after, limit=wanted.last, newest=True)
+        last = await _read_page(box, wanted, after=after, limit=wanted.last, newest=True)
         for event in last:
             yield event
         after = max(after, await _newest_id(box, wanted.user) if not last else last[-1].id)
         if not wanted.follow:
             return
     while True:
-        page = await _read(box, wanted, after=after, limit=_PAGE)
+        page = await _read_page(box, wanted, after=after, limit=_PAGE)
         for event in page:
             yield event
             after = event.id
@@ -374,7 +379,7 @@ async def _stored(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[StoredEven
         await asyncio.sleep(_POLL_S)
 
 
-async def _read(
+async def _read_page(
     box: Toolbox, wanted: _EventQuery, *, after: int, limit: int, newest: bool = False
 ) -> list[StoredEvent]:
     return await box.events(
@@ -416,12 +421,12 @@ def list_artifacts(
     """List the large and binary results of your tenant."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        run_id = None if run is None else whole_id(box, "run", run, user=user)
+        run_id = None if run is None else resolve_id(box, "run", run, user=user)
         found = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id, limit=limit)
         _show_artifacts(found, user, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
 @artifacts_app.command("save")
@@ -431,10 +436,10 @@ def save(artifact_id: ArtifactId, file: TargetFile, config: Config = None, user:
         raise typer.BadParameter("stdout is for the JSON then; name a file", param_hint="FILE")
 
     async def work(box: Toolbox, output: Output) -> int:
-        tenant, whole = Principal.parse(user).tenant, whole_id(box, "artifact", artifact_id, user=user)
+        tenant, whole = Principal.parse(user).tenant, resolve_id(box, "artifact", artifact_id, user=user)
         artifact = await box.store.artifacts.info(whole, tenant=tenant)
         if artifact is None:
-            raise _not_found(artifact_id, user=user, output=output)
+            raise _artifact_not_found(artifact_id, user=user, output=output)
         data = await box.store.artifacts.read(whole, tenant=tenant)
         if file == _STDOUT:
             output.bytes(data)
@@ -446,7 +451,7 @@ def save(artifact_id: ArtifactId, file: TargetFile, config: Config = None, user:
             output.note(f"saved: {file} ({artifact.media_type}, {artifact.size} bytes)")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=no_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
 def _show_artifacts(found: list[ArtifactRef], user: str, output: Output) -> None:
@@ -454,11 +459,13 @@ def _show_artifacts(found: list[ArtifactRef], user: str, output: Output) -> None
         output.document([artifact.to_dict() for artifact in found])
         return
     if not found:
-        output.text(f"No artifacts for {whom(user)}: a result that is large or binary becomes one.")
+        output.text(f"No artifacts for {describe_user(user)}: a result that is large or binary becomes one.")
         return
-    rows = [(ref.id, ref.name, ref.tool_name, ref.media_type, str(ref.size), moment(ref.created_at)) for ref in found]
+    rows = [
+        (ref.id, ref.name, ref.tool_name, ref.media_type, str(ref.size), format_time(ref.created_at)) for ref in found
+    ]
     output.table(["Artifact", "Name", "Tool", "Type", "Bytes", "Made"], rows)
-    output.note(f"`toolpost artifacts save ID FILE{output.again}` makes a file of one.")
+    output.note(f"`toolpost artifacts save ID FILE{output.options}` makes a file of one.")
 
 
 def _write_file(file: Path, data: bytes) -> None:
@@ -471,10 +478,10 @@ def _write_file(file: Path, data: bytes) -> None:
         raise ToolError(f"{str(file)!r} cannot be written: {error.strerror}", code="file_unwritable") from None
 
 
-def _not_found(artifact_id: str, *, user: str, output: Output) -> ToolError:
+def _artifact_not_found(artifact_id: str, *, user: str, output: Output) -> ToolError:
     return ToolError(
-        f"Artifact {artifact_id!r} not found for {whom(user)}. "
-        f"`toolpost artifacts list{output.again}` shows what there is.",
+        f"Artifact {artifact_id!r} not found for {describe_user(user)}. "
+        f"`toolpost artifacts list{output.options}` shows what there is.",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="artifact_not_found",
     )

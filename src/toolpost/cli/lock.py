@@ -1,4 +1,4 @@
-"""`toolpost lock`: the definitions of tools that a person agreed to, written, compared and agreed to again."""
+"""`toolpost lock`: write, compare and approve the pinned definitions of tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.output import Output, count_tools
-from toolpost.cli.runner import rehearsal, run_command, trouble
+from toolpost.cli.runner import describe_failure, open_in_memory, run_command
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
@@ -47,20 +47,20 @@ def lock(
         return
 
     async def work(output: Output) -> int:
-        survey = await _survey(config, output)
+        comparison = await _compare_sources(config, output)
         if check:
-            return _checked(survey, output)
-        found = survey.differences()
-        _tell(survey, found, output)
-        pins = survey.everything()
-        written = pins != dict(survey.lock.sources)
+            return _check(comparison, output)
+        found = comparison.differences()
+        _show_differences(comparison, found, output)
+        pins = comparison.everything()
+        written = pins != dict(comparison.lock.sources)
         if written:
-            _agree(f"Write this to {survey.lock.path.name}?", output, yes=yes)
-            survey.lock.write(pins)
-            output.note(f"{survey.lock.path.name} is written; commit it.")
-        elif not survey.failed:
+            _confirm(f"Write this to {comparison.lock.path.name}?", output, yes=yes)
+            comparison.lock.write(pins)
+            output.note(f"{comparison.lock.path.name} is written; commit it.")
+        elif not comparison.failed:
             output.note("Nothing to write: all is as it was agreed to.")
-        return _leave(survey, found, output, written=written)
+        return _finish(comparison, found, output, written=written)
 
     run_command(work, as_json=json)
 
@@ -70,12 +70,12 @@ def diff(config: Config = None, user: User = "", json: Json = False) -> None:  #
     """Show what differs from toolpost.lock, old and new."""
 
     async def work(output: Output) -> int:
-        survey = await _survey(config, output)
-        found = survey.differences()
-        _tell(survey, found, output)
+        comparison = await _compare_sources(config, output)
+        found = comparison.differences()
+        _show_differences(comparison, found, output)
         if not found:
             output.note("Nothing differs.")
-        return _leave(survey, found, output, written=False)
+        return _finish(comparison, found, output, written=False)
 
     run_command(work, as_json=json)
 
@@ -94,29 +94,29 @@ def approve(
     """
 
     async def work(output: Output) -> int:
-        survey = await _survey(config, output)
-        chosen = _chosen(survey, names or ())
-        _tell(survey, chosen, output)
+        comparison = await _compare_sources(config, output)
+        chosen = _select(comparison, names or ())
+        _show_differences(comparison, chosen, output)
         if chosen:
-            _agree(
+            _confirm(
                 f"Agree to {count_tools(len(chosen))} as {'it is' if len(chosen) == 1 else 'they are'} now?",
                 output,
                 yes=yes,
             )
-            survey.lock.write(survey.with_only(chosen))
-            output.note(f"Agreed; {survey.lock.path.name} is written, commit it.")
+            comparison.lock.write(comparison.with_only(chosen))
+            output.note(f"Agreed; {comparison.lock.path.name} is written, commit it.")
         else:
             output.note("Nothing to agree to: nothing differs.")
-        return _leave(survey, chosen, output, written=bool(chosen))
+        return _finish(comparison, chosen, output, written=bool(chosen))
 
     run_command(work, as_json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Survey:
-    """The lock file, and what the sources list now; `failed` are those that cannot be asked, and why.
+class _LockComparison:
+    """Lock file and the current tools of each source; `failed` has the sources that cannot be listed, and why.
 
-    Of `partial` ones others may show to whoever signs in, so that nothing is gone for not being listed.
+    A source is `partial` when a user who signs in may see more tools: a tool that is not listed is not gone then.
     """
 
     lock: Lock
@@ -126,7 +126,7 @@ class _Survey:
     partial: set[str]
 
     def differences(self) -> list[Difference]:
-        """What differs of the sources that are pinned."""
+        """Return the differences of the pinned sources."""
         from toolpost.catalog.lock import Difference, compare
 
         found: list[Difference] = []
@@ -139,18 +139,18 @@ class _Survey:
 
     @property
     def unpinned(self) -> list[str]:
-        """The sources that the lock file does not have."""
+        """Return the sources that the lock file lacks."""
         return [source for source in self.listed if source not in self.lock.sources]
 
     def everything(self) -> Pins:
-        """The pins of all sources; those that cannot be asked keep theirs, those that were taken out have none."""
+        """Return the pins of all configured sources; sources that cannot be listed keep theirs."""
         kept = {name: dict(pins) for name, pins in self.lock.sources.items() if name in self.configured}
         for source, pins in self.listed.items():
             kept[source] = {**kept.get(source, {}), **pins} if source in self.partial else dict(pins)
         return kept
 
     def with_only(self, chosen: Sequence[Difference]) -> Pins:
-        """The pins with these differences agreed to."""
+        """Return the pins with these differences approved."""
         pins = {name: dict(pins) for name, pins in self.lock.sources.items()}
         for one in chosen:
             pins[one.source].pop(one.tool, None)
@@ -159,64 +159,65 @@ class _Survey:
         return {name: tools for name, tools in pins.items() if tools or name in self.configured}
 
 
-async def _survey(config: Path | None, output: Output) -> _Survey:
+async def _compare_sources(config: Path | None, output: Output) -> _LockComparison:
     from toolpost.catalog.lock import Lock
     from toolpost.configuration.loading import load_settings
 
     loaded = load_settings(config)
     if loaded.settings.lock is None:
         raise ToolError("the configuration has lock: null, so that nothing is pinned; take that out", code="no_lock")
-    async with rehearsal(loaded, output) as box:
-        return _surveyed(box, loaded.settings, Lock(loaded.settings.lock))
+    async with open_in_memory(loaded, output) as box:
+        return _compare(box, loaded.settings, Lock(loaded.settings.lock))
 
 
-def _surveyed(box: Toolbox, settings: Settings, lock: Lock) -> _Survey:
+def _compare(box: Toolbox, settings: Settings, lock: Lock) -> _LockComparison:
     states = {state.name: state for state in box.report}
     up = {name: box.sources.pins(name) for name, state in states.items() if state.ok}
-    return _Survey(
+    return _LockComparison(
         lock=lock,
         configured={source.name for source in settings.all_sources()},
         listed=up,
-        failed={name: trouble(state, box) for name, state in states.items() if not state.ok},
+        failed={name: describe_failure(state, box) for name, state in states.items() if not state.ok},
         partial={listing.config.name for listing in box.sources.listings if not listing.sure},
     )
 
 
-def _checked(survey: _Survey, output: Output) -> int:
-    if not survey.lock.path.exists():
-        raise ToolError(f"there is no {survey.lock.path.name}; `toolpost lock` writes it", code="no_lock")
-    found = survey.differences()
-    _tell(survey, found, output, pinning=False)
+def _check(comparison: _LockComparison, output: Output) -> int:
+    if not comparison.lock.path.exists():
+        raise ToolError(f"there is no {comparison.lock.path.name}; `toolpost lock` writes it", code="no_lock")
+    found = comparison.differences()
+    _show_differences(comparison, found, output, pinning=False)
     if found:
         output.note(
-            f"{count_tools(len(found))} differ from {survey.lock.path.name}; `toolpost lock approve` agrees to them."
+            f"{count_tools(len(found))} differ from {comparison.lock.path.name}; "
+            "`toolpost lock approve` agrees to them."
         )
-    elif survey.unpinned:
-        output.note(f"{survey.lock.path.name} does not have all sources; `toolpost lock` adds them.")
-    elif not survey.failed:
-        output.note(f"All is as {survey.lock.path.name} has it.")
-    return max(_leave(survey, found, output, written=False), int(bool(found or survey.unpinned)))
+    elif comparison.unpinned:
+        output.note(f"{comparison.lock.path.name} does not have all sources; `toolpost lock` adds them.")
+    elif not comparison.failed:
+        output.note(f"All is as {comparison.lock.path.name} has it.")
+    return max(_finish(comparison, found, output, written=False), int(bool(found or comparison.unpinned)))
 
 
-def _chosen(survey: _Survey, names: Sequence[str]) -> list[Difference]:
-    """The differences that are meant; a name that means none is told."""
-    found = survey.differences()
+def _select(comparison: _LockComparison, names: Sequence[str]) -> list[Difference]:
+    """Return the differences of these tools and sources; raise a ToolError for an unknown name."""
+    found = comparison.differences()
     if not names:
         return found
     for name in names:
-        known = name in survey.lock.sources or any(name == one.name for one in found)
-        if not known and not _is_pinned(survey, name):
-            told = f"{name!r} is no source in {survey.lock.path.name}, and no tool of one that differs"
-            raise ToolError(told, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="tool_not_found", tool_name=name)
+        known = name in comparison.lock.sources or any(name == one.name for one in found)
+        if not known and not _is_pinned(comparison, name):
+            lines = f"{name!r} is no source in {comparison.lock.path.name}, and no tool of one that differs"
+            raise ToolError(lines, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="tool_not_found", tool_name=name)
     return [one for one in found if one.name in names or one.source in names]
 
 
-def _is_pinned(survey: _Survey, name: str) -> bool:
+def _is_pinned(comparison: _LockComparison, name: str) -> bool:
     source, _, tool = name.partition(".")
-    return tool in survey.lock.sources.get(source, {})
+    return tool in comparison.lock.sources.get(source, {})
 
 
-def _agree(question: str, output: Output, *, yes: bool) -> None:
+def _confirm(question: str, output: Output, *, yes: bool) -> None:
     from toolpost.cli.prompts import confirm
 
     output.status.clear()
@@ -224,44 +225,46 @@ def _agree(question: str, output: Output, *, yes: bool) -> None:
         raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
 
 
-def _tell(survey: _Survey, found: Sequence[Difference], output: Output, *, pinning: bool = True) -> None:
-    """What there is to agree to, for people: it stands beside the JSON where that was asked for."""
+def _show_differences(
+    comparison: _LockComparison, found: Sequence[Difference], output: Output, *, pinning: bool = True
+) -> None:
+    """Show the differences and unpinned sources; on stderr where stdout is for JSON."""
     say = output.note if output.as_json else output.text
     for one in found:
-        say("\n".join(lines_of(one)))
-    for source in survey.unpinned:
-        tools = survey.listed[source]
-        say(f"{source}: not pinned yet, {count_tools(len(tools))}" + ("".join(_names(tools)) if pinning else ""))
-    for source, error in survey.failed.items():
+        say("\n".join(describe_difference(one)))
+    for source in comparison.unpinned:
+        tools = comparison.listed[source]
+        say(f"{source}: not pinned yet, {count_tools(len(tools))}" + ("".join(_tool_lines(tools)) if pinning else ""))
+    for source, error in comparison.failed.items():
         output.note(f"source {source!r} cannot be compared: {error}")
 
 
-def _names(tools: dict[str, Pin]) -> list[str]:
+def _tool_lines(tools: dict[str, Pin]) -> list[str]:
     return [f"\n  {name}  {pin.annotations}" for name, pin in sorted(tools.items())]
 
 
-def lines_of(one: Difference) -> list[str]:
-    """One difference, for people: what was agreed to with a minus, what is there now with a plus."""
-    told = [f"{one.kind} {one.name}"]
+def describe_difference(one: Difference) -> list[str]:
+    """Return the lines of a difference: the approved text with a minus, the current text with a plus."""
+    lines = [f"{one.kind} {one.name}"]
     for change in one.changes():
-        told.append(f"  {change.part}")
-        told += [f"    - {line}" for line in change.before.splitlines()]
-        told += [f"    + {line}" for line in change.after.splitlines()]
-    return told
+        lines.append(f"  {change.part}")
+        lines += [f"    - {line}" for line in change.before.splitlines()]
+        lines += [f"    + {line}" for line in change.after.splitlines()]
+    return lines
 
 
-def _leave(survey: _Survey, found: Sequence[Difference], output: Output, *, written: bool) -> int:
-    failed = bool(survey.failed)
+def _finish(comparison: _LockComparison, found: Sequence[Difference], output: Output, *, written: bool) -> int:
+    failed = bool(comparison.failed)
     if output.as_json:
-        differs = bool(found or survey.unpinned) and not written
+        differs = bool(found or comparison.unpinned) and not written
         status = "failed" if failed else "different" if differs else "ok"
         document: dict[str, Any] = {
             "status": status,
-            "path": str(survey.lock.path),
+            "path": str(comparison.lock.path),
             "written": written,
             "differences": [one.to_dict() for one in found],
-            "unpinned": survey.unpinned,
-            "failed": survey.failed,
+            "unpinned": comparison.unpinned,
+            "failed": comparison.failed,
             "error": None,
         }
         output.document(document)

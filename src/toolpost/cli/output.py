@@ -13,7 +13,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
-from toolpost.cli.commands import NO_OPTIONS, Repeated
+from toolpost.cli.commands import NO_OPTIONS, CommonOptions
 from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.spec import ToolSpec
 
@@ -30,63 +30,62 @@ _PIPE_WIDTH = 200
 _COMMON_WORD, _GAP, _EDGES = 18, 3, 2
 
 ADVICE = {
-    "tool_not_found": "`toolpost tools list{again}` shows every tool.",
-    "validation_failed": "`toolpost tools show {tool}{again}` shows what it takes.",
+    "tool_not_found": "`toolpost tools list{options}` shows every tool.",
+    "validation_failed": "`toolpost tools show {tool}{options}` shows what it takes.",
     "permission_denied": "`policy` in toolpost.yaml decides what may run.",
     "timeout": "Give it longer with --timeout.",
-    "store_unavailable": "`toolpost doctor{again}` looks at the data folder.",
-    "already_answered": "`toolpost pending list{again}` shows what is still open.",
+    "store_unavailable": "`toolpost doctor{options}` looks at the data folder.",
+    "already_answered": "`toolpost pending list{options}` shows what is still open.",
 }
 
 
 class Output:
-    """One command's answer on `stream`; remarks go to stderr.
+    """Write the answer of one command to `stream`, and notes to stderr.
 
-    `again` is what a command must carry that people are told to run next. `status` is the
-    line at the terminal that says what is going on; whatever else is said takes its place.
-    `reader_gone` tells that nobody reads `stream` any more, as after `head`: what is still said is dropped.
+    Suggested commands carry `options`. `status` is the status line at a terminal; any other output replaces it.
+    `reader_gone` is set when the reader of `stream` has closed it, as `head` does; later output is dropped.
     """
 
-    def __init__(self, stream: TextIO, *, as_json: bool, again: Repeated = NO_OPTIONS) -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool, options: CommonOptions = NO_OPTIONS) -> None:
         self.as_json = as_json
-        self.again = again
+        self.options = options
         self.status = StatusLine()
         self.reader_gone = False
         self._stream = stream
 
     def document(self, value: Any) -> None:
-        """The one JSON document of a command."""
+        """Write the only JSON document of a command."""
         self._write(json.dumps(value, indent=2, ensure_ascii=not _is_utf8(self._stream), default=str))
 
     def line(self, value: Any) -> None:
-        """One JSON document of many, on a line of its own and at once."""
+        """Write one of many JSON documents on its own line, and flush it."""
         self._write(json.dumps(value, ensure_ascii=not _is_utf8(self._stream), default=str))
         self._flush()
 
     def text(self, text: str) -> None:
-        """A sentence for people."""
-        self._write(printable(text))
+        """Write a sentence, and flush it."""
+        self._write(make_printable(text))
         self._flush()
 
     def bytes(self, data: bytes) -> None:
-        """What a command gives as it is."""
+        """Write bytes unchanged."""
         self.status.clear()
         self._flush()
-        with self._until_gone():
+        with self._until_broken_pipe():
             self._stream.buffer.write(data)
             self._stream.buffer.flush()
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Rows for people; nothing is cut off, and where a row has no room on a line it gets several."""
+        """Write rows as a table, or as blocks where the table would be wider than the terminal; nothing is cut off."""
         from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
         self.status.clear()
-        shown = [[printable(cell) for cell in row] for row in rows]
+        shown = [[make_printable(cell) for cell in row] for row in rows]
         console = Console(file=self._stream, width=None if self._stream.isatty() else _PIPE_WIDTH, highlight=False)
-        if _narrowest([columns, *shown]) > console.width:
+        if _minimum_width([columns, *shown]) > console.width:
             self._blocks(columns, shown)
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -100,7 +99,7 @@ class Output:
         self._flush()
 
     def _blocks(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Each row under its name; the terminal breaks long lines itself."""
+        """Write each row as a block of named values."""
         wide = max(map(len, columns[1:]), default=0)
         below = "\n" + " " * (wide + 4)
         for first, *rest in rows:
@@ -110,52 +109,52 @@ class Output:
         self._flush()
 
     def note(self, text: str) -> None:
-        """A remark beside the answer."""
+        """Write a note to stderr."""
         self.status.clear()
-        sys.stderr.write(f"{printable(text)}\n")
+        sys.stderr.write(f"{make_printable(text)}\n")
         sys.stderr.flush()
 
     def failure(self, error: ToolError, *, advice: str | None = None) -> None:
-        """An error that ended the command: the same object as a failed call, or words for people."""
+        """Write the error that ended the command: as the JSON of a failed call, or as text."""
         if self.as_json:
-            self.line(failure_document(error))  # on one line, so that it fits among JSON lines too
+            self.line(failure_to_dict(error))  # on one line, so that it fits among JSON lines too
         else:
             self.explain(error, advice=advice)
 
     def explain(self, error: ToolError, *, advice: str | None = None) -> None:
-        """What went wrong, and what to do about it if there is something to say."""
+        """Write an error and advice about it to stderr."""
         wait = "" if error.retry_after_s is None else f" (retry after {error.retry_after_s:g} s)"
         self.note(f"failed: {error}{wait}")
-        known = ADVICE.get(error.error_code, "").format(tool=error.tool_name or "NAME", again=self.again)
+        known = ADVICE.get(error.error_code, "").format(tool=error.tool_name or "NAME", options=self.options)
         if advice or known:
             self.note(advice or known)
 
     def _write(self, text: str) -> None:
         self.status.clear()
-        with self._until_gone():
+        with self._until_broken_pipe():
             self._stream.write(f"{text}\n")
 
     def _flush(self) -> None:
-        with self._until_gone():
+        with self._until_broken_pipe():
             self._stream.flush()
 
     @contextmanager
-    def _until_gone(self) -> Generator[None]:
+    def _until_broken_pipe(self) -> Generator[None]:
         try:
             yield
         except BrokenPipeError:
             self.reader_gone = True
 
 
-def _narrowest(rows: Sequence[Sequence[str]]) -> int:
-    """How wide a table is in which names and common words stay whole."""
+def _minimum_width(rows: Sequence[Sequence[str]]) -> int:
+    """Return the width of the narrowest table in which names and common words are not broken."""
     names, *others = zip(*rows, strict=True)
     words = [max(len(word) for cell in column for word in [*cell.split(), ""]) for column in others]
     return max(map(len, names)) + sum(min(word, _COMMON_WORD) + _GAP for word in words) + _EDGES
 
 
-def failure_document(error: ToolError) -> dict[str, Any]:
-    """The object of a failed call for a call that never came to be."""
+def failure_to_dict(error: ToolError) -> dict[str, Any]:
+    """Return the JSON of a failed call for an error before any call."""
     return {
         "status": "failed",
         "call_id": None,
@@ -170,18 +169,18 @@ def failure_document(error: ToolError) -> dict[str, Any]:
     }
 
 
-def pretty(value: Any) -> str:
-    """A JSON value as people read it."""
+def format_json(value: Any) -> str:
+    """Format a JSON value with indentation; a string is returned unchanged."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def one_line(value: Any) -> str:
-    """A JSON value on one line."""
+def format_json_line(value: Any) -> str:
+    """Format a JSON value on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def moment(at: float | None) -> str:
-    """A point in time, on this machine's clock."""
+def format_time(at: float | None) -> str:
+    """Format a timestamp in local time; None is empty."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
 
 
@@ -190,7 +189,7 @@ def _is_utf8(stream: TextIO) -> bool:
 
 
 def show_tools(specs: list[ToolSpec], output: Output) -> None:
-    """Show them all, and what to do next."""
+    """Write tools as a table or as JSON."""
     if output.as_json:
         output.document([spec.to_dict() for spec in specs])
         return
@@ -202,12 +201,12 @@ def show_tools(specs: list[ToolSpec], output: Output) -> None:
     helpers = sum(spec.is_helper for spec in specs)
     more = f", and {helpers} for resources and prompts" if helpers else ""
     output.note(
-        f"{count_tools(len(specs) - helpers)}{more}. `toolpost tools show NAME{output.again}` tells all about one."
+        f"{count_tools(len(specs) - helpers)}{more}. `toolpost tools show NAME{output.options}` tells all about one."
     )
 
 
 def count_tools(tools: int) -> str:
-    """So many tools, in words."""
+    """Format a number of tools."""
     return f"{tools} tool{'' if tools == 1 else 's'}"
 
 
@@ -221,9 +220,9 @@ def _first_line(text: str) -> str:
 
 
 class StatusLine:
-    """A line that `show` replaces and `clear` takes away; without a terminal both do nothing.
+    """Line at the terminal that `show` replaces and `clear` removes; without a terminal both do nothing.
 
-    Whoever writes anything else to the terminal clears it first, as `Output` does.
+    Clear it before writing anything else to the terminal, as `Output` does.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -232,16 +231,16 @@ class StatusLine:
         self._shown = False
 
     def show(self, text: str) -> None:
-        """Replace the line; what does not fit the terminal's width is cut off."""
+        """Replace the line, truncated to the width of the terminal."""
         if not self.live:
             return
         width = max(1, shutil.get_terminal_size().columns - 1)  # a full line would wrap, and could not be erased
-        line = printable(" ".join(text.split()))
+        line = make_printable(" ".join(text.split()))
         self._write(f"{_ERASE}{line if len(line) <= width else f'{line[: width - 1]}…'}")
         self._shown = True
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shown:
             self._write(_ERASE)
             self._shown = False
@@ -252,13 +251,13 @@ class StatusLine:
 
 
 class ProgressSink:
-    """Event sink that shows the progress of running calls on a status line, and before that which sources start."""
+    """Event sink that shows starting sources, and then the progress of calls, on a status line."""
 
     def __init__(self, line: StatusLine) -> None:
         self._line = line
 
     def starting(self, names: Sequence[str]) -> None:
-        """Show which sources are still starting; none takes the line away."""
+        """Show the sources that are still starting; an empty list clears the line."""
         if names:
             self._line.show(f"starting {', '.join(names)}...")
         else:
@@ -270,7 +269,7 @@ class ProgressSink:
 
 
 def progress_text(event: RunEvent) -> str:
-    """What a call reported, with the share that is done where that is known."""
+    """Format a progress event, with its percentage if it has one."""
     facts = event.payload
     fraction = facts.get("fraction")
     done = f" {fraction:.0%}" if isinstance(fraction, (int, float)) else ""
@@ -279,7 +278,7 @@ def progress_text(event: RunEvent) -> str:
 
 @contextmanager
 def guard_stdout() -> Generator[TextIO]:
-    """Lend out the real stdout; within, everything else that is printed lands on stderr."""
+    """Yield the real stdout; everything else that is printed meanwhile, also by child processes, goes to stderr."""
     real = sys.stdout
     try:
         number = real.fileno()
@@ -308,6 +307,6 @@ def _open_stream(number: int, *, like: TextIO) -> Generator[TextIO]:
             stream.close()
 
 
-def printable(text: str) -> str:
-    """A text that cannot command a terminal."""
+def make_printable(text: str) -> str:
+    """Replace control characters and changes of text direction."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

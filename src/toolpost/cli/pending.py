@@ -1,4 +1,4 @@
-"""`toolpost pending`: the questions that wait for a person, and answering them."""
+"""`toolpost pending`: list, show and answer pending actions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.commands import Commands, Config, Json, Repeated, User, read_json, whom
-from toolpost.cli.completion import whole_id
-from toolpost.cli.output import Output, moment, one_line, pretty
+from toolpost.cli.arguments import read_json
+from toolpost.cli.commands import Commands, CommonOptions, Config, Json, User, describe_user
+from toolpost.cli.completion import resolve_id
+from toolpost.cli.output import Output, format_json, format_json_line, format_time
 from toolpost.cli.prompts import (
     LATER,
-    answer_of,
-    ask_here,
-    asked_value,
-    at_a_terminal,
+    ask_at_terminal,
+    describe_target,
+    is_interactive,
     next_step,
+    parse_answer,
+    prompt_value,
     show_outcome,
-    target_of,
 )
-from toolpost.cli.runner import FAILED, asked_source, no_source, run_with_box, told_sources
+from toolpost.cli.runner import FAILED, answer_source, no_source, pending_sources, run_with_box
 from toolpost.contracts.errors import PendingNotFoundError, ToolError, ToolValidationError
 from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import Principal
@@ -38,7 +39,7 @@ Id = Annotated[
     typer.Argument(
         metavar="ID",
         help="The question's id, or how it begins, as `pending list` shows it.",
-        autocompletion=completion.open_questions,
+        autocompletion=completion.open_pending_ids,
     ),
 ]
 Status = Annotated[
@@ -72,29 +73,29 @@ def list_pending(
     async def work(box: Toolbox, output: Output) -> int:
         found = await find(box)
         if json:
-            output.document([_told(action, box) for action in found])
+            output.document([_action_document(action, box) for action in found])
         else:
-            _show_list(found, output, nothing=_nothing(user, wanted))
+            _show_list(found, output, nothing=_nothing_text(user, wanted))
         return 0
 
-    opening = told_sources(find) if json else no_source  # the table has the arguments as they were when it was asked
-    run_with_box(work, config=config, user=user, as_json=json, opening=opening)
+    sources = pending_sources(find) if json else no_source  # the table has the arguments as they were when it was asked
+    run_with_box(work, config=config, user=user, as_json=json, sources=sources)
 
 
 @app.command("show")
 def show_pending(pending_id: Id, config: Config = None, user: User = "", json: Json = False) -> None:
     """Show one question and what it would run."""
-    question = _Question(pending_id, user, config)
+    question = _ActionReference(pending_id, user, config)
 
     async def find(box: Toolbox) -> list[PendingAction]:
         return [await question.find(box)]
 
     async def work(box: Toolbox, output: Output) -> int:
         action = await question.find(box)
-        _show_one(action, _told(action, box), output, user=user)
+        _show_one(action, _action_document(action, box), output, user=user)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=told_sources(find))
+    run_with_box(work, config=config, user=user, as_json=json, sources=pending_sources(find))
 
 
 @app.command("approve")
@@ -104,7 +105,7 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
     Exits as the call does: 0 completed, 1 failed, 3 paused again.
     """
     arguments = None if args is None else read_json(args, option="--args")
-    question = _Question(pending_id, user, config)
+    question = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if arguments is not None and not is_object(arguments):
@@ -112,9 +113,9 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
         if await question.refuses("approve", box, output):
             return FAILED
         outcome = await box.approve((await question.find(box)).id, by=user, arguments=arguments)
-        return show_outcome(await ask_here(outcome, box, output, user=user), output)
+        return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
+    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(question.find))
 
 
 @app.command("deny")
@@ -123,7 +124,7 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
 
     Exits 0 when it is refused, also where a tool that asked itself goes on without what it asked for.
     """
-    question = _Question(pending_id, user, config)
+    question = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if await question.refuses("deny", box, output):
@@ -135,7 +136,7 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
             output.text(f"denied: {outcome.tool_name} was not run, and its caller is told so.")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
+    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(question.find))
 
 
 @app.command("answer")
@@ -152,74 +153,74 @@ def answer(
     The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again. Without VALUE
     it is asked for at the terminal.
     """
-    question = _Question(pending_id, user, config)
+    question = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if await question.refuses(decision, box, output):
             return FAILED
         action = await question.find(box)
-        given = None if value is None else answer_of(value, action.question.answer_schema)
+        given = None if value is None else parse_answer(value, action.question.answer_schema)
         if value is None and action.question.kind == "input":
-            given = await _asked(action, output)
+            given = await _prompt_answer(action, output)
         try:
             outcome = await box.answer(action.id, given, by=user, decision=decision)
         except ToolValidationError as error:
-            output.failure(error, advice=f"`toolpost pending show {action.id}{output.again}` shows what is asked.")
+            output.failure(error, advice=f"`toolpost pending show {action.id}{output.options}` shows what is asked.")
             return FAILED
-        return show_outcome(await ask_here(outcome, box, output, user=user), output)
+        return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=asked_source(question.find))
+    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(question.find))
 
 
-async def _asked(action: PendingAction, output: Output) -> Any:
-    """The answer that was not given with the command."""
-    if output.as_json or not at_a_terminal():
+async def _prompt_answer(action: PendingAction, output: Output) -> Any:
+    """Ask at the terminal for the answer that the command line lacks."""
+    if output.as_json or not is_interactive():
         raise typer.BadParameter("give the answer; null, too, is written out", param_hint="VALUE")
-    value = await asked_value(action.question, output)
+    value = await prompt_value(action.question, output)
     if value is LATER:
         raise ToolError(f"{action.id!r} was not answered, and stays open", code="not_answered")
     return value
 
 
-class _Question(NamedTuple):
-    """A question that a command is about."""
+class _ActionReference(NamedTuple):
+    """Id of a pending action on the command line."""
 
     id: str
     user: str
     config: Path | None
 
     async def find(self, box: Toolbox) -> PendingAction:
-        """The question itself; where there is none, it is said for whom it was looked for."""
+        """Read the pending action; the error names the user where there is none."""
         try:
-            return await box.desk.get(whole_id(box, "question", self.id, user=self.user), by=self.user)
+            return await box.desk.get(resolve_id(box, "question", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
-            again = Repeated(self.config, self.user)
+            options = CommonOptions(self.config, self.user)
             error.message = (
-                f"Pending action {self.id!r} not found for {whom(self.user)}. "
-                f"`toolpost pending list{again}` shows the open ones."
+                f"Pending action {self.id!r} not found for {describe_user(self.user)}. "
+                f"`toolpost pending list{options}` shows the open ones."
             )
             raise
 
     async def refuses(self, decision: Decision, box: Toolbox, output: Output) -> bool:
-        """Whether a question of this kind takes no such decision; then it is told which command answers it."""
+        """Return whether the pending action takes no such decision, after saying which command answers it."""
         action = await self.find(box)
         kind = action.question.kind
         if decision in DECISIONS[kind]:
             return False
-        told = f"a question of kind {kind} takes {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
-        advice = next_step(action.question, self.id, output.again, by_asker=self.user == str(action.asked_by))
-        output.failure(ToolValidationError(told, tool_name=action.tool_name), advice=advice)
+        document = f"a question of kind {kind} takes {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
+        advice = next_step(action.question, self.id, output.options, by_asker=self.user == str(action.asked_by))
+        output.failure(ToolValidationError(document, tool_name=action.tool_name), advice=advice)
         return True
 
 
-def _nothing(user: str, status: PendingStatus | None) -> str:
-    """What a list without questions says: for whom it was made."""
+def _nothing_text(user: str, status: PendingStatus | None) -> str:
+    """Return the text of an empty list, which names the tenant and user."""
     what = {"open": "Nothing waits for an answer", None: "There is no question"}.get(status, f"No question is {status}")
-    return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {whom(user)}."
+    return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {describe_user(user)}."
 
 
-def _told(action: PendingAction, box: Toolbox) -> dict[str, Any]:
-    """A question as plain data; what is secret in it stays so, and the approved call runs with it all the same."""
+def _action_document(action: PendingAction, box: Toolbox) -> dict[str, Any]:
+    """Return a pending action as JSON data with its secrets redacted."""
     redactor, name = box.redactor, action.tool_name
     marks = box.registry.find(name).secret_paths if box.registry.has(name) else None
     redact = redactor.plain if marks is None else redactor.for_tool(arguments=marks[0], results=marks[1])
@@ -257,25 +258,25 @@ def _show_list(found: list[PendingAction], output: Output, *, nothing: str) -> N
         return
     columns = ["Id", "Status", "Tool", "Asked by", "Question", "Arguments", "Target", "Since"]
     output.table(columns, [_row(action) for action in found])
-    output.note(f"`toolpost pending show ID{output.again}` shows all of one.")
+    output.note(f"`toolpost pending show ID{output.options}` shows all of one.")
 
 
 def _row(action: PendingAction) -> tuple[str, ...]:
     question = action.question
-    call = (one_line(dict(question.arguments)), target_of(question))
+    call = (format_json_line(dict(question.arguments)), describe_target(question))
     asked = (action.tool_name, str(action.asked_by), question.prompt)
-    return action.id, action.status, *asked, *call, moment(action.created_at)
+    return action.id, action.status, *asked, *call, format_time(action.created_at)
 
 
-def _show_one(action: PendingAction, told: dict[str, Any], output: Output, *, user: str) -> None:
+def _show_one(action: PendingAction, document: dict[str, Any], output: Output, *, user: str) -> None:
     if output.as_json:
-        output.document(told)
+        output.document(document)
         return
-    times = {key: moment(told[key]) for key in ("created_at", "expires_at", "answered_at")}
-    payload = dict(told["payload"])
-    lines = {"preview": payload.pop("preview", None), "target": target_of(action.question)}
-    plain = {**told, **times, "payload": payload, **lines}
-    rows = [(key, pretty(value)) for key, value in plain.items() if value and value != told["prompt"]]
-    output.table(["", told["prompt"]], rows)
+    times = {key: format_time(document[key]) for key in ("created_at", "expires_at", "answered_at")}
+    payload = dict(document["payload"])
+    lines = {"preview": payload.pop("preview", None), "target": describe_target(action.question)}
+    plain = {**document, **times, "payload": payload, **lines}
+    rows = [(key, format_json(value)) for key, value in plain.items() if value and value != document["prompt"]]
+    output.table(["", document["prompt"]], rows)
     if action.status == "open":
-        output.note(next_step(action.question, action.id, output.again, by_asker=user == str(action.asked_by)))
+        output.note(next_step(action.question, action.id, output.options, by_asker=user == str(action.asked_by)))

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from toolpost.cli.commands import NO_OPTIONS, Repeated
-from toolpost.cli.completion import remember_names
+from toolpost.cli.commands import NO_OPTIONS, CommonOptions
+from toolpost.cli.completion import cache_tool_names
 from toolpost.cli.output import Output, ProgressSink, guard_stdout
 from toolpost.contracts.errors import ErrorCategory, ToolError, did_you_mean
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.source_manager import SourceState
 
 
-_UNREACHED = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
+_UNREACHABLE = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
 
 FAILED = 1
 INCOMPLETE = 4
@@ -45,8 +45,8 @@ TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
 Work: TypeAlias = "Callable[[Toolbox, Output], Awaitable[int]]"
 
 
-class Opening(Protocol):
-    """Opens a Toolbox by the settings; `sinks` are told of its events from the start."""
+class SourceSelection(Protocol):
+    """Open a Toolbox with the sources that a command needs; `sinks` receive its events from the start."""
 
     def __call__(
         self, loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /
@@ -54,107 +54,107 @@ class Opening(Protocol):
 
 
 def every_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
-    """With all there is."""
+    """Open with all sources."""
     return _open_box(loaded, None, sinks)
 
 
-def in_memory(loaded: LoadedSettings) -> LoadedSettings:
-    """The same settings, under which nothing is kept: looking leaves no trace."""
+def without_data_dir(loaded: LoadedSettings) -> LoadedSettings:
+    """Return the settings with everything kept in memory."""
     return replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None}))
 
 
 def no_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
-    """For what the store alone answers; one that is not there yet is not made for it."""
-    return _open_box(_looking(loaded), (), sinks)
+    """Open with the store alone; a data folder is not created."""
+    return _open_box(_read_only(loaded), (), sinks)
 
 
-def store_alone(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
-    """For who waits for what others will write into the store: it is made if it is not there yet."""
+def create_store(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
+    """Open with the store alone, and create it where there is none: other processes will write to it."""
     return _open_box(loaded, (), sinks)
 
 
-def one_source(name: str | None) -> Opening:
-    """To look at the source of this name, which must be there; without a name, at all."""
+def one_source(name: str | None) -> SourceSelection:
+    """Open with one source, which must be configured, or with all for None; a data folder is not created."""
 
-    def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
+    def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         if name is None:
-            return every_source(_looking(loaded), sinks)
+            return every_source(_read_only(loaded), sinks)
         _check_source(name, loaded.settings)
-        return _open_box(_looking(loaded), {name}, sinks)
+        return _open_box(_read_only(loaded), {name}, sinks)
 
-    return opened
+    return open_box
 
 
-def service_sources(provider: str) -> Opening:
-    """With the sources that people sign in to a service for."""
+def service_sources(provider: str) -> SourceSelection:
+    """Open with the sources whose users sign in to this service."""
 
-    def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
+    def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         found = {source.name for source in personal_sources(loaded.settings) if provider_of(source) == provider}
         return _open_box(loaded, found, sinks)
 
-    return opened
+    return open_box
 
 
-def tool_source(name: str, *, called: bool) -> Opening:
-    """With the source of a tool; with all, where its name tells of none, or it is called and may call others.
+def tool_source(name: str, *, called: bool) -> SourceSelection:
+    """Open with the source of a tool; with all, where its name has no source, or it is called and may call others.
 
-    Those that it may call are not waited for: each call of one does that.
+    Sources of tools that it may call are not waited for: each call of one does that.
     """
 
     @asynccontextmanager
-    async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
-        needed = _namespaces({name}, loaded.settings)
+    async def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
+        needed = _sources_of_tools({name}, loaded.settings)
         if not called:
-            loaded = _looking(loaded)
+            loaded = _read_only(loaded)
         async with _open_box(loaded, needed, sinks) as box:
-            if needed == _enabled(loaded.settings) or not _needs_more(box, name, needed, called=called):
+            if needed == _enabled_names(loaded.settings) or not _needs_every_source(box, name, needed, called=called):
                 yield box
                 return
             found = box.registry.has(name)
         async with _open_box(loaded, None, sinks, waiting_for=needed if found else None) as box:
             yield box
 
-    return opened
+    return open_box
 
 
-def told_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction]]]) -> Opening:
-    """With the sources of the tools that questions are about: their schemas say which arguments are secret."""
+def pending_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction]]]) -> SourceSelection:
+    """Open with the sources of the tools of pending actions: their schemas mark secret arguments."""
 
     @asynccontextmanager
-    async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
+    async def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
         async with no_source(loaded, sinks) as box:
-            needed = _namespaces({action.tool_name for action in await find(box)}, loaded.settings)
+            needed = _sources_of_tools({action.tool_name for action in await find(box)}, loaded.settings)
             if not needed:
                 yield box
                 return
         async with _open_box(loaded, needed, sinks) as box:
             yield box
 
-    return opened
+    return open_box
 
 
-def asked_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> Opening:
-    """With the source of the tool that an answer runs."""
+def answer_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> SourceSelection:
+    """Open with the source of the tool that an answer runs."""
 
     @asynccontextmanager
-    async def opened(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
+    async def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
         async with no_source(loaded, sinks) as box:
             name = (await find(box)).tool_name
         async with tool_source(name, called=True)(loaded, sinks) as box:
             yield box
 
-    return opened
+    return open_box
 
 
 def personal_sources(settings: Settings) -> list[ExternalToolConfig]:
-    """The sources for people's own accounts."""
+    """Return the enabled sources with an account for each user."""
     from toolpost.contracts.config import AuthType
 
     return [one for one in settings.all_sources() if one.enabled and one.auth_type is AuthType.OAUTH2_USER]
 
 
 def provider_of(source: ExternalToolConfig) -> str:
-    """The service that a source for people's own accounts signs them in to."""
+    """Return the service that the users of a source sign in to."""
     return str(source.auth_config.get("provider") or source.name)
 
 
@@ -166,15 +166,15 @@ async def _open_box(
     *,
     waiting_for: Collection[str] | None = None,
 ) -> AsyncGenerator[Toolbox]:
-    """Wait for every source that a command needs, and say at a terminal which are still starting."""
+    """Open a Toolbox, wait for the sources that a command needs, and show which are still starting."""
     from toolpost.toolbox.box import Toolbox
 
     lines = [sink for sink in sinks if isinstance(sink, ProgressSink)]
     needed = only if waiting_for is None else waiting_for
-    starting = _enabled(loaded.settings) if needed is None else _enabled(loaded.settings) & set(needed)
+    starting = _enabled_names(loaded.settings) if needed is None else _enabled_names(loaded.settings) & set(needed)
     for line in lines:
         line.starting([one.name for one in loaded.settings.all_sources() if one.name in starting])
-    async with Toolbox.open(at_once(loaded), only=only, sinks=sinks) as box:
+    async with Toolbox.open(_without_startup_wait(loaded), only=only, sinks=sinks) as box:
         while slow := [one.name for one in box.report if one.state == "connecting" and one.name in starting]:
             for line in lines:
                 line.starting(slow)
@@ -184,51 +184,53 @@ async def _open_box(
         yield box
 
 
-def at_once(loaded: LoadedSettings) -> LoadedSettings:
-    """The same settings for whoever waits for the sources after opening, and not while it opens."""
+def _without_startup_wait(loaded: LoadedSettings) -> LoadedSettings:
+    """Return the settings for a caller that waits for the sources after opening."""
     return replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))
 
 
-def _looking(loaded: LoadedSettings) -> LoadedSettings:
-    """For a command that only looks, perhaps in a folder of others: no data folder is made for it."""
+def _read_only(loaded: LoadedSettings) -> LoadedSettings:
+    """Return settings under which no data folder is created; a folder that can never be created is left to fail."""
     folder = loaded.settings.data_dir
     if folder is None or folder.exists():
         return loaded
-    return in_memory(loaded) if folder.parent.is_dir() else loaded  # where it can never be made, that is told
+    return without_data_dir(loaded) if folder.parent.is_dir() else loaded  # where it can never be made, that is told
 
 
-def _namespaces(names: Collection[str], settings: Settings) -> set[str]:
-    """The sources that tools of these names are from; built-in tools are from none."""
-    return {source for source in _enabled(settings) for name in names if name.startswith((f"{source}.", f"{source}__"))}
+def _sources_of_tools(names: Collection[str], settings: Settings) -> set[str]:
+    """Return the sources of these tools; built-in tools have none."""
+    return {
+        source
+        for source in _enabled_names(settings)
+        for name in names
+        if name.startswith((f"{source}.", f"{source}__"))
+    }
 
 
-def _enabled(settings: Settings) -> set[str]:
+def _enabled_names(settings: Settings) -> set[str]:
     return {source.name for source in settings.all_sources() if source.enabled}
 
 
 def _check_source(name: str, settings: Settings) -> None:
-    if name in _enabled(settings):
+    if name in _enabled_names(settings):
         return
     names = [source.name for source in settings.all_sources()]
     if name in names:
-        told = f"source {name!r} is turned off by `enabled: false` in the configuration"
+        message = f"source {name!r} is turned off by `enabled: false` in the configuration"
     else:
-        told = f"there is no source {name!r}; {did_you_mean(name, names) or _there_are(names)}"
-    raise ToolError(told, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="source_not_found")
+        there_are = f"there are: {', '.join(sorted(names)) or 'none'}"
+        message = f"there is no source {name!r}; {did_you_mean(name, names) or there_are}"
+    raise ToolError(message, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="source_not_found")
 
 
-def _there_are(names: list[str]) -> str:
-    return f"there are: {', '.join(sorted(names)) or 'none'}"
-
-
-def _needs_more(box: Toolbox, name: str, needed: Collection[str], *, called: bool) -> bool:
+def _needs_every_source(box: Toolbox, name: str, needed: Collection[str], *, called: bool) -> bool:
     if box.registry.has(name):
         return called and _may_call_others(box.registry.find(name), box.settings)
     return not needed  # else its source failed, or has no such tool
 
 
 def _may_call_others(entry: Entry, settings: Settings) -> bool:
-    """Whether a tool is handed the context, by which code of this process calls other tools."""
+    """Return whether a tool receives the context, by which it can call other tools."""
     from toolpost.builtin.loader import DeferredTool
     from toolpost.catalog.function import FunctionTool
     from toolpost.contracts.config import TransportType
@@ -237,15 +239,15 @@ def _may_call_others(entry: Entry, settings: Settings) -> bool:
         return False
     tool = entry.tool
     if isinstance(tool, DeferredTool):
-        return _asks_a_tool(tool.spec.name, settings)
+        return _has_tool_provider(tool.spec.name, settings)
     if not isinstance(tool, FunctionTool):
         return True
     arguments: Collection[str] = tool.spec.input_schema.get("properties", {})
     return any(name not in arguments for name in inspect.signature(tool.fn).parameters)
 
 
-def _asks_a_tool(name: str, settings: Settings) -> bool:
-    """Whether a built-in tool has a provider that is a tool of a source."""
+def _has_tool_provider(name: str, settings: Settings) -> bool:
+    """Return whether a built-in tool has a provider that is a tool of a source."""
     tools = settings.tools
     chains = {"web_search": tools.web_search.providers(), "web_fetch": tools.web_fetch.chain}
     chains["retrieve"] = tools.retrieval.chain
@@ -253,59 +255,61 @@ def _asks_a_tool(name: str, settings: Settings) -> bool:
 
 
 def run_with_box(
-    work: Work, *, config: Path | None, as_json: bool, user: str = "", opening: Opening = every_source
+    work: Work, *, config: Path | None, as_json: bool, user: str = "", sources: SourceSelection = every_source
 ) -> NoReturn:
-    """Open the Toolbox, do the work, and leave with its code."""
+    """Open a Toolbox, do the work, and exit with its code."""
 
     async def with_box(output: Output) -> int:
         from toolpost.configuration.loading import load_settings
 
-        async with opening(load_settings(config), progress_sinks(output)) as box:
-            _tell_problems(box, output)
-            remember_names(box)
+        async with sources(load_settings(config), progress_sinks(output)) as box:
+            _report_problems(box, output)
+            cache_tool_names(box)
             return await work(box, output)
 
-    run_command(with_box, as_json=as_json, again=Repeated(config, user))
+    run_command(with_box, as_json=as_json, options=CommonOptions(config, user))
 
 
-def rehearsal(loaded: LoadedSettings, output: Output, *, connect: bool = True) -> AbstractAsyncContextManager[Toolbox]:
-    """A Toolbox with the same sources, or with none of them started, that keeps everything in memory."""
-    opening = every_source if connect else no_source
-    return opening(in_memory(loaded), progress_sinks(output))
+def open_in_memory(
+    loaded: LoadedSettings, output: Output, *, connect: bool = True
+) -> AbstractAsyncContextManager[Toolbox]:
+    """Open a Toolbox that keeps everything in memory, with all sources or with none."""
+    sources = every_source if connect else no_source
+    return sources(without_data_dir(loaded), progress_sinks(output))
 
 
 def progress_sinks(output: Output) -> list[EventSink]:
-    """Who shows at a terminal what is going on; nobody where the answer is for a program."""
+    """Return the sinks that show progress at a terminal; none for JSON output."""
     return [ProgressSink(output.status)] if output.status.live and not output.as_json else []
 
 
-def left_out(box: Toolbox) -> bool:
-    """Whether a source that the command needs is down."""
+def has_failed_source(box: Toolbox) -> bool:
+    """Return whether a source of the Toolbox is down."""
     return any(not state.ok for state in box.report)
 
 
 def run_command(
-    work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, again: Repeated = NO_OPTIONS
+    work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, options: CommonOptions = NO_OPTIONS
 ) -> NoReturn:
-    """Do the work and leave with its code; every error is told in words, or as JSON where that was asked for."""
+    """Do the work and exit with its code; an error is written as text or JSON."""
     if os.environ.get(TRACEBACK_VARIABLE):
         logging.basicConfig()  # what libraries have to say is shown then, too
     with guard_stdout() as stream:
-        code = _code_of(work, Output(stream, as_json=as_json, again=again))
+        code = _exit_code_of(work, Output(stream, as_json=as_json, options=options))
     raise typer.Exit(code)
 
 
-def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:
+def _exit_code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:
     try:
         try:
-            return asyncio.run(_until_terminated(work(output)))
+            return asyncio.run(_run_until_terminated(work(output)))
         finally:
             output.status.clear()
     except ToolError as error:
         output.failure(error)
         return FAILED
     except KeyboardInterrupt:
-        output.note(f"interrupted; `toolpost runs list{output.again}` shows calls that were under way.")
+        output.note(f"interrupted; `toolpost runs list{output.options}` shows calls that were under way.")
         return INTERRUPTED
     except asyncio.CancelledError:
         return TERMINATED
@@ -322,36 +326,36 @@ def _code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Outpu
         return FAILED
 
 
-async def _until_terminated(work: Coroutine[None, None, int]) -> int:
-    """A polite request to end cancels the call, so that its end is recorded too."""
+async def _run_until_terminated(work: Coroutine[None, None, int]) -> int:
+    """Cancel the work on SIGTERM, so that the end of its call is recorded."""
     task = asyncio.ensure_future(work)
     with suppress(NotImplementedError):  # Windows has no such signals.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
 
 
-def _tell_problems(box: Toolbox, output: Output) -> None:
+def _report_problems(box: Toolbox, output: Output) -> None:
     for source in box.report:
         if not source.ok and source.state != "connecting":
-            output.note(f"source {source.name!r} is left out: {trouble(source, box)}")
+            output.note(f"source {source.name!r} is left out: {describe_failure(source, box)}")
     known = box.sources.left_out
     for problem in box.problems:
         if problem not in known:
             output.note(problem)
 
 
-def trouble(state: SourceState, box: Toolbox) -> str:
-    """What is wrong with a source; where nobody answered at its address, that is named."""
-    told = state.error or "it is down"
+def describe_failure(state: SourceState, box: Toolbox) -> str:
+    """Describe why a source is down; a server that does not answer is named with its address."""
+    message = state.error or "it is down"
     address = next((_address(one.connection) for one in box.settings.all_sources() if one.name == state.name), "")
-    if not address or not _UNREACHED.search(told):
-        return told
+    if not address or not _UNREACHABLE.search(message):
+        return message
     shown = box.redactor.text(address)
-    return f"{told}; is the server at {shown} running, and is the address right?"
+    return f"{message}; is the server at {shown} running, and is the address right?"
 
 
 def _address(connection: str) -> str:
-    """A URL without what may be secret in it; a command or a file has none."""
+    """Return a URL without its credentials and query; a command or a file has none."""
     try:
         url = urlsplit(connection.strip())
         port = f":{url.port}" if url.port else ""

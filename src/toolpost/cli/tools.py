@@ -9,13 +9,19 @@ import typer
 
 from toolpost.catalog.specs import HIDDEN
 from toolpost.cli import completion
-from toolpost.cli.arguments import given_pairs, read_file_args, read_values, store_files
-from toolpost.cli.commands import Commands, Config, Json, User, default_user, read_json
+from toolpost.cli.arguments import (
+    add_pairs,
+    convert_values,
+    parse_duration_option,
+    read_file_args,
+    read_json,
+    store_files,
+)
+from toolpost.cli.commands import Commands, Config, Json, User, default_user
 from toolpost.cli.connect import connect, disconnect, list_presets
-from toolpost.cli.output import Output, pretty, show_tools
-from toolpost.cli.prompts import ask_here, show_outcome
-from toolpost.cli.runner import INCOMPLETE, left_out, one_source, run_command, run_with_box, tool_source
-from toolpost.configuration.settings import parse_duration
+from toolpost.cli.output import Output, format_json, show_tools
+from toolpost.cli.prompts import ask_at_terminal, show_outcome
+from toolpost.cli.runner import INCOMPLETE, has_failed_source, one_source, run_command, run_with_box, tool_source
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 
-_USUAL_FILE = Path("toolpost.yaml")
+_DEFAULT_CONFIG = Path("toolpost.yaml")
 
 app = Commands(help="See and call tools.", no_args_is_help=True)
 
@@ -60,16 +66,9 @@ Key = Annotated[
 ]
 
 
-def _duration(written: str) -> float:
-    try:
-        return parse_duration(written)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="DURATION", help="How long it may take: 30s, 2m.", parser=_duration),
+    typer.Option("--timeout", metavar="DURATION", help="How long it may take: 30s, 2m.", parser=parse_duration_option),
 ]
 
 
@@ -97,9 +96,9 @@ def list_tools(
 
     async def work(box: Toolbox, output: Output) -> int:
         show_tools([spec for spec in _specs(box, collection) if wanted(spec)], output)
-        return INCOMPLETE if left_out(box) else 0
+        return INCOMPLETE if has_failed_source(box) else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
+    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(source))
 
 
 @app.command("show")
@@ -110,7 +109,7 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
         _show_entry(box.registry.find(name), output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=False))
+    run_with_box(work, config=config, user=user, as_json=json, sources=tool_source(name, called=False))
 
 
 @app.command("call")
@@ -131,7 +130,7 @@ def call_tool(
     Exits 0 completed, 1 failed, 3 paused until a person answers.
     """
     arguments = read_json(args, option="--args")
-    given, files = given_pairs(pairs or (), arguments), read_file_args(file or (), arguments)
+    given, files = add_pairs(pairs or (), arguments), read_file_args(file or (), arguments)
     if files and idempotency_key is not None:
         told = "every call keeps its files anew, so that a second one would not be the same call"
         raise typer.BadParameter(told, param_hint="--idempotency-key")
@@ -139,16 +138,16 @@ def call_tool(
     async def work(box: Toolbox, output: Output) -> int:
         if given:
             schema = box.registry.find(name).spec.input_schema if box.registry.has(name) else {}
-            read_values(given, arguments, schema)
+            convert_values(given, arguments, schema)
         run_id = box.router.new_id("run") if files else None
         if run_id is not None:
             await store_files(files, arguments, box, user=user, run_id=run_id)
         outcome = await box.call(
             name, arguments, user=user, timeout_s=timeout, idempotency_key=idempotency_key, run_id=run_id
         )
-        return show_outcome(await ask_here(outcome, box, output, user=user), output)
+        return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=tool_source(name, called=True))
+    run_with_box(work, config=config, user=user, as_json=json, sources=tool_source(name, called=True))
 
 
 app.command("connect")(connect)
@@ -157,7 +156,7 @@ app.command("presets")(list_presets)
 
 
 def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
-    """The tools of a collection, or all."""
+    """Return the tools of a collection, or all."""
     try:
         return [*box.registry.specs(collection)]
     except KeyError as error:
@@ -175,8 +174,10 @@ def _show_entry(entry: Entry, output: Output) -> None:
     if output.as_json:
         output.document(facts)
         return
-    output.table(["", spec.name], [(key, pretty(value)) for key, value in facts.items() if value not in (None, "", [])])
-    output.note(f"`toolpost tools call {spec.name}{_required(spec)}{output.again}` calls it.")
+    output.table(
+        ["", spec.name], [(key, format_json(value)) for key, value in facts.items() if value not in (None, "", [])]
+    )
+    output.note(f"`toolpost tools call {spec.name}{_required(spec)}{output.options}` calls it.")
 
 
 def _required(spec: ToolSpec) -> str:
@@ -202,7 +203,7 @@ def check_tool(
     """
 
     async def work(output: Output) -> int:
-        found = _checked(folder)
+        found = _check_folders(folder)
         broken = any(problems for _, problems in found)
         if output.as_json:
             tools = [{"folder": str(place), "problems": problems} for place, problems in found]
@@ -214,7 +215,7 @@ def check_tool(
     run_command(work, as_json=json)
 
 
-def _checked(folder: Path | None) -> list[tuple[Path, list[str]]]:
+def _check_folders(folder: Path | None) -> list[tuple[Path, list[str]]]:
     from toolpost.builtin.standard_check import check_builtin_folders, check_folder
 
     if folder is None:
@@ -223,7 +224,7 @@ def _checked(folder: Path | None) -> list[tuple[Path, list[str]]]:
 
 
 def _folders(place: Path) -> list[Path]:
-    """One tool's folder itself, or those of the tools in it."""
+    """Return the folder of one tool, or the folders of the tools in it."""
     from toolpost.builtin.standard_check import CASES, DOCUMENT, SCHEMA
 
     if not place.is_dir() or any((place / name).exists() for name in (DOCUMENT, SCHEMA, CASES)):
@@ -251,9 +252,9 @@ def export_tools(
     """Print the tools as a manual; by itself each is called through this program, under its policy."""
     if not utcp:
         raise typer.BadParameter("say in which format: --utcp", param_hint="--utcp")
-    if address is not None and not _is_base(address):
+    if address is not None and not _is_base_url(address):
         raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
-    written = _written(config)
+    written = _config_path(config)
     said = "" if user == default_user() else user  # whoever calls is the person at their own machine
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -264,22 +265,22 @@ def export_tools(
         output.text(serialize_manual(export_manual(specs, route)))
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, opening=one_source(source))
+    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(source))
 
 
-def _is_base(address: str) -> bool:
-    """Whether addresses below it can be made of it."""
+def _is_base_url(address: str) -> bool:
+    """Return whether the address is an HTTP URL without query and fragment."""
     return address.startswith(("http://", "https://")) and not any(mark in address for mark in "?# ")
 
 
-def _written(config: Path | None) -> str | None:
-    """The configuration as others find it, whatever folder they run in."""
-    path = config or _USUAL_FILE
+def _config_path(config: Path | None) -> str | None:
+    """Return the absolute path of the configuration, if there is one."""
+    path = config or _DEFAULT_CONFIG
     return str(path.absolute()) if path.exists() else None
 
 
 def _variables(config: str | None) -> list[str]:
-    """The variables that a configuration takes from the environment."""
+    """Return the variables that a configuration file refers to."""
     from toolpost.configuration.secret_extraction import references
 
     return [] if config is None else references(Path(config).read_text(encoding="utf-8"))
