@@ -232,8 +232,8 @@ def test_a_command_that_people_are_told_to_run_works_as_it_is_printed(toolpost: 
 
 def test_a_list_without_questions_says_for_whom_it_looked(toolpost: Run, paused: str) -> None:
     assert "Nothing waits for an answer in the tenant 'acme'" in toolpost("pending", "list", "--user", "acme:ann").out
-    assert "No question is denied in the tenant 'local'" in toolpost("pending", "list", "--status", "denied").out
-    assert "There is no question" in toolpost("pending", "list", "--status", "all", "--user", "acme:ann").out
+    assert "No pending action is denied in the tenant 'local'" in toolpost("pending", "list", "--status", "denied").out
+    assert "There is no pending action" in toolpost("pending", "list", "--status", "all", "--user", "acme:ann").out
 
 
 @pytest.mark.parametrize("words", ["pending show x", "pending approve x", "runs show x", "events --run x"])

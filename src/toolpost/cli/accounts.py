@@ -141,12 +141,12 @@ def forget(
 ) -> None:
     """Remove all that is kept of a user.
 
-    Accounts are disconnected; questions, results and artifacts are removed, and so is what the record of events says
-    of them. Exits 1 when a service did not hear of it, or when calls of theirs are still under way.
+    Accounts are disconnected; pending actions, results and artifacts are removed, and so is what the record of events
+    says of them. Exits 1 when a service did not hear of it, or when calls of theirs are still under way.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        kept = "accounts, questions, results, artifacts and what events say"
+        kept = "accounts, pending actions, results, artifacts and what events say"
         if not confirm(f"Remove all that is kept of {person} ({kept}), for good?", yes=yes):
             raise ToolError("nothing was removed, because nobody agreed", code="not_confirmed")
         who, manager = Principal.parse(person), _account_manager(box, output)

@@ -24,8 +24,8 @@ _MAX_IDS = 50
 _MIN_PREFIX = 5  # `ask_` alone is no way to say which
 _SHOWN_IDS = 3
 _TABLES: dict[Kind, str] = {
-    "question": "SELECT id, tenant, created_at AS at FROM pending",
-    "open question": "SELECT id, tenant, created_at AS at FROM pending WHERE status = 'open'",
+    "pending action": "SELECT id, tenant, created_at AS at FROM pending",
+    "open pending action": "SELECT id, tenant, created_at AS at FROM pending WHERE status = 'open'",
     "run": "SELECT run_id AS id, tenant, started_at AS at FROM runs",
     "run or call": "SELECT run_id AS id, tenant, started_at AS at FROM runs"
     " UNION SELECT root_call, tenant, started_at FROM runs",
@@ -57,7 +57,7 @@ def preset_names(incomplete: str) -> list[str]:
 
 def open_pending_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the ids of the tenant's open pending actions, the newest first."""
-    return _ids(ctx, "open question", incomplete)
+    return _ids(ctx, "open pending action", incomplete)
 
 
 def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -134,7 +134,7 @@ def _source_names(data: dict[str, Any]) -> list[str]:
     return [str(entry["name"]) for entry in entries if is_object(entry) and entry.get("name")]
 
 
-Kind = Literal["question", "open question", "run", "run or call", "artifact"]
+Kind = Literal["pending action", "open pending action", "run", "run or call", "artifact"]
 
 
 def find_ids(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:

@@ -181,7 +181,9 @@ async def _approval(stage: Stage) -> AsyncIterator[Step]:
         fine=answer.get("status") == "completed",
         detail={"exit_code": code, "outcome": answer},
     )
-    yield await _refused("No question is answered twice", stage.box.approve(pending_id, by=PERSON), PERSON, "already")
+    yield await _refused(
+        "No pending action is answered twice", stage.box.approve(pending_id, by=PERSON), PERSON, "already"
+    )
     gone = await stage.call("shop.find_order", arguments)
     yield _outcome("This process sees that the order is gone", arguments, gone, "failed", "no order 2")
     yield await _log(stage, paused.run_id)
@@ -196,7 +198,7 @@ async def _denial(stage: Stage) -> AsyncIterator[Step]:
     yield _with_check(step, fine=stage.count_notes("mailed 'You won!'") == 0)
 
 
-async def _question(stage: Stage) -> AsyncIterator[Step]:
+async def _input(stage: Stage) -> AsyncIterator[Step]:
     paused = await stage.call("shop.ship_order", {"order_id": 5})
     yield _outcome("A tool can ask a person (ctx.pause)", {"order_id": 5}, paused, "paused", "Where does")
     shipped = await stage.box.answer(_pending_id(paused), "12 Long Lane", by=PERSON)
@@ -250,7 +252,7 @@ SCENES: tuple[Callable[[Stage], AsyncIterator[Step]], ...] = (
     _calls,
     _approval,
     _denial,
-    _question,
+    _input,
     _artifact,
     _retries,
     _statistics,

@@ -38,13 +38,13 @@ Id = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The question's id, or how it begins, as `pending list` shows it.",
+        help="The pending action's id, or how it begins, as `pending list` shows it.",
         autocompletion=completion.open_pending_ids,
     ),
 ]
 Status = Annotated[
     Literal["open", "claimed", "answered", "denied", "expired", "cancelled", "all"],
-    typer.Option("--status", help="Only questions in this state."),
+    typer.Option("--status", help="Only pending actions in this state."),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
 Args = Annotated[
@@ -64,7 +64,7 @@ AnswerDecision = Annotated[
 def list_pending(
     status: Status = "open", limit: Limit = 100, config: Config = None, user: User = "", json: Json = False
 ) -> None:
-    """List the questions of your tenant."""
+    """List the pending actions of your tenant."""
     wanted = cast("PendingStatus", status) if status in get_args(PendingStatus) else None
 
     async def find(box: Toolbox) -> list[PendingAction]:
@@ -84,14 +84,14 @@ def list_pending(
 
 @app.command("show")
 def show_pending(pending_id: Id, config: Config = None, user: User = "", json: Json = False) -> None:
-    """Show one question and what it would run."""
-    question = _ActionReference(pending_id, user, config)
+    """Show one pending action and what it would run."""
+    reference = _ActionReference(pending_id, user, config)
 
     async def find(box: Toolbox) -> list[PendingAction]:
-        return [await question.find(box)]
+        return [await reference.find(box)]
 
     async def work(box: Toolbox, output: Output) -> int:
-        action = await question.find(box)
+        action = await reference.find(box)
         _show_one(action, _action_document(action, box), output, user=user)
         return 0
 
@@ -105,17 +105,17 @@ def approve(pending_id: Id, args: Args = None, config: Config = None, user: User
     Exits as the call does: 0 completed, 1 failed, 3 paused again.
     """
     arguments = None if args is None else read_json(args, option="--args")
-    question = _ActionReference(pending_id, user, config)
+    reference = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if arguments is not None and not is_object(arguments):
             raise ToolValidationError("the arguments must be an object, such as {}")
-        if await question.refuses("approve", box, output):
+        if await reference.refuses("approve", box, output):
             return FAILED
-        outcome = await box.approve((await question.find(box)).id, by=user, arguments=arguments)
+        outcome = await box.approve((await reference.find(box)).id, by=user, arguments=arguments)
         return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(question.find))
+    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
 
 
 @app.command("deny")
@@ -124,19 +124,19 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
 
     Exits 0 when it is refused, also where a tool that asked itself goes on without what it asked for.
     """
-    question = _ActionReference(pending_id, user, config)
+    reference = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
-        if await question.refuses("deny", box, output):
+        if await reference.refuses("deny", box, output):
             return FAILED
-        outcome = await box.deny((await question.find(box)).id, by=user, reason=reason)
+        outcome = await box.deny((await reference.find(box)).id, by=user, reason=reason)
         if output.as_json or not isinstance(outcome, Failed):
             show_outcome(outcome, output)
         else:
             output.text(f"denied: {outcome.tool_name} was not run, and its caller is told so.")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(question.find))
+    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
 
 
 @app.command("answer")
@@ -153,12 +153,12 @@ def answer(
     The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again. Without VALUE
     it is asked for at the terminal.
     """
-    question = _ActionReference(pending_id, user, config)
+    reference = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
-        if await question.refuses(decision, box, output):
+        if await reference.refuses(decision, box, output):
             return FAILED
-        action = await question.find(box)
+        action = await reference.find(box)
         given = None if value is None else parse_answer(value, action.question.answer_schema)
         if value is None and action.question.kind == "input":
             given = await _prompt_answer(action, output)
@@ -169,7 +169,7 @@ def answer(
             return FAILED
         return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(question.find))
+    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
 
 
 async def _prompt_answer(action: PendingAction, output: Output) -> Any:
@@ -192,7 +192,7 @@ class _ActionReference(NamedTuple):
     async def find(self, box: Toolbox) -> PendingAction:
         """Read the pending action; the error names the user where there is none."""
         try:
-            return await box.desk.get(resolve_id(box, "question", self.id, user=self.user), by=self.user)
+            return await box.desk.get(resolve_id(box, "pending action", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
             options = CommonOptions(self.config, self.user)
             error.message = (
@@ -207,15 +207,17 @@ class _ActionReference(NamedTuple):
         kind = action.question.kind
         if decision in DECISIONS[kind]:
             return False
-        document = f"a question of kind {kind} takes {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
+        message = f"a pending action of kind {kind} takes {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
         advice = next_step(action.question, self.id, output.options, by_asker=self.user == str(action.asked_by))
-        output.failure(ToolValidationError(document, tool_name=action.tool_name), advice=advice)
+        output.failure(ToolValidationError(message, tool_name=action.tool_name), advice=advice)
         return True
 
 
 def _nothing_text(user: str, status: PendingStatus | None) -> str:
     """Return the text of an empty list, which names the tenant and user."""
-    what = {"open": "Nothing waits for an answer", None: "There is no question"}.get(status, f"No question is {status}")
+    what = {"open": "Nothing waits for an answer", None: "There is no pending action"}.get(
+        status, f"No pending action is {status}"
+    )
     return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {describe_user(user)}."
 
 
