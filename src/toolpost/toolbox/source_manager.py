@@ -359,7 +359,7 @@ class SourceManager:
 
     async def _import_transport(self, config: ExternalToolConfig) -> None:
         """Import what makes the source in a thread: it may take a second, for which the event loop would stand."""
-        module = find_transport(config.transport, self._transports).module
+        module = find_transport(config.transport, self._transports).source_class.partition(":")[0]
         if module and module not in sys.modules:
             with suppress(ModuleNotFoundError):  # an extra is missing, which `make_source` reports
                 await asyncio.to_thread(import_module, module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.calls import NO_CREDENTIAL
@@ -96,20 +97,22 @@ class Detection(NamedTuple):
 class Transport:
     """One way of reaching tools; subclasses set `name` and build sources in `make`.
 
-    `options` validates `ExternalToolConfig.options`. `module` is what `make` imports, imported in a thread before.
-    `requires` is the module that the transport cannot do without and the extra that installs it. `forms` says how a
-    connection may be written.
+    `options` validates `ExternalToolConfig.options`. `source_class` is `module:Class` of what `make` builds by default;
+    the module is imported in a thread before. `requires` is the module that the transport cannot do without and the
+    extra that installs it. `forms` says how a connection may be written.
     """
 
     name: ClassVar[str]
     options: ClassVar[type[BaseModel] | None] = None
-    module: ClassVar[str] = ""
+    source_class: ClassVar[str] = ""
     requires: ClassVar[tuple[str, str] | None] = None
     forms: ClassVar[tuple[ConnectionForm, ...]] = ("url",)
 
     def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
         """Build a source, without connecting to anything."""
-        raise NotImplementedError
+        module, _, name = self.source_class.partition(":")
+        source_class: Callable[[ExternalToolConfig, Services], ToolSource] = getattr(import_module(module), name)
+        return source_class(config, services)
 
     def probes(self, url: str) -> Iterable[Request]:
         """Return harmless requests whose responses would show that this transport is spoken at or below a URL."""

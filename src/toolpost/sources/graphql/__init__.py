@@ -6,15 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.transports.base import Detection, Transport
+from toolpost.transports.base import Detection, ProbeResponse, Transport
 from toolpost.transports.urls import is_graphql_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.sources import ToolSource
-    from toolpost.transports.base import ProbeResponse, Services
     from toolpost.wire.requests import Request
 
 _QUERY = b'{"query":"{__typename}"}'
@@ -24,14 +22,8 @@ class GraphqlTransport(Transport):
     """GraphQL over HTTP."""
 
     name = "graphql"
-    module = "toolpost.sources.graphql.schema_loader"
+    source_class = "toolpost.sources.graphql.source:GraphqlSource"
     requires = ("graphql", "graphql")
-
-    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
-        """Build the source of one endpoint."""
-        from toolpost.sources.graphql.source import GraphqlSource  # noqa: PLC0415 - an extra
-
-        return GraphqlSource(config, services)
 
     def probes(self, url: str) -> Iterator[Request]:
         """Query the name of the query type, which every GraphQL server knows."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import (
-    ConfigError,
     ToolAuthError,
     ToolClientError,
     ToolError,
@@ -26,6 +25,7 @@ from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
+from toolpost.sources.graphql.schema_loader import SchemaLoader
 from toolpost.transports.base import BaseSource
 from toolpost.web.content import UnreadableError, decode_text, parse_body
 from toolpost.web.encoding import FormPart, UnsendableError, compact_json, encode_multipart
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.graphql.operations import GraphqlOperation
-    from toolpost.sources.graphql.schema_loader import SchemaLoader
     from toolpost.transports.base import Services
     from toolpost.web.encoding import Pair
     from toolpost.web.requests import Send
@@ -86,14 +85,14 @@ class GraphqlSource(BaseSource):
         super().__init__(config)
         self._credential = services.credential
         self._artifacts = services.artifacts
-        self._loader = _loader(config)
+        self._loader = SchemaLoader(config)
         policy = services.network.for_source(config.connection)
         self._client = HttpClient(policy, timeout_s=config.timeout_s, max_bytes=_MAX_RESPONSE_BYTES, max_redirects=0)
         self._endpoint = GraphqlEndpoint(config, self._client)
 
     async def discover(self) -> Sequence[GraphqlTool]:
         """Load the schema from `graphql.schema_file` or by introspection, and build the tools."""
-        loader, file = _loader(self.config), self.config.graphql.schema_file
+        loader, file = SchemaLoader(self.config), self.config.graphql.schema_file
         try:
             async with asyncio.timeout(self.config.connect_timeout_s):
                 if file is None:
@@ -168,15 +167,6 @@ class GraphqlSource(BaseSource):
     async def close(self) -> None:
         """Close every connection. Idempotent."""
         await self._client.close()
-
-
-def _loader(config: ExternalToolConfig) -> SchemaLoader:
-    try:
-        from toolpost.sources.graphql.schema_loader import SchemaLoader  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        msg = f"source {config.name!r} needs the GraphQL extra ({error.name} is missing)"
-        raise ConfigError(f"{msg}: pip install 'toolpost[graphql]'") from error
-    return SchemaLoader(config)
 
 
 def tool_spec(operation: GraphqlOperation, *, source: str, url: str) -> ToolSpec:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from toolpost.transports.base import Detection, Transport
+from toolpost.transports.base import Detection, ProbeResponse, Transport
 from toolpost.transports.urls import is_graphql_path, is_root, url_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.sources import ToolSource
-    from toolpost.transports.base import ProbeResponse, Services
     from toolpost.wire.requests import Request
 
 _REFUSALS = frozenset({400, 405, 406})
@@ -24,15 +21,9 @@ class ModelContextProtocol(Transport):
     """Model Context Protocol over stdio, streamable HTTP, SSE, or with a server object of this process."""
 
     name = "mcp"
-    module = "toolpost.sources.mcp.source"
+    source_class = "toolpost.sources.mcp.source:McpSource"
     requires = ("fastmcp", "mcp")
     forms = ("command", "url")
-
-    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
-        """Build the source of one server."""
-        from toolpost.sources.mcp.source import McpSource  # noqa: PLC0415 - an extra, and a second to import
-
-        return McpSource(config, services)
 
     def probes(self, url: str) -> Iterator[Request]:
         """Look at the usual paths of a server."""

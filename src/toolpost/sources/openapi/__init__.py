@@ -8,14 +8,12 @@ from urllib.parse import urlsplit, urlunsplit
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.secrets import is_secret_variable
-from toolpost.transports.base import Detection, Transport
+from toolpost.transports.base import Detection, ProbeResponse, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.sources import ToolSource
-    from toolpost.transports.base import ProbeResponse, Services
     from toolpost.wire.requests import Request
 
 _PLACES = ("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "api-docs", "swagger/v1/swagger.json")
@@ -27,15 +25,9 @@ class OpenApiTransport(Transport):
     """REST APIs: an OpenAPI or Swagger document at a URL or in a file, or the base URL of an API."""
 
     name = "http"
-    module = "toolpost.sources.openapi.source"
+    source_class = "toolpost.sources.openapi.source:OpenApiSource"
     requires = ("httptools", "http")
     forms = ("url", "file")
-
-    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
-        """Build the source of one API."""
-        from toolpost.sources.openapi.source import OpenApiSource  # noqa: PLC0415 - twenty modules that few need
-
-        return OpenApiSource(config, services)
 
     def probes(self, url: str) -> Iterator[Request]:
         """Look at the well-known addresses of documents."""

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from toolpost.contracts.errors import ConfigError
-from toolpost.transports.base import Detection, Transport
-
-if TYPE_CHECKING:
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.sources import ToolSource
-    from toolpost.transports.base import ProbeResponse, Services
+from toolpost.transports.base import Detection, ProbeResponse, Transport
 
 
 class UtcpTransport(Transport):
     """UTCP manuals at a URL, in a file or in the configuration itself."""
 
     name = "utcp"
-    module = "toolpost.sources.utcp.source"
+    source_class = "toolpost.sources.utcp.source:UtcpSource"
     forms = ("url", "file")
-
-    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
-        """Build the source of one manual."""
-        from toolpost.sources.utcp.source import UtcpSource  # noqa: PLC0415 - few need it
-
-        return UtcpSource(config, services)
 
     def detect(self, response: ProbeResponse) -> Detection | None:
         """Recognise a manual."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.config import AuthType, WebhookOptions
-from toolpost.transports.base import Detection, Transport
+from toolpost.transports.base import Detection, ProbeResponse, Transport
 from toolpost.transports.urls import is_root, url_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.sources import ToolSource
-    from toolpost.transports.base import ProbeResponse, Services
     from toolpost.wire.requests import Request
 
 _KEY_HEADER = "X-N8N-API-KEY"
@@ -23,14 +21,8 @@ class WebhookTransport(Transport):
     """Declared webhooks, or those of an n8n; only an n8n can be detected."""
 
     name = "webhook"
-    module = "toolpost.sources.webhook.source"
+    source_class = "toolpost.sources.webhook.source:WebhookSource"
     requires = ("httptools", "http")
-
-    def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
-        """Build the source of webhooks."""
-        from toolpost.sources.webhook.source import WebhookSource  # noqa: PLC0415 - few need it
-
-        return WebhookSource(config, services)
 
     def probes(self, url: str) -> Iterator[Request]:
         """Read the public settings of an n8n."""
