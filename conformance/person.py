@@ -99,7 +99,7 @@ class Person:
 
     async def _consent(self, pending_id: str) -> Mapping[str, Any]:
         """Sign in as a question asks; the call goes on by itself, and this is what came of it."""
-        desk = self._box.desk
+        desk = self._box.pending
         question = (await desk.get(pending_id, by=USER)).question
         _say(f"asked: {question.prompt}")
         brought = await _visit(str(question.payload["auth_url"]))

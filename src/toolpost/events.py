@@ -1,17 +1,21 @@
-"""What is told of calls: events, who receives them, and what is kept of them."""
+"""Public names for those who receive events, read stored ones, or write a store: see docs/reference.md."""
 
-from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.events import EventCode, EventFilter, RemoteBinding, RunEvent, RunSummary, StoredEvent
 from toolpost.contracts.storage import ArtifactStore, EventSink, StateStore, Store
 from toolpost.runtime.event_emitter import EventBus
+from toolpost.stores.state import PlannerPauses, StateEvents
 
 __all__ = [
     "ArtifactStore",
     "EventBus",
     "EventCode",
+    "EventFilter",
     "EventSink",
+    "PlannerPauses",
     "RemoteBinding",
     "RunEvent",
     "RunSummary",
+    "StateEvents",
     "StateStore",
     "Store",
     "StoredEvent",

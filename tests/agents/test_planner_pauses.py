@@ -130,7 +130,7 @@ async def test_the_context_of_the_resumption_is_laid_over_what_was_kept_of_the_f
             "x": object(),
         }
         pause = await paused(planner, **first)
-        (asked,) = await box.desk.list(by="acme:ann")
+        (asked,) = await box.pending.list(by="acme:ann")
         assert "canary" not in json.dumps([store.kept, asked.context])
         await planner.resume(pause.resume_token, tool_context={"colour": "blue"})
     assert model.results == ['["acme:ann", "de", "blue", {"n": 1, "more": [{}, 2]}, null]']
@@ -240,7 +240,7 @@ async def test_what_a_person_decided_at_the_desk_is_not_done_again() -> None:
     async with Toolbox(tools=[drop, book], settings=Settings(data_dir=None)) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
-        open_ids = {str(dict(action.arguments)): action.id for action in await box.desk.list(by="acme:boss")}
+        open_ids = {str(dict(action.arguments)): action.id for action in await box.pending.list(by="acme:boss")}
         await box.approve(open_ids["{'name': 'a'}"], by="acme:boss")
         await box.deny(open_ids["{'name': 'b'}"], by="acme:boss", reason="not b")
         waiting = await planner.resume(pause.resume_token, "deny")

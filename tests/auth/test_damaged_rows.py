@@ -48,11 +48,11 @@ async def test_a_damaged_question_keeps_nobody_else_waiting(
 
     with caplog.at_level(logging.WARNING):
         async with toolbox(tmp_path / "data", notes) as box:
-            assert [action.id for action in await box.desk.list(by=ANN)] == [kept.pending_id]
+            assert [action.id for action in await box.pending.list(by=ANN)] == [kept.pending_id]
             await connect(box, "notes", ANN)
             done = await box.call("notes.read", {}, user=ANN)
             with pytest.raises((StoreError, TypeError)):
-                await box.desk.get(lost.pending_id, by=CARL)
+                await box.pending.get(lost.pending_id, by=CARL)
     assert isinstance(done, Completed)
     assert caplog.text.count(f"question {lost.pending_id!r} is damaged and passed over") == 1
 
@@ -65,7 +65,7 @@ async def test_a_damaged_question_does_not_keep_others_from_expiring(notes: Exte
 
     async with toolbox(tmp_path / "data", notes) as box:
         assert isinstance(asked[1], Paused)
-        action = await box.desk.get(asked[1].pending_id, by=ANN)
+        action = await box.pending.get(asked[1].pending_id, by=ANN)
     assert action.status == "expired"
     assert action.outcome is not None
     assert action.outcome["status"] == "failed"

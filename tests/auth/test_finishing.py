@@ -92,9 +92,9 @@ async def test_a_browser_that_goes_away_while_its_code_is_exchanged_is_connected
         async with asyncio.timeout(20):
             while not isinstance(await box.call("notes.read", {}, user=ANN), Completed):
                 await asyncio.sleep(0.01)
-        await box.accounts.resume_waiting(box.desk)
+        await box.accounts.resume_waiting(box.pending)
         await box.router.background.finish(patience_s=20)
-        assert (await box.desk.get(waiting.pending_id, by=ANN)).status == "answered"
+        assert (await box.pending.get(waiting.pending_id, by=ANN)).status == "answered"
 
 
 class CountingRows(MemoryTokenRows):

@@ -21,7 +21,7 @@ async def test_a_token_that_is_refused_right_after_it_was_renewed_leads_to_a_que
             assert (issuer.renewals, len(issuer.shown)) == (1, 2)
             await connect(box, "notes")
             await box.router.background.finish(patience_s=20)
-            outcome = (await box.desk.get(asked.pending_id, by=ANN)).outcome
+            outcome = (await box.pending.get(asked.pending_id, by=ANN)).outcome
         assert outcome is not None
         assert outcome["error"]["error_code"] == "oauth_token_refused"
 
@@ -33,8 +33,8 @@ async def test_where_to_sign_in_is_shown_to_the_one_who_must_and_to_nobody_else(
     ):
         asked = await box.call("notes.read", {}, user=ANN)
         assert isinstance(asked, Paused)
-        (mine,), (theirs,) = await box.desk.list(by=ANN), await box.desk.list(by=BOB)
-        got = await box.desk.get(asked.pending_id, by=BOB)
+        (mine,), (theirs,) = await box.pending.list(by=ANN), await box.pending.list(by=BOB)
+        got = await box.pending.get(asked.pending_id, by=BOB)
     assert mine.question.payload == asked.question.payload
     assert sorted(theirs.question.payload) == sorted(got.question.payload)
     assert "auth_url" not in theirs.question.payload
@@ -74,6 +74,6 @@ async def test_a_person_whose_grant_has_ended_is_asked_once_more_and_the_call_go
         issuer.says = None
         await connect(box, "notes")
         await box.router.background.finish(patience_s=20)
-        action = await box.desk.get(asked.pending_id, by=ANN)
+        action = await box.pending.get(asked.pending_id, by=ANN)
     assert action.outcome is not None
     assert (action.outcome["status"], issuer.renewals) == ("completed", 1)

@@ -142,7 +142,7 @@ async def test_a_sign_in_begun_here_is_finished_elsewhere_after_a_restart(tmp_pa
             paused = await box.call("github.create", {"title": "Bug"}, user=ANN)
         who = await there.handle_callback("code-1", paused.question.payload["state"])
         async with toolbox(ManagedCredentials(there, "github"), tmp_path, servers={"github": server}) as box:
-            (waiting,) = [each for each in await box.desk.list(by=who[0]) if each.run_id == who[1]]
+            (waiting,) = [each for each in await box.pending.list(by=who[0]) if each.run_id == who[1]]
             done = await box.answer(waiting.id, by=who[0])
     assert done.status == "completed"
     assert created == ["Bug"]

@@ -139,7 +139,7 @@ async def test_queries_that_nobody_means_well_are_refused_plainly(box: Toolbox, 
 async def test_a_browser_that_leaves_while_the_code_is_redeemed_loses_nothing(box: Toolbox, issuer: Issuer) -> None:
     app = callback_app(box, identify=logged_in)
     redirect, cookie = await begun(app, await ticket(box))
-    [waiting] = await box.desk.list(by="acme:ann")
+    [waiting] = await box.pending.list(by="acme:ann")
     issuer.may_answer.clear()
     query = urlencode({"state": redirect.state, "code": "c"}).encode()
     visiting = asyncio.create_task(sent(app, "/oauth/callback/notes", query=query, headers=[(b"cookie", cookie)]))

@@ -54,7 +54,7 @@ async def test_a_stranger_cannot_have_ann_finish_what_they_began_for_themselves(
     lured = await ann.opens(callback)
 
     assert await heading(lured) == "This is for somebody else"
-    assert (await program.box.desk.get(pending_id, by="acme:mallory")).status == "open"
+    assert (await program.box.pending.get(pending_id, by="acme:mallory")).status == "open"
     for user in ("acme:mallory", ANN):
         [account] = await program.box.accounts.states(Principal.parse(user))
         assert account.status == "missing"

@@ -48,7 +48,7 @@ async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(program
 
     assert await heading(tab) == "Nothing was connected"
     assert "If you did not mean to say no, open the link again." in await tab.inner_text("main")
-    assert (await program.box.desk.get(pending_id, by=ANN)).status == "open"
+    assert (await program.box.pending.get(pending_id, by=ANN)).status == "open"
     assert await heading(await ann.connects(link)) == CONNECTED
     assert (await outcome_of(program.box, pending_id, by=ANN))["status"] == "completed"
 
@@ -131,4 +131,4 @@ async def test_who_takes_too_long_at_the_service_is_told_so(opening: Opening, an
 
         assert await heading(tab) == "This is too old"
         assert "Start the sign-in again." in await tab.inner_text("main")
-        assert (await program.box.desk.get(pending_id, by=ANN)).status == "open"
+        assert (await program.box.pending.get(pending_id, by=ANN)).status == "open"

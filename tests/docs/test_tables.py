@@ -2,7 +2,10 @@
 
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +96,32 @@ def test_every_command_and_its_options_are_documented() -> None:
         if option not in commands[name]
     }
     assert unknown == set()
+
+
+def test_every_public_name_is_documented_under_the_module_that_it_is_imported_from() -> None:
+    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## `([\w.]+)`$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    documented = {
+        module: set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))
+        for module, text in sections
+    }
+
+    assert list(documented) == ["toolpost", *(f"toolpost.{part}" for part in ("errors", "events", "auth", "sources"))]
+    assert documented == {module: set(import_module(module).__all__) for module in documented}
+
+
+def test_the_packages_are_documented_by_layer_as_the_import_contract_has_them() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`\w+` ?)+)\|", _section(text, "Where things live"), re.MULTILINE)
+    documented = [re.findall(r"\w+", row) for row in rows]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    files = (ROOT / "src" / "toolpost").glob("[a-z]*")
+
+    assert documented == [re.findall(r"\w+", layer) for layer in layers]
+    assert sorted(chain(*documented)) == sorted(
+        file.stem for file in files if file.is_dir() or (file.suffix == ".py" and "__" not in file.stem)
+    )
 
 
 def test_the_exit_codes_are_documented() -> None:

@@ -157,7 +157,7 @@ async def agent(box: Toolbox, tool: str, key: str | None) -> None:
 
 async def questions(box: Toolbox) -> list[PendingAction]:
     """All there ever were."""
-    return await box.desk.list(by=ANN, status=None)
+    return await box.pending.list(by=ANN, status=None)
 
 
 def tell(order: Order, unsettled: Sequence[PendingAction]) -> None:

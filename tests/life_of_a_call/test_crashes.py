@@ -89,16 +89,16 @@ HOST = dedent(
                 box.router.emitter.emit_end = lambda *_, **__: os._exit(9)
                 await box.call("trip", {"stops": [1]}, user="acme:ann")
             if sys.argv[2] in ("answer", "die before settling"):
-                (action,) = await box.desk.list(by="acme:ann")
+                (action,) = await box.pending.list(by="acme:ann")
                 await box.approve(action.id, by="acme:ann")
             elif sys.argv[2] == "rerun":
-                (action,) = await box.desk.list(by="acme:ann")
+                (action,) = await box.pending.list(by="acme:ann")
                 outcome = await box.answer(action.id, by="acme:ann", decision="rerun")
                 print(outcome.status, flush=True)
             elif sys.argv[2] == "die before telling":
                 box.store.pending.settle = lambda *_, **__: os._exit(9)
                 box.router.emitter.emit_end = lambda *_, **__: None
-                (action,) = await box.desk.list(by="acme:ann")
+                (action,) = await box.pending.list(by="acme:ann")
                 await box.cancel(action.call_id, by="acme:ann")
             elif sys.argv[2] == "die after asking":
                 box.router.emitter.emit_pause = lambda *_: os._exit(9)
@@ -154,11 +154,11 @@ async def test_an_unsafe_call_interrupted_goes_to_a_person(
 ) -> None:
     kill_inside(tmp_path, "pay", '{"amount": 5}', "")
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
         assert action.question.kind == "unknown"
         assert dict(action.arguments) == {"amount": 5}
         outcome = await box.answer(action.id, "receipt 7", by=ANN, decision=decision)  # type: ignore[arg-type]
-        assert await box.desk.list(by=ANN) == []
+        assert await box.pending.list(by=ANN) == []
         told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
         assert await box.store.events.verify(action.run_id) == []
     assert outcome.status == status
@@ -172,7 +172,7 @@ async def test_with_four_eyes_somebody_else_says_what_became_of_an_interrupted_c
     kill_inside(tmp_path, "pay", '{"amount": 5}', "")
     settings = Settings(data_dir=tmp_path / "data", approvals=ApprovalSettings(four_eyes=True))
     async with Toolbox(tools=[pay], settings=settings) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
         assert action.question.arguments == {"amount": 5}
         assert action.question.target["kind"] == "python"
         with pytest.raises(ToolPermissionError, match="whoever asked may not answer"):
@@ -184,7 +184,7 @@ async def test_with_four_eyes_somebody_else_says_what_became_of_an_interrupted_c
 async def test_an_interrupted_call_is_not_run_again_by_other_code_than_was_asked_about(tmp_path: Path) -> None:
     kill_inside(tmp_path, "pay", '{"amount": 5}', "")
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
 
     @tool(name="pay", side_effects="write")
     async def other(amount: int) -> str:
@@ -199,7 +199,7 @@ async def test_an_interrupted_call_is_known_where_its_tool_is_not(tmp_path: Path
     kill_inside(tmp_path, "pay", '{"amount": 5}', "")
     settings = Settings(data_dir=tmp_path / "data")
     async with Toolbox(settings=settings) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
 
     @tool(name="pay", side_effects="write")
     async def other(amount: int) -> str:
@@ -214,7 +214,7 @@ async def test_an_interrupted_call_is_known_where_its_tool_is_not(tmp_path: Path
 async def test_a_repeatable_call_interrupted_is_closed_as_failed_and_its_key_is_free(tmp_path: Path) -> None:
     kill_inside(tmp_path, "put", '{"n": 1}', "k1")
     async with reopened(tmp_path) as box:
-        assert await box.desk.list(by=ANN) == []
+        assert await box.pending.list(by=ANN) == []
         (run,) = await box.runs(user=ANN)
         assert run.status == "failed"
         again = await box.call("put", {"n": 1}, user=ANN, idempotency_key="k1")
@@ -229,7 +229,7 @@ async def test_a_worker_process_that_outlives_its_host_does_not_keep_the_call_ru
         try:
             os.kill(worker, 0)
             async with reopened(tmp_path) as box:
-                (action,) = await box.desk.list(by=ANN)
+                (action,) = await box.pending.list(by=ANN)
         finally:
             os.kill(worker, signal.SIGKILL)
     assert (action.question.kind, action.tool_name) == ("unknown", "compute")
@@ -252,7 +252,7 @@ async def test_a_call_that_crashes_again_when_run_again_is_asked_about_again(tmp
     kill_inside(tmp_path, "pay", '{"amount": 5}', "")
     kill_inside(tmp_path, "rerun")
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
     assert action.question.kind == "unknown"
     assert ledger(tmp_path) == ["5", "5"]
 
@@ -261,7 +261,7 @@ async def test_a_call_that_is_run_again_does_not_repeat_what_was_done_inside_it(
     (tmp_path / "go").touch()
     kill_inside(tmp_path, "trip", '{"stops": [1, 2, 1]}', "")
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
     (tmp_path / "arrived").touch()
     with start(tmp_path, "rerun") as process:
         assert process.stdout.read() == "completed\n"
@@ -269,7 +269,7 @@ async def test_a_call_that_is_run_again_does_not_repeat_what_was_done_inside_it(
     assert action.question.prompt.endswith("Done inside it, and not repeated if it runs again: pay (3 times).")
     assert ledger(tmp_path) == ["1", "2", "1"]
     async with reopened(tmp_path) as box:
-        settled = await box.desk.get(action.id, by=ANN)
+        settled = await box.pending.get(action.id, by=ANN)
     assert settled.outcome is not None
     assert settled.outcome["content"] == ["paid"] * 3
 
@@ -279,7 +279,7 @@ async def test_a_call_inside_another_gets_its_end_after_a_crash(tmp_path: Path) 
     with start(tmp_path, "die before telling the end") as process:
         assert process.wait() == 9
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
         told = await box.events(user=ANN, run_id=action.run_id)
         await box.recovery.sweep()
         assert len(await box.events(user=ANN, run_id=action.run_id)) == len(told)
@@ -292,7 +292,7 @@ async def test_a_key_of_an_interrupted_unsafe_call_leads_to_its_question(tmp_pat
     kill_inside(tmp_path, "pay", '{"amount": 5}', "k1")
     async with reopened(tmp_path) as box:
         again = await box.call("pay", {"amount": 5}, user=ANN, idempotency_key="k1")
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
     assert isinstance(again, Paused)
     assert again.pending_id == action.id
     assert ledger(tmp_path) == ["5"]
@@ -306,7 +306,7 @@ async def test_an_approved_call_killed_inside_becomes_unknown_and_never_runs_by_
         assert process.stdout.read() == "completed\n"
     assert ledger(tmp_path) == ["drop 1", "1"]
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
         assert action.question.kind == "unknown"
         assert action.tool_name == "drop"
 
@@ -320,7 +320,7 @@ async def test_a_process_without_the_tool_does_not_open_an_answered_question_aga
     pause(tmp_path, "drop")
     kill_inside(tmp_path, "answer")
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
     assert action.question.kind == "unknown"
     assert ledger(tmp_path) == ["drop 1"]
 
@@ -331,8 +331,8 @@ async def test_a_call_that_ended_before_its_question_was_settled_is_not_asked_ab
     with start(tmp_path, "die before settling") as process:
         assert process.wait() == 9
     async with reopened(tmp_path) as box:
-        assert await box.desk.list(by=ANN) == []
-        (settled,) = await box.desk.list(by=ANN, status="answered")
+        assert await box.pending.list(by=ANN) == []
+        (settled,) = await box.pending.list(by=ANN, status="answered")
     assert settled.outcome is not None
     assert settled.outcome["content"] == "dropped"
     assert ledger(tmp_path) == ["drop 1"]
@@ -342,7 +342,7 @@ async def test_a_question_that_nobody_was_told_of_is_no_end(tmp_path: Path) -> N
     with start(tmp_path, "die after asking") as process:
         assert process.wait() == 9
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
         waiting = await box.run(action.run_id, user=ANN)
         await box.deny(action.id, by=ANN)
         told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
@@ -356,7 +356,7 @@ async def test_a_call_that_was_cancelled_while_it_waited_gets_its_end_from_the_n
     with start(tmp_path, "die before telling") as process:
         assert process.wait() == 9
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN, status="cancelled")
+        (action,) = await box.pending.list(by=ANN, status="cancelled")
         told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
     assert action.outcome is not None
     assert action.outcome["error"]["error_code"] == "cancelled"
@@ -367,7 +367,7 @@ async def test_an_answered_read_that_was_killed_waits_for_a_process_that_has_the
     pause(tmp_path, "peek")
     kill_inside(tmp_path, "answer")
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
         told = [event.code.value for event in await box.events(user=ANN, run_id=action.run_id)]
         run = await box.run(action.run_id, user=ANN)
     assert (action.question.kind, action.tool_name) == ("approval", "peek")
@@ -382,9 +382,9 @@ async def test_an_answer_is_left_to_others_by_a_process_that_left_out_its_source
     config = tmp_path / "toolpost.yaml"
     config.write_text("data_dir: data\nsources: [{name: peek, transport: python, connection: tools.py}]\n")
     async with Toolbox.open(config, only=()) as box:
-        assert await box.desk.list(by=ANN) == []
+        assert await box.pending.list(by=ANN) == []
     async with reopened(tmp_path) as box:
-        (action,) = await box.desk.list(by=ANN)
+        (action,) = await box.pending.list(by=ANN)
     assert action.tool_name == "peek"
 
 
@@ -392,7 +392,7 @@ async def test_a_living_process_s_calls_are_left_alone(tmp_path: Path) -> None:
     with start(tmp_path, "pay", '{"amount": 5}', "") as process:
         assert process.stdout.readline() == "inside\n"
         async with reopened(tmp_path) as box:
-            assert await box.desk.list(by=ANN) == []
+            assert await box.pending.list(by=ANN) == []
             (run,) = await box.runs(user=ANN)
             assert run.status == "running"
             assert await box.cancel(run.run_id, by=ANN)

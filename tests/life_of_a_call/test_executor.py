@@ -95,7 +95,7 @@ async def test_a_pause_is_raised_with_the_address_of_its_question(make_box: Make
         executor = box.executor(bus)
         with pytest.raises(PauseSignal) as pause:
             await executor.execute("wipe", {}, ToolContext("t", user_id="acme:ann"))
-        (action,) = await box.desk.list(by="acme:ann")
+        (action,) = await box.pending.list(by="acme:ann")
     assert pause.value.pending_id == action.id
 
 

@@ -182,7 +182,7 @@ async def test_an_answer_once_given_is_carried_out_even_if_nobody_stays(make_box
         answering.cancel()
         with pytest.raises(asyncio.CancelledError):
             await answering
-        while (await box.desk.get(paused.pending_id, by=BOB)).status != "answered":
+        while (await box.pending.get(paused.pending_id, by=BOB)).status != "answered":
             await asyncio.sleep(0.01)
         with pytest.raises(ToolConflictError):
             await box.approve(paused.pending_id, by=BOB)
@@ -256,8 +256,8 @@ async def test_a_waiting_call_can_be_cancelled_by_its_own_id_and_only_by_its_ten
         other = await box.call("drop", user="rival:eve", run_id="s2")
         assert not await box.cancel(paused.call_id, by="rival:eve")
         assert await box.cancel(paused.call_id, by=ANN)
-        assert [action.id for action in await box.desk.list(by="rival:eve")] == [other.pending_id]
-        assert await box.desk.list(by=ANN) == []
+        assert [action.id for action in await box.pending.list(by="rival:eve")] == [other.pending_id]
+        assert await box.pending.list(by=ANN) == []
 
 
 async def test_a_run_that_was_cancelled_can_be_used_again(disk_box: MakeBox) -> None:
@@ -345,7 +345,7 @@ async def test_closing_stops_what_runs_and_tells_its_end(disk_box: MakeBox) -> N
     assert (await task).error.error_code == "cancelled"
     async with disk_box(work) as box:
         assert ends(await box.events(user=ANN, run_id="r")) == [400, 420]
-        assert await box.desk.list(by=ANN) == []
+        assert await box.pending.list(by=ANN) == []
 
 
 async def test_a_toolbox_that_is_not_open_says_so(make_box: MakeBox) -> None:
@@ -477,7 +477,7 @@ async def test_a_call_stopped_while_its_intent_is_taken_back_leaves_no_question(
         outcome = await running
         go.set()
         async with asyncio.timeout(20):
-            while await box.desk.list(by=ANN):
+            while await box.pending.list(by=ANN):
                 await asyncio.sleep(0.01)
         assert await box.store.journal.find(outcome.call_id, "") is None
         assert ends(await box.events(user=ANN, run_id="r")) == [400, 420]

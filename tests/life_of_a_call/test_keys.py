@@ -97,7 +97,7 @@ async def test_a_key_follows_its_call_through_a_question(make_box: MakeBox) -> N
         paused = await box.call("drop", user=ANN, idempotency_key="k1")
         still = await box.call("drop", user=ANN, idempotency_key="k1")
         assert still.pending_id == paused.pending_id
-        assert len(await box.desk.list(by=ANN)) == 1
+        assert len(await box.pending.list(by=ANN)) == 1
         await box.approve(paused.pending_id, by=ANN)
         done = await box.call("drop", user=ANN, idempotency_key="k1")
     assert done.content == "dropped"

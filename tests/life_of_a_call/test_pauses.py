@@ -68,7 +68,7 @@ async def test_changed_arguments_are_validated_again_and_then_run(make_box: Make
         paused = await box.call("delete", {"path": "a"}, user=ANN)
         with pytest.raises(ToolValidationError):
             await box.approve(paused.pending_id, by=BOB, arguments={"path": 5})
-        (still,) = await box.desk.list(by=BOB)
+        (still,) = await box.pending.list(by=BOB)
         assert still.id == paused.pending_id
         done = await box.approve(paused.pending_id, by=BOB, arguments={"path": "b"})
     assert done.content == "deleted b"
@@ -90,7 +90,7 @@ async def test_of_many_answers_at_once_exactly_one_counts(make_box: MakeBox) -> 
 async def test_a_person_of_another_tenant_cannot_even_see_the_question(make_box: MakeBox) -> None:
     async with make_box(delete) as box:
         paused = await box.call("delete", {"path": "a"}, user=ANN)
-        assert await box.desk.list(by=EVE) == []
+        assert await box.pending.list(by=EVE) == []
         with pytest.raises(PendingNotFoundError) as of_other:
             await box.approve(paused.pending_id, by=EVE)
         with pytest.raises(PendingNotFoundError) as of_nothing:
@@ -290,7 +290,7 @@ async def test_a_yes_that_could_not_be_followed_because_the_database_was_locked_
         refused = await box.approve(paused.pending_id, by=BOB)
         taker.let_go()
         async with asyncio.timeout(30):
-            while not await box.desk.list(by=BOB):
+            while not await box.pending.list(by=BOB):
                 await asyncio.sleep(0.01)
         done = await box.approve(paused.pending_id, by=BOB)
         told = [event.code.value for event in await box.events(user=ANN, run_id=paused.run_id)]

@@ -168,6 +168,6 @@ async def test_a_question_that_was_given_to_another_user_cannot_be_answered(kept
     kept.change("UPDATE pending SET user = 'bob' WHERE status = 'open'")
 
     async with kept.box() as box:
-        assert await box.desk.list(by=BOB) == []
+        assert await box.pending.list(by=BOB) == []
         with pytest.raises(StoreError, match="'pending' does not open"):
             await box.answer(kept.open_question(), ANSWER, by=BOB)

@@ -73,7 +73,7 @@ REPLIES: list[Any] = [
 async def test_every_call_of_a_reply_has_its_outcome_and_its_message_in_order(make_box: MakeBox, reply: Any) -> None:
     async with make_box(add, wipe) as box:
         outcomes, messages = await box.answer_tool_calls(reply, user="acme:ann", run_id="turn")
-        waiting = await box.desk.list(by="acme:boss")
+        waiting = await box.pending.list(by="acme:boss")
     assert [type(outcome) for outcome in outcomes] == [Completed, Failed, Paused, Failed]
     assert {outcome.run_id for outcome in outcomes} == {"turn"}
     assert [action.tool_name for action in waiting] == ["wipe"]

@@ -104,11 +104,11 @@ def done(outcome: Outcome) -> Any:
 async def consented(box: Toolbox, outcome: Outcome, *, login: str = "alice") -> dict[str, Any]:
     """What comes of a call whose caller signs in, as data."""
     paused = asked(outcome)
-    pending = await box.desk.get(paused.pending_id, by=USER)
+    pending = await box.pending.get(paused.pending_id, by=USER)
     url = str(paused.question.payload["auth_url"])
     await box.accounts.finish(await Browser(REDIRECT, login=login).visit(url), provider="web", person=pending.asked_by)
     async with asyncio.timeout(60):
-        while (ended := (await box.desk.get(pending.id, by=USER)).outcome) is None:
+        while (ended := (await box.pending.get(pending.id, by=USER)).outcome) is None:
             await asyncio.sleep(0.01)
     return dict(ended)
 

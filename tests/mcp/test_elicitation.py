@@ -81,7 +81,7 @@ async def test_the_state_of_the_server_comes_back_exactly_and_is_shown_to_nobody
     async with toolbox(inquirer(protocol="2026-07-28"), folder=tmp_path / "data") as box:
         asked = await box.call("srv.book", {}, user=ME)
         told = await box.store.events.read()
-        listed = await box.desk.get(asked.pending_id, by=ME)
+        listed = await box.pending.get(asked.pending_id, by=ME)
     assert asked.question.state is None
     assert "request_state" not in json.dumps([dict(event.payload) for event in told])
     assert listed.question.state["request_state"] == "{}"

@@ -191,6 +191,6 @@ class Person:
 async def outcome_of(box: Toolbox, pending_id: str, *, by: str) -> Any:
     """What came of a call that waited, once it has gone on."""
     async with asyncio.timeout(60):
-        while (action := await box.desk.get(pending_id, by=by)).outcome is None:
+        while (action := await box.pending.get(pending_id, by=by)).outcome is None:
             await asyncio.sleep(0.01)
     return action.outcome

@@ -133,7 +133,7 @@ async def test_a_call_that_needs_more_waits_for_a_grant_that_has_it(here: Progra
 
     await here.box.accounts.on_connected(ConnectedAccount(Principal("acme", "ann"), "notes"))
     await here.box.recovery.sweep()
-    assert (await here.box.desk.get(asked.pending_id, by=ANN)).status == "open"
+    assert (await here.box.pending.get(asked.pending_id, by=ANN)).status == "open"
     await ann.connects(asked.question.payload["auth_url"])
 
     assert (await outcome_of(here.box, asked.pending_id, by=ANN))["status"] == "completed"
@@ -216,7 +216,7 @@ async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(here: P
     pending_id, link = await here.asks()
     async with Person(says_yes=False) as ann:
         declined = await ann.connects(link)
-        waiting = await here.box.desk.get(pending_id, by=ANN)
+        waiting = await here.box.pending.get(pending_id, by=ANN)
         ann.says_yes = True
         connected = await ann.connects(link)
 
@@ -399,7 +399,7 @@ async def test_a_host_that_knows_who_is_logged_in_lets_nobody_else_finish_what_t
         refused: list[httpx2.Response] = []
         for logged_in[0] in ("acme:bob", "other:ann", ""):
             refused.append(await ann.opens(back))
-        waiting = await box.desk.get(pending_id, by=ANN)
+        waiting = await box.pending.get(pending_id, by=ANN)
         logged_in[0] = ANN
         right = await ann.opens(back)
 

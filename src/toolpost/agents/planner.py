@@ -100,7 +100,7 @@ class ReactPlanner:
         llm_timeout_s: float = 120.0,
         instructions: str = INSTRUCTIONS,
     ) -> None:
-        if not hasattr(catalog, "desk"):
+        if not hasattr(catalog, "pending"):
             raise ConfigError("catalog is an open Toolbox: `async with Toolbox(tools=[...]) as box`, then catalog=box")
         if not callable(getattr(llm, "complete", None)):
             raise ConfigError(f"llm is a ChatModel, an object with `async complete(messages, *, tools)`, not {llm!r}")
@@ -227,7 +227,7 @@ class ReactPlanner:
         """
         for _ in range(_MAX_POLLS):
             try:
-                asked = await self._box.desk.get(call.pending_id, by=run.talk.user)
+                asked = await self._box.pending.get(call.pending_id, by=run.talk.user)
             except PendingNotFoundError:
                 return await self._call(run, call)
             if asked.status == "open":
@@ -253,7 +253,7 @@ class ReactPlanner:
         facts: dict[str, Any] = {"decision": said.decision, "reason": said.reason, "arguments": said.arguments}
         facts.update(by=by, context=run.context)
         try:
-            run.talk.settle_first(await self._box.desk.answer(standing.pending_id, said.value, **facts))
+            run.talk.settle_first(await self._box.pending.answer(standing.pending_id, said.value, **facts))
         except ToolError as error:
             run.refused[standing.pending_id] = str(error)
             if error.error_code == "question_expired":

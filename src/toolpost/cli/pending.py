@@ -68,7 +68,7 @@ def list_pending(
     wanted = cast("PendingStatus", status) if status in get_args(PendingStatus) else None
 
     async def find(box: Toolbox) -> list[PendingAction]:
-        return await box.desk.list(by=user, status=wanted, limit=limit)
+        return await box.pending.list(by=user, status=wanted, limit=limit)
 
     async def work(box: Toolbox, output: Output) -> int:
         found = await find(box)
@@ -192,7 +192,7 @@ class _ActionReference(NamedTuple):
     async def find(self, box: Toolbox) -> PendingAction:
         """Read the pending action; the error names the user where there is none."""
         try:
-            return await box.desk.get(resolve_id(box, "pending action", self.id, user=self.user), by=self.user)
+            return await box.pending.get(resolve_id(box, "pending action", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
             options = CommonOptions(self.config, self.user)
             error.message = (

@@ -129,7 +129,7 @@ async def _ask(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Ou
     question = paused.question
     if question.kind not in ("approval", "input"):
         return None
-    action = await box.desk.get(paused.pending_id, by=user)
+    action = await box.pending.get(paused.pending_id, by=user)
     if answer_refusal(action, user, "approve" if question.kind == "approval" else "answer"):
         return None
     if question.kind == "approval":

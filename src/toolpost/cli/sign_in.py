@@ -176,7 +176,7 @@ def _respond(request: CallbackRequest, page: HtmlPage) -> None:
 
 async def _waiting_calls(box: Toolbox, provider: str, person: Principal) -> list[str]:
     """Return the pending actions of this user that wait for the account."""
-    found = await box.desk.list(by=str(person), limit=1000)
+    found = await box.pending.list(by=str(person), limit=1000)
     return [action.id for action in found if _waits(action, provider, person)]
 
 
@@ -187,7 +187,7 @@ def _waits(action: PendingAction, provider: str, person: Principal) -> bool:
 
 async def _show(box: Toolbox, service: Service, person: Principal, waiting: list[str], output: Output) -> None:
     specs = _tools_of(box, service.provider)
-    resumed = [_call_summary(await box.desk.get(one, by=str(person))) for one in waiting]
+    resumed = [_call_summary(await box.pending.get(one, by=str(person))) for one in waiting]
     [state] = [one for one in await box.accounts.states(person) if one.provider == service.provider]
     if output.as_json:
         tools = [spec.name for spec in specs]

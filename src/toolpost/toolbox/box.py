@@ -63,7 +63,7 @@ class Toolbox:
     settings decide, whose default in code is none. By default everything is stored in SQLite in `.toolpost`, and
     destructive calls wait for approval. `settings` is an object, or a mapping with the keys of the file.
 
-    While the Toolbox is open, `registry`, `store`, `router` and `desk` are its parts, `accounts` connects users' own
+    While the Toolbox is open, `registry`, `store`, `router` and `pending` are its parts, `accounts` connects users' own
     accounts, `report` has the state of each source, and `problems` lists what was left out and why, sources that
     are down included. `credentials` are providers of users' own credentials by source, `chat_model` answers sampling
     requests of sources, and `servers` are MCP server objects of this process by the name of their source.
@@ -73,7 +73,7 @@ class Toolbox:
 
     store: OpenPart[Store] = OpenPart()
     router: OpenPart[ToolRouter] = OpenPart()
-    desk: OpenPart[PendingActions] = OpenPart()
+    pending: OpenPart[PendingActions] = OpenPart()
     recovery: OpenPart[Recovery] = OpenPart()
     redactor: OpenPart[Redactor] = OpenPart()
     sources: OpenPart[SourceManager] = OpenPart()
@@ -162,7 +162,7 @@ class Toolbox:
         opened: dict[str, object] = {
             "store": parts.store,
             "router": parts.router,
-            "desk": parts.desk,
+            "pending": parts.pending,
             "recovery": parts.recovery,
             "redactor": parts.redactor,
             "sources": parts.sources,
@@ -268,17 +268,17 @@ class Toolbox:
         Like `deny` and `answer`, raises PendingNotFoundError when `by`, a user of the tenant, has no such pending
         action, and ToolConflictError when it was answered before, has expired, or the tool has changed.
         """
-        return await self.desk.approve(pending_id, by=by, arguments=arguments)
+        return await self.pending.approve(pending_id, by=by, arguments=arguments)
 
     async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
         """Deny a pending action; its call fails."""
-        return await self.desk.deny(pending_id, by=by, reason=reason)
+        return await self.pending.deny(pending_id, by=by, reason=reason)
 
     async def answer(
         self, pending_id: str, value: Any = None, *, by: str, decision: Decision = "answer", reason: str = ""
     ) -> Outcome:
         """Answer a question of a tool, or report the result of an interrupted call."""
-        return await self.desk.answer(pending_id, value, by=by, decision=decision, reason=reason)
+        return await self.pending.answer(pending_id, value, by=by, decision=decision, reason=reason)
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
         """Cancel a call or a run, in whatever process it runs; return False when there is none of that id."""

@@ -74,7 +74,7 @@ class ToolboxParts:
 
     store: Store
     router: ToolRouter
-    desk: PendingActions
+    pending: PendingActions
     recovery: Recovery
     redactor: Redactor
     sources: SourceManager
@@ -98,13 +98,13 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     sources = _make_sources(inputs, plugins, authorizer, accounts, router, redactor, network)
     closing.push_async_callback(sources.close)
     protected.read = lambda: sources.files
-    desk = PendingActions(
+    pending = PendingActions(
         router, registry, store=store, emitter=router.emitter, redactor=redactor, background=router.background
     )
     if accounts is not None:
-        accounts.attach(desk, sources.source)
+        accounts.attach(pending, sources.source)
     also = None if accounts is None else accounts.resume_waiting
-    recovery = Recovery(router, desk, retention=settings.retention.to_retention(), also=also, absent=inputs.absent)
+    recovery = Recovery(router, pending, retention=settings.retention.to_retention(), also=also, absent=inputs.absent)
     builtins = _builtins(settings, store, network)
     closing.push_async_callback(builtins.close)
     for tool in [*builtins.tools(chosen_builtins(settings)), *inputs.tools]:
@@ -126,7 +126,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     return ToolboxParts(
         store=store,
         router=router,
-        desk=desk,
+        pending=pending,
         recovery=recovery,
         redactor=redactor,
         sources=sources,
