@@ -1,4 +1,4 @@
-"""The one context that a running tool sees."""
+"""The context of a running tool: its user, its paths, and the services of the call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Inherited(Enum):
-    """Stands for what a caller leaves to the Toolbox."""
+    """Marker for a setting that is taken from the Toolbox."""
 
     INHERITED = "inherited"
 
@@ -29,7 +29,7 @@ INHERITED = Inherited.INHERITED
 
 
 class ProtectedPath(NamedTuple):
-    """A file or folder that no file tool changes, nor reads unless it is `readable`; `reason` says what it is."""
+    """A file or folder that file tools never change, and read only if it is `readable`; `reason` says what it holds."""
 
     path: str
     reason: str
@@ -37,18 +37,18 @@ class ProtectedPath(NamedTuple):
 
 
 class CallServices(Protocol):
-    """What the runtime lends to a running call."""
+    """Services of the runtime for a running call."""
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
-        """Run `fn` the first time, return its recorded result ever after."""
+        """Run `fn` the first time and record its result; return the record ever after."""
         ...
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
-        """Tell what the call is doing."""
+        """Emit a progress event."""
         ...
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
-        """Tell that one provider failed and the next is asked."""
+        """Emit an event that one provider failed and the next is asked."""
         ...
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
@@ -56,19 +56,17 @@ class CallServices(Protocol):
         ...
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
-        """Keep bytes as an artifact of this call and return its id."""
+        """Store bytes as an artifact of this call and return its id."""
         ...
 
 
 class ToolContext:
-    """Who a call is for, where it may write, and how it can pause.
+    """The user of a call, the paths it may use, and its services: pause, once, progress, nested calls, artifacts.
 
-    `user_id` is written `tenant:user`, unless whoever made the context wrote it otherwise.
-    `llm_context` is what a model may see and is read-only; `tool_context` is for tools
-    alone. Not for secrets: credentials travel beside the context, never in it.
-    `allowed_paths` that are left out are the Toolbox's, and None is no restriction;
-    `protected_paths` are never touched, whatever is allowed. `preview` is what the tool's own
-    `preview` said of this call, if it was asked.
+    `user_id` is written `tenant:user`, unless the creator of the context wrote it otherwise. `llm_context` is
+    read-only and may be shown to a model; `tool_context` is for tools alone. Neither holds credentials, which are
+    passed beside the context. `allowed_paths` are by default the Toolbox's, None is no restriction;
+    `protected_paths` hold whatever is allowed. `preview` is the result of the tool's own `preview`, if it has one.
     """
 
     def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
@@ -113,7 +111,7 @@ class ToolContext:
         self._pauses = 0
 
     def _agreed_user(self, user_id: str | None) -> str | None:
-        """One user, whether given as attribute or in `tool_context`; two different ones are a mistake."""
+        """Return the user given as an argument or in `tool_context`; ValueError where the two differ."""
         inner = self.tool_context.get("user_id")
         if user_id is not None and inner is not None and user_id != inner:
             msg = f"user_id {user_id!r} and tool_context['user_id'] {inner!r} differ; give one of them"
@@ -132,12 +130,11 @@ class ToolContext:
         kind: QuestionKind = "input",
         key: str | None = None,
     ) -> Any:
-        """Ask a person, and return what they answered.
+        """Ask a person and return the answer.
 
-        The first time this ends the attempt; once the question is answered the tool
-        runs again from its top and this returns the answer. Effects before it
-        belong into `once`. Questions are told apart by their order; one that is not
-        asked again once it is answered needs a `key` of its own.
+        The first time this raises PauseSignal, which ends the attempt; once the question is answered, the tool runs
+        again from its top and this returns the answer. Wrap effects before it in `once`. Questions are identified by
+        their order; one that is not asked again on the second run needs a `key` of its own.
         """
         if key is None:
             key = f"pause:{self._pauses}"
@@ -149,31 +146,31 @@ class ToolContext:
         raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=dict(payload or {}), key=key))
 
     async def once(self, key: str, fn: Callable[[], Awaitable[T]]) -> T:
-        """Run `fn` once in the life of this call, however often the tool runs again."""
+        """Run `fn` once for this call, however often the tool runs again, and return its result."""
         if self._services is None:
             return await fn()
         result: T = await self._services.once(key, fn)
         return result
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
-        """Tell what the tool is doing, as an event."""
+        """Emit an event that says what the tool is doing."""
         if self._services is not None:
             self._services.progress(text, fraction=fraction)
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
-        """Tell, as an event, that one provider failed and the next is asked."""
+        """Emit an event that one provider failed and the next is asked."""
         if self._services is not None:
             self._services.fell_back(name, to=to, error=error)
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | str | None = None) -> Outcome:
         """Call another tool as part of this run; the arguments may be JSON text."""
-        return await self._lent().call(tool_name, arguments or {})
+        return await self._required_services().call(tool_name, arguments or {})
 
     async def save_artifact(self, data: bytes, *, media_type: str = "application/octet-stream", name: str = "") -> str:
-        """Keep bytes as an artifact of this call and return its id."""
-        return await self._lent().save_artifact(data, media_type=media_type, name=name)
+        """Store bytes as an artifact of this call and return its id."""
+        return await self._required_services().save_artifact(data, media_type=media_type, name=name)
 
-    def _lent(self) -> CallServices:
+    def _required_services(self) -> CallServices:
         if self._services is None:
             msg = "this context is not part of a running call; call the tool through a Toolbox"
             raise RuntimeError(msg)

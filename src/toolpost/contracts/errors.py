@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class ErrorCategory(Enum):
-    """What kind of failure it was, as far as retrying goes."""
+    """Categories of failures, which decide about retries."""
 
     RETRYABLE_SERVER = "retryable_server"
     RETRYABLE_RATE_LIMIT = "retryable_rate"
@@ -63,7 +63,7 @@ _RETRYABLE = frozenset({ErrorCategory.RETRYABLE_SERVER, ErrorCategory.RETRYABLE_
 
 
 def infer_category(status_code: int | None) -> ErrorCategory:
-    """The category that an HTTP status stands for."""
+    """Return the category of an HTTP status."""
     match status_code:
         case None:
             return ErrorCategory.UNKNOWN
@@ -84,8 +84,8 @@ class ToolError(Exception):
 
     category: ErrorCategory = ErrorCategory.UNKNOWN
     error_code: str = "tool_error"
-    origin: str = ""  # the source outside whose words it may repeat
-    challenges: tuple[str, ...] = ()  # what the other side says would let a caller in (RFC 9110 section 11.6.1)
+    origin: str = ""  # the external source whose words the message may repeat
+    challenges: tuple[str, ...] = ()  # WWW-Authenticate challenges of the server (RFC 9110 section 11.6.1)
 
     def __init__(
         self,
@@ -117,24 +117,24 @@ class ToolError(Exception):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether trying again could help, the replay class permitting."""
+        """Whether a retry could help, if the replay class permits it."""
         return self.category in _RETRYABLE
 
     @property
     def retry_after_seconds(self) -> float | None:
-        """How long the other side asked us to wait; one second for a rate limit that did not say."""
+        """Return how long the server asked to wait; one second for a rate limit that did not say."""
         if self.retry_after_s is not None:
             return self.retry_after_s
         return 1.0 if self.category is ErrorCategory.RETRYABLE_RATE_LIMIT else None
 
     def conceal(self, redact: Callable[[str], str]) -> None:
-        """Take secrets out of what the error says, and out of the exceptions behind it."""
+        """Redact the message, and the exceptions that caused the error."""
         self.message = redact(self.message)
         self.args = (self.message,)
         conceal_chain(self, redact)
 
     def to_dict(self) -> dict[str, Any]:
-        """The failure as plain data, for an event, a model or a surface."""
+        """Return the failure as JSON data, for an event, a model or a surface."""
         return {
             "type": type(self).__name__,
             "message": self.message,
@@ -173,12 +173,12 @@ class ToolValidationError(ToolError):
         super().__init__(f"{self.prefix}{detail}", tool_name=tool_name)
 
     def conceal(self, redact: Callable[[str], str]) -> None:
-        """Take secrets out of what the error says, in each issue too."""
+        """Redact the message, its causes and each issue."""
         super().conceal(redact)
         self.issues = [redact(issue) for issue in self.issues]
 
     def to_dict(self) -> dict[str, Any]:
-        """The failure as plain data, with every issue on its own."""
+        """Return the failure as JSON data, with a list of the issues."""
         return {**super().to_dict(), "issues": self.issues}
 
 
@@ -197,7 +197,7 @@ class ToolSchemaError(ToolError, ValueError):
 
 
 class ToolCollisionError(ToolError, ValueError):
-    """Two tools would answer to the same name."""
+    """Two tools would have the same name."""
 
     category = ErrorCategory.NON_RETRYABLE_CLIENT
     error_code = "name_collision"
@@ -361,14 +361,14 @@ class MCPToolExecutionError(MCPClientError):
 
 
 class ConcealedError(Exception):
-    """Stands in a chain of exceptions for one whose text held a secret, or was too long to be told."""
+    """Replaces an exception whose text held a secret, or a chain that is too long."""
 
 
-_DEEPEST_CHAIN = 32
+_MAX_CHAIN = 32
 
 
 def conceal_chain(error: BaseException, redact: Callable[[str], str], depth: int = 0) -> None:
-    """Take secrets out of the causes of an exception; where they stand in one of another library, it is replaced."""
+    """Redact the causes of an exception; one of another library that holds a secret is replaced."""
     cause, context = error.__cause__, error.__context__
     hidden = error.__suppress_context__
     if cause is not None:
@@ -379,32 +379,32 @@ def conceal_chain(error: BaseException, redact: Callable[[str], str], depth: int
 
 
 def _concealed(raised: BaseException, redact: Callable[[str], str], depth: int) -> BaseException:
-    if depth >= _DEEPEST_CHAIN:
+    if depth >= _MAX_CHAIN:
         return ConcealedError("and what came before it")
     if isinstance(raised, ToolError):
         raised.message = redact(raised.message)
         raised.args = (raised.message,)
-        told: BaseException = raised
+        shown: BaseException = raised
     else:
-        said = _said(raised)
-        shown = redact(said)
-        told = raised if shown == said else ConcealedError(shown).with_traceback(raised.__traceback__)
-    if told is not raised:
-        told.__cause__, told.__context__ = raised.__cause__, raised.__context__
-        told.__suppress_context__ = raised.__suppress_context__
-    conceal_chain(told, redact, depth + 1)
-    return told
+        text = _full_text(raised)
+        redacted = redact(text)
+        shown = raised if redacted == text else ConcealedError(redacted).with_traceback(raised.__traceback__)
+    if shown is not raised:
+        shown.__cause__, shown.__context__ = raised.__cause__, raised.__context__
+        shown.__suppress_context__ = raised.__suppress_context__
+    conceal_chain(shown, redact, depth + 1)
+    return shown
 
 
-def _said(raised: BaseException) -> str:
-    """All that a traceback would tell of an exception."""
+def _full_text(raised: BaseException) -> str:
+    """Return all that a traceback would show of an exception."""
     name = type(raised).__name__
     try:
         notes: list[str] = getattr(raised, "__notes__", [])
         parts = [name, str(raised), repr(raised), *notes]
         if isinstance(raised, BaseExceptionGroup):
             inner: tuple[BaseException, ...] = cast("Any", raised).exceptions
-            parts += map(_said, inner)
+            parts += map(_full_text, inner)
         return "\n".join(map(str, parts))
     except Exception as broken:  # noqa: BLE001 - foreign code
         return f"{name} that cannot be told: {type(broken).__name__}"
@@ -423,7 +423,7 @@ _STATUS_IN_TEXT = re.compile(r"(?:HTTP|status)[:\s]*(\d{3})", re.IGNORECASE)
 
 
 def adapt_exception(exc: BaseException, transport: str) -> ToolError:
-    """The error that stands for `exc`; cancellation is raised again, never wrapped."""
+    """Convert an exception of a foreign library by its class, then its text; CancelledError is raised again."""
     if isinstance(exc, asyncio.CancelledError):
         raise exc
     if isinstance(exc, ToolError):
@@ -436,7 +436,7 @@ def adapt_exception(exc: BaseException, transport: str) -> ToolError:
 
 
 def adapt_mcp_error(exc: BaseException) -> ToolNodeError:
-    """The error that stands for an exception of an MCP client."""
+    """Convert an exception of an MCP client."""
     kind, text = type(exc).__name__, str(exc)
     if kind.lower() == "mcperror" or "ToolError" in kind:
         return ToolClientError(f"MCP tool error: {text}", cause=exc)
@@ -447,7 +447,7 @@ def adapt_mcp_error(exc: BaseException) -> ToolNodeError:
 
 
 def adapt_utcp_error(exc: BaseException) -> ToolNodeError:
-    """The error that stands for an exception of a UTCP client."""
+    """Convert an exception of a UTCP client."""
     kind, text = type(exc).__name__, str(exc)
     status = _http_status(exc, "status_code", "status")
     if status is None and (found := _STATUS_IN_TEXT.search(text)):
@@ -462,7 +462,7 @@ def adapt_utcp_error(exc: BaseException) -> ToolNodeError:
 
 
 def from_status(status_code: int | None, message: str, cause: BaseException | None = None) -> ToolNodeError:
-    """The error class that an HTTP status stands for."""
+    """Build the error of an HTTP status."""
     if status_code is None:
         return ToolNodeError(message, cause=cause)
     kinds: dict[int, type[ToolNodeError]] = {429: ToolRateLimitError, 401: ToolAuthError, 403: ToolAuthError}
@@ -473,7 +473,7 @@ def from_status(status_code: int | None, message: str, cause: BaseException | No
 
 
 def _http_status(exc: BaseException, *attributes: str) -> int | None:
-    """A status found on the exception; JSON-RPC codes such as -32603 are not HTTP statuses."""
+    """Return the HTTP status of an exception; JSON-RPC codes such as -32603 are none."""
     for attribute in attributes:
         value = getattr(exc, attribute, None)
         if isinstance(value, int) and 100 <= value <= 599:
@@ -481,12 +481,12 @@ def _http_status(exc: BaseException, *attributes: str) -> int | None:
     return None
 
 
-_LONGEST = 128  # comparing is quadratic, and a longer name is no slip of the keyboard
+_MAX_COMPARED = 128  # comparing is quadratic, and a longer name is no typing error
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Return the known name closest to `name`; None when none is close, or `name` is too long to compare."""
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_COMPARED:
         return None
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 

@@ -1,4 +1,4 @@
-"""What is told about a run: numbered events, redacted before anyone sees them."""
+"""Events of runs: numbered, and redacted before they are shown or stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOURNALED = "journaled"
 
 
 class EventCode(IntEnum):
-    """The kinds of event; each REQUESTED ends in exactly one COMPLETED or FAILED."""
+    """Codes of events; each REQUESTED is followed by exactly one COMPLETED or FAILED."""
 
     TOOL_CALL_REQUESTED = 400
     TOOL_CALL_STARTED = 405
@@ -44,7 +44,7 @@ class EventCode(IntEnum):
 
 
 class CallRef(NamedTuple):
-    """The call an event belongs to, and how its facts are redacted."""
+    """The call of an event, and the function that redacts its facts."""
 
     run_id: str
     call_id: str
@@ -56,15 +56,15 @@ class CallRef(NamedTuple):
 
 
 class JsonText(str):
-    """A JSON document kept as text until someone reads the event it belongs to."""
+    """A JSON document that stays text until its event is read."""
 
     __slots__ = ()
 
 
 class RunEvent(NamedTuple):
-    """Something that happened to a call. `facts` are raw; only `payload` may be shown or stored.
+    """An event of a call. `facts` are raw; only `payload` may be shown or stored.
 
-    `call` says which call of which run, tenant and user it belongs to: `event.call.run_id`.
+    `call` names the run, the tenant and the user: `event.call.run_id`.
     """
 
     code: EventCode
@@ -77,14 +77,14 @@ class RunEvent(NamedTuple):
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The facts, redacted, with the tool and the correlation id that link a call's events."""
+        """Return the redacted facts, with the tool name and the correlation id."""
         call = self.call
         return call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **self.facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """An event as the log keeps it: numbered without gaps within its run, chained by hash."""
+    """An event in the log: numbered without gaps within its run, chained by hash."""
 
     id: int
     run_id: str
@@ -98,16 +98,16 @@ class StoredEvent:
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether what it said was removed, because a person was forgotten; its place in the chain is kept."""
+        """Whether the payload was removed because a person was forgotten; the event keeps its place in the chain."""
         return self.payload.get("forgotten") is True
 
     @property
     def trace_id(self) -> str:
-        """The run, under the name that state stores use."""
+        """Return the run id under the name that state stores use."""
         return self.run_id
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as plain data, one line of `toolpost events`."""
+        """Return the event as JSON data, one line of `toolpost events`."""
         return {
             "id": self.id,
             "run_id": self.run_id,
@@ -123,7 +123,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events are meant: of tools (`*` stands for any letters), of some codes (empty: of all), since a time."""
+    """Filter of events by tool (`*` matches any letters), by codes (empty: all) and by time."""
 
     tool: str | None = None
     codes: frozenset[EventCode] = frozenset()
@@ -132,7 +132,7 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One run at a glance: the call that began it, who asked, where it stands."""
+    """Summary of a run: the call that began it, its user and its status."""
 
     run_id: str
     tenant: str
@@ -145,13 +145,13 @@ class RunSummary:
     call_id: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as plain data."""
+        """Return the summary as JSON data."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBinding:
-    """Where a remote agent keeps its side of a run."""
+    """The address of a run's state at a remote agent."""
 
     trace_id: str
     context_id: str | None

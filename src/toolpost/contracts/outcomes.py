@@ -1,4 +1,4 @@
-"""How a call ends: completed, failed or paused, and the flat record that executors return."""
+"""Outcomes of a call: completed, failed or paused, and the flat ToolResult that executors return."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ OUTPUT_ISSUES = "output_issues"
 
 
 class Completed(NamedTuple):
-    """The tool ran. Its result fits its schema, or `meta["output_issues"]` says where it does not.
+    """The tool ran. Its result fits the output schema, or `meta["output_issues"]` lists where it does not.
 
-    `content` is the result; one too large to hand on is a preview and the whole of
-    it is the artifact named in `artifacts`. `meta` is what a source says beside it: of an HTTP
-    answer its `status`, and under `next` the arguments that ask for the next page.
+    `content` is the result; of a large one it is a preview, and `artifacts` names the whole. `meta` is what a source
+    adds: the `status` of an HTTP response, and under `next` the arguments that ask for the next page.
     """
 
     call_id: str
@@ -44,7 +43,7 @@ class Completed(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The outcome's word."""
+        """Return the name of the outcome."""
         return "completed"
 
 
@@ -59,12 +58,12 @@ class Failed(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The outcome's word."""
+        """Return the name of the outcome."""
         return "failed"
 
 
 class Paused(NamedTuple):
-    """The call waits for a person. The id is an address, not a right: holding it allows nothing."""
+    """The call waits for a person. The pending id is an address: it grants no right to answer."""
 
     call_id: str
     run_id: str
@@ -75,7 +74,7 @@ class Paused(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The outcome's word."""
+        """Return the name of the outcome."""
         return "paused"
 
 
@@ -83,7 +82,7 @@ Outcome: TypeAlias = Completed | Failed | Paused
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as plain data, the same for every surface."""
+    """Return the outcome as JSON data, the same for every surface."""
     base: dict[str, Any] = {
         "status": outcome.status,
         "call_id": outcome.call_id,
@@ -112,7 +111,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What `Tool.execute` and `ToolExecutor.execute` return; times are Unix milliseconds."""
+    """The result of `Tool.execute` and `ToolExecutor.execute`; times are Unix milliseconds."""
 
     success: bool
     result: Any = field(default=None, repr=False)
@@ -128,7 +127,7 @@ class ToolResult:
 
     @classmethod
     def completed(cls, content: Any, text: str | None = None, *, started_at: float) -> ToolResult:
-        """Make the result of a call that began at `started_at` and has just succeeded."""
+        """Build the result of a call that began at `started_at` and has just succeeded."""
         done = now_ms()
         return cls(
             success=True,
@@ -141,7 +140,7 @@ class ToolResult:
 
     @classmethod
     def failed(cls, error: ToolError, *, started_at: float) -> ToolResult:
-        """Make the result of a call that began at `started_at` and has just failed."""
+        """Build the result of a call that began at `started_at` and has just failed."""
         done = now_ms()
         return cls(
             success=False,
@@ -154,5 +153,5 @@ class ToolResult:
 
 
 def now_ms() -> float:
-    """Return the time of the clock on the wall, in Unix milliseconds."""
+    """Return the current time in Unix milliseconds."""
     return time.time() * 1000

@@ -1,4 +1,4 @@
-"""Who a call is for: a user within a tenant."""
+"""Principals: the user and the tenant that a call is for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _MOST_CACHED = 10_000
 
 
 class Principal(NamedTuple):
-    """A person or service; written `tenant:user`."""
+    """A person or service within a tenant; written `tenant:user`."""
 
     tenant: str
     user: str
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """Read `tenant:user`; a name without a tenant belongs to the local one."""
+        """Parse `tenant:user`; a name without a tenant belongs to the local one."""
         tenant, colon, user = text.partition(":")
         if not colon:
             tenant, user = LOCAL_TENANT, text

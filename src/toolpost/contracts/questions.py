@@ -1,4 +1,4 @@
-"""Pauses as data: what is asked, of whom, and what came back."""
+"""Pauses as data: questions, answers and pending actions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
 
 
 class CallPreview(NamedTuple):
-    """What one call would do, found out before anything has effects.
+    """What one call would do, computed by the tool before the call has effects.
 
-    `destructive` decides in place of what the tool declares (None leaves that), and `reason` ends the sentence
-    "It needs a person's yes: ...". `text` is shown to whoever decides, such as a diff. `state` stands for all that the
-    preview was made of: a yes holds while it stays the same, and the running tool finds it as `ctx.preview.state`.
+    `destructive` overrides what the tool declares, unless it is None, and `reason` ends the sentence "It needs a
+    person's yes: ...". `text` is shown to whoever decides, such as a diff. `state` is a fingerprint of all that the
+    preview depends on: an approval holds while it is unchanged, and the tool reads it as `ctx.preview.state`.
     """
 
     destructive: bool | None = None
@@ -39,17 +39,14 @@ class CallPreview(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Something only a person can decide.
+    """A decision that only a person can make.
 
-    `key` tells the questions of one call apart: when the call runs again from the
-    top, an answer is found under the key of the question it belongs to. A value must
-    fit `answer_schema` if there is one. `state` is what the asking side wants back
-    with the answer: it is kept sealed and shown to nobody. With `deliver_denial` a
-    person's no is an answer that the tool gets to hear, not the end of the call.
-    `arguments` and `target` say which call it is about: with secrets masked and long values
-    cut, and where the call goes (`kind` and a line of `summary`). Whoever asks may leave them
-    out; they are filled in when the call pauses. A `preview` in the payload shows what would change.
-    `answerers` (None: anyone of the tenant) and `four_eyes` (not whoever asked) say who may answer.
+    `key` identifies the question within its call: when the call runs again, its answer is found by this key. A value
+    must fit `answer_schema` if there is one. `state` is returned to the asking side with the answer; it is sealed and
+    never shown. With `deliver_denial` a denial is an answer for the tool, not the end of the call. `arguments` (with
+    secrets masked and long values cut) and `target` (`kind` and one line of `summary`) describe the call; the runtime
+    fills them in when the call pauses. A `preview` in the payload shows what would change. `answerers` (None: anyone
+    of the tenant) and `four_eyes` (not the requester) restrict who may answer.
     """
 
     kind: QuestionKind
@@ -67,7 +64,7 @@ class Question:
     four_eyes: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """What every surface shows of it."""
+        """Return what every surface shows of the question."""
         return {
             "kind": self.kind,
             "prompt": self.prompt,
@@ -81,7 +78,7 @@ class Question:
 
     @classmethod
     def shown(cls, data: Mapping[str, Any]) -> Question:
-        """The question that `to_dict` was made of, as far as it is shown."""
+        """Restore a question from what `to_dict` returned; what is not shown is lost."""
         answerers, preview = data.get("answerers"), data.get("preview")
         return cls(
             kind=data["kind"],
@@ -97,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a person said: the decision, a value for the tool, or changed arguments; `state` is the question's."""
+    """A person's answer: the decision, a value for the tool, or changed arguments; `state` is the question's."""
 
     decision: Decision
     value: Any = field(default=None, repr=False)
@@ -108,12 +105,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAction:
-    """A call that waits for a person, kept until it is answered, expires or is cancelled.
+    """A call that waits for a person, stored until it is answered, expires or is cancelled.
 
-    It holds the exact call, so answering runs that call and nothing else. `answers`
-    are the earlier answers of the same call; `answerers` narrows who may answer
-    within the tenant: patterns of `tenant:user` (None: anyone in it). Once it was answered,
-    `outcome` is what came of it.
+    It holds the exact call, so that an answer runs that call and nothing else. `answers` are the earlier answers of
+    the same call; `answerers` are patterns of `tenant:user` that may answer (None: anyone in the tenant). `outcome`
+    is the outcome of the call once it was answered.
     """
 
     id: str

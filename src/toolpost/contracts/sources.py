@@ -1,4 +1,4 @@
-"""The Protocols of where tools come from and of who calls them."""
+"""Protocols of tool sources, credential providers and chat models, and the commands of a manual."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 
 class ToolSource(Protocol):
-    """A place that tools come from; it keeps its own sessions, one per credential."""
+    """A source of tools; it manages its own sessions, one per credential."""
 
     @property
     def name(self) -> str:
-        """The namespace of its tools."""
+        """The namespace of the source's tools."""
         ...
 
     @property
     def health(self) -> SourceHealth:
-        """How it is doing now."""
+        """The state of the connection."""
         ...
 
     @property
     def problems(self) -> Sequence[str]:
-        """What of its tools was left out at the last listing, and why."""
+        """The tools that the last listing left out, and why."""
         ...
 
     @property
     def secrets(self) -> AbstractSet[str]:
-        """The secrets that it found in what describes its tools; they are redacted everywhere."""
+        """The secrets found in the description of the tools; they are redacted everywhere."""
         ...
 
     @property
     def files(self) -> Collection[str]:
-        """The files that it read to list its tools; file tools neither read nor write those."""
+        """The files that were read to list the tools; file tools neither read nor write these."""
         ...
 
     async def discover(self) -> Sequence[Tool]:
-        """Find the tools it offers now."""
+        """List the tools that the source offers now."""
         ...
 
     def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
@@ -53,28 +53,28 @@ class ToolSource(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything it holds; safe to call twice."""
+        """Close sessions and processes; safe to call twice."""
         ...
 
 
 class SourceListener(Protocol):
-    """Whoever keeps the catalog: hears what a source has to tell between calls."""
+    """Receiver of what a source reports between calls; the catalog implements it."""
 
     async def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
-        """These are all the tools that the source offers from now on, and what was left out of them and why."""
+        """Replace the tools of the source; `problems` says which were left out, and why."""
         ...
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
-        """The connection came up, broke, or could not be made."""
+        """Report that the connection came up, broke, or could not be made."""
         ...
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
-        """The other side wrote to its log."""
+        """Report a log message of the server."""
         ...
 
 
 class SourceHealth(NamedTuple):
-    """How a source is doing: `up`, `down`, `connecting` or `closed`, and why."""
+    """The state of a source's connection, and why."""
 
     state: Literal["up", "down", "connecting", "closed"]
     detail: str = ""
@@ -85,16 +85,16 @@ class LiveSource(ToolSource, Protocol):
     """A source whose tools and connection may change while it is open."""
 
     def watch(self, listener: SourceListener) -> None:
-        """Tell this listener from now on."""
+        """Report to this listener from now on."""
         ...
 
 
 @runtime_checkable
 class RecallingSource(ToolSource, Protocol):
-    """A source that remembers its last listing, so that its tools are there before it is connected."""
+    """A source with a stored listing, so that its tools are known before it is connected."""
 
     async def recall(self) -> Sequence[Tool]:
-        """The tools of the last listing, without asking the other side; none where nothing is remembered."""
+        """Return the tools of the stored listing without connecting; none where there is no listing."""
         ...
 
 
@@ -103,56 +103,56 @@ class HoldingSource(ToolSource, Protocol):
     """A source that may hold a call open while a person is asked."""
 
     def release(self, call_id: str) -> None:
-        """Nobody will answer any more; safe for calls that are not held."""
+        """Release a held call that nobody will answer any more; safe for calls that are not held."""
         ...
 
 
 @runtime_checkable
 class PersonalSource(ToolSource, Protocol):
-    """A source that may list more for a person who has signed in than for a stranger."""
+    """A source that may list more tools with a user's credential than without."""
 
     @property
     def refusal(self) -> ToolError | None:
-        """What it was told when it was last not let in to list; that says what a sign-in must bring."""
+        """The server's last refusal to list tools; it says which credential a sign-in must obtain."""
         ...
 
     async def list_for(self, credential: Credential) -> None:
-        """List with a person's own credential, and tell the catalog what there is."""
+        """List with a user's credential and report the tools to the listener."""
         ...
 
 
 class CredentialProvider(Protocol):
-    """Lends each person's credential for one source."""
+    """Provide the credential of each user for one source."""
 
     async def credential(self, call: PermittedCall) -> Credential | Question:
-        """The credential of the person the call is for, or the question that gets one.
+        """Return the credential of the call's user, or the question that obtains one.
 
-        Its `key` must differ between people and stay the same when the token is renewed.
+        The credential's `key` differs between users and stays the same when the token is renewed.
         """
         ...
 
 
 @runtime_checkable
 class RenewingProvider(CredentialProvider, Protocol):
-    """One that can do something about a credential that was refused."""
+    """A provider that can replace a credential that was refused."""
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
-        """Another credential, the question that gets one, or None when nothing helps."""
+        """Return another credential, the question that obtains one, or None when neither helps."""
         ...
 
 
 class ChatModel(Protocol):
-    """The small part of a language model that agents need."""
+    """A language model that completes a conversation."""
 
     async def complete(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Mapping[str, Any]:
-        """The model's next message."""
+        """Return the model's next message."""
         ...
 
 
 class Caller(Protocol):
-    """Something that calls tools by name, down the one straight line."""
+    """Something that calls tools by name through the runtime."""
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
         """Call a tool."""
@@ -161,9 +161,9 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedCommand:
-    """One tool of a manual; `args` are all words of its command, with `{name}` where an argument goes.
+    """One command of a manual; `args` are all words of the command, with `{name}` where an argument goes.
 
-    Where the manual has no command for it that may be run, there are none, and `fault` is the sentence that says why.
+    Where the manual has no command that may be run, `args` is empty and `fault` says why.
     `input_schema` is None where the manual does not describe the arguments.
     """
 
@@ -180,7 +180,7 @@ class DescribedCommand:
 
 
 class DescribedCommands(NamedTuple):
-    """What a manual describes, and what of it could not be read."""
+    """The commands of a manual, and what of it could not be read."""
 
     commands: Sequence[DescribedCommand] = ()
     problems: Sequence[str] = ()

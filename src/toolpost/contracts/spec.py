@@ -1,4 +1,4 @@
-"""What a tool is: the frozen record that describes it to people, models and the pipeline."""
+"""The specification of a tool, for people, models and the pipeline, and the Protocol of a tool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JsonSchema = dict[str, Any]
 
 
 class ToolCategory(StrEnum):
-    """The shelf a tool stands on."""
+    """Categories of tools."""
 
     SYSTEM = "system"
     FILE = "file"
@@ -37,7 +37,7 @@ class ToolCategory(StrEnum):
 
 
 class SafetyProfile(NamedTuple):
-    """What a call may touch; `destructive=None` means that nobody has said."""
+    """What a call may touch; `destructive=None` means unknown."""
 
     network: bool = False
     file: bool = False
@@ -46,11 +46,11 @@ class SafetyProfile(NamedTuple):
 
 
 class ToolTarget:
-    """Where the calls of a tool go: what a person reads of it, and what an approval is bound to.
+    """The destination of a tool's calls: shown to people, and part of what an approval is bound to.
 
     `summary` is one line, such as `POST https://api.example.com/orders/{id}`. `detail` is JSON of all else that
-    decides what a call does; a function makes it when it is first needed. Both may hold what the configuration
-    holds: show or store the target only as `masked` gives it.
+    decides what a call does, or a function that builds it on first use. Both may contain secrets of the
+    configuration: show or store only what `masked` returns.
     """
 
     __slots__ = ("_detail", "_digest", "kind", "summary")
@@ -63,26 +63,26 @@ class ToolTarget:
 
     @classmethod
     def of(cls, kind: str, summary: str, **facts: Any) -> ToolTarget:
-        """A target with these facts as its detail."""
+        """Build a target with these facts as its detail."""
         return cls(kind, summary, json.dumps(facts, sort_keys=True, default=str))
 
     @property
     def detail(self) -> str:
-        """What decides about a call beside the summary."""
+        """Return what decides about a call beside the summary, as JSON."""
         if not isinstance(self._detail, str):
             self._detail = self._detail()
         return self._detail
 
     @property
     def digest(self) -> str:
-        """SHA-256 of kind, summary and detail."""
+        """Return the SHA-256 of kind, summary and detail."""
         if self._digest is None:
             whole = json.dumps([self.kind, self.summary, self.detail])
             self._digest = hashlib.sha256(whole.encode()).hexdigest()
         return self._digest
 
     def masked(self, mask: Callable[[str], str]) -> ToolTarget:
-        """The target with every secret that `mask` knows taken out, from its digest too."""
+        """Return the target with its secrets masked, in the digest too."""
         return ToolTarget(self.kind, mask(self.summary), mask(self.detail))
 
     def __eq__(self, other: object) -> bool:
@@ -95,21 +95,19 @@ class ToolTarget:
         return f"ToolTarget({self.kind!r})"
 
 
-_DERIVED: Any = None  # left out: worked out from the side effects, so that readers never see it
+_DERIVED: Any = None  # default of fields that __post_init__ derives from the side effects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """One tool's contract.
+    """The specification of one tool.
 
-    `input_schema` and `output_schema` are kept as they came: they are what a model
-    sees and what calls are validated against. Where the input schema is too large for a
-    model, `model_schema` is a true but shorter view of it. `replay` and `safety` follow
-    from the side effects unless they are given; what a tool without a source declares is its
-    author's word, and not unknown. `host_argument` names the argument that
-    holds the URL a call goes to: breaker and retry budget are then per host and tenant.
-    `target` is where calls go; a source fills it in. `origin` names the source whose
-    words the tool's texts and results are; it is empty for code of the operator's own.
+    `input_schema` and `output_schema` are unchanged: calls are validated against them, and models see them. Where the
+    input schema is too large for a model, `model_schema` is a shorter view of it. `replay` and `safety` are derived
+    from the side effects unless they are given; only tools of a source may have unknown safety. `host_argument` names
+    the argument with the URL of a call: breaker and retry budget are then per host and tenant. `target` is the
+    destination of calls, set by the source. `origin` names the source that wrote the tool's texts and results; it is
+    empty for the operator's own code.
     """
 
     name: str
@@ -147,21 +145,21 @@ class ToolSpec:
 
     @property
     def has_effects(self) -> bool:
-        """Whether a call leaves a trace outside; such calls are journaled before they run."""
+        """Whether a call has side effects; such calls are journaled before they run."""
         return self.side_effects not in ("pure", "read")
 
     @property
     def is_helper(self) -> bool:
-        """Whether a source adds the tool for what it has beside tools, such as an MCP server's resources."""
+        """Whether a source added the tool for its resources or prompts."""
         return self.extra.get("helper") is True
 
     @property
     def leaves_machine(self) -> bool:
-        """Whether a call reaches beyond this machine."""
+        """Whether a call leaves this machine."""
         return self.side_effects == "external" or self.safety.network
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as plain data, for listings."""
+        """Return the specification as JSON data, for listings."""
         return {
             "name": self.name,
             "description": self.description,
@@ -182,57 +180,57 @@ class ToolSpec:
 
 
 def replay_of(side_effects: SideEffects, *, idempotent: bool = False) -> ReplayClass:
-    """The replay class that a declaration of side effects amounts to."""
+    """Return the replay class of declared side effects."""
     if side_effects == "pure":
         return "pure"
     return "idempotent" if side_effects == "read" or idempotent else "unsafe"
 
 
 def destructive_of(side_effects: SideEffects, destructive: bool | None) -> bool | None:  # noqa: FBT001 - a tri-state value, not a switch
-    """Whether a source's call destroys; of what leaves the machine undeclared, nobody knows (None)."""
+    """Return whether a source's call is destructive; None, unknown, for undeclared external calls."""
     if destructive is not None:
         return destructive
     return None if side_effects == "external" else False
 
 
 class ToolDefinition(NamedTuple):
-    """A tool as a model's function-calling interface wants it."""
+    """The definition of a tool for a model's function calling."""
 
     name: str
     description: str
     parameters: JsonSchema
 
     def to_openai(self) -> dict[str, Any]:
-        """The definition in the shape of OpenAI's chat completions."""
+        """Return the definition for OpenAI's chat completions."""
         return {"type": "function", "function": self._asdict()}
 
     def to_openai_responses(self) -> dict[str, Any]:
-        """The definition in the shape of OpenAI's responses; arguments are checked here, not by its strict mode."""
+        """Return the definition for OpenAI's responses, without strict mode: Toolpost checks the arguments."""
         return {"type": "function", **self._asdict(), "strict": False}
 
     def to_anthropic(self) -> dict[str, Any]:
-        """The definition in the shape of Anthropic's messages."""
+        """Return the definition for Anthropic's messages."""
         return {"name": self.name, "description": self.description, "input_schema": self.parameters}
 
 
 @runtime_checkable
 class PreviewingTool(Protocol):
-    """A tool that can say of each call what it would do."""
+    """A tool that can preview a call."""
 
     async def preview(self, params: dict[str, Any], context: ToolContext) -> CallPreview | None:
-        """What the call would do; None is what the tool declares."""
+        """Return what the call would do; None where the tool's declaration holds."""
         ...
 
 
 @runtime_checkable
 class Tool(Protocol):
-    """A capability with a contract; built-in, custom and external tools all have this shape."""
+    """A tool: built-in, custom and external ones all have this shape."""
 
     @property
     def spec(self) -> ToolSpec:
-        """What the tool is."""
+        """The specification of the tool."""
         ...
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run it; a failure is a result with `success=False`, or an error raised."""
+        """Run the tool; a failure is a result with `success=False`, or an exception."""
         ...

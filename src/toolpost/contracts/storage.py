@@ -1,8 +1,7 @@
-"""What must be remembered, as Protocols: the log, the journal, questions, keys and artifacts.
+"""Protocols of the store: event log, journal, pending actions, idempotency keys, artifacts, tokens, planner state.
 
-Every store keeps these promises, in memory as on disk:
-writes are durable when the awaited call returns; a claim succeeds for exactly one
-claimant in any number of processes; nothing is visible across tenants.
+Every store, in memory as on disk, guarantees: writes are durable when the awaited call returns; a claim succeeds for
+exactly one claimant in any number of processes; nothing is visible across tenants.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ TokenStatus = Literal["live", "doubtful", "revoked"]
 
 
 class TokenKey(NamedTuple):
-    """Whose tokens, and for what; they open for this identity only."""
+    """The identity of a token row; its sealed body opens for this identity only."""
 
     tenant: str
     user: str
@@ -32,11 +31,10 @@ class TokenKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:
-    """What is kept under one key; `body` is JSON, sealed at rest to the key and the version.
+    """A stored token; `body` is JSON, sealed at rest and bound to the key and the version.
 
-    A version belongs to one body and is never used again. A `doubtful` row was being
-    renewed when what came of it got lost; a `revoked` one has no body any more.
-    `holder` renews it, until `until` at the latest.
+    A version belongs to one body and is never used again. A `doubtful` row was being refreshed when the result got
+    lost; a `revoked` one has no body any more. `holder` has the lease to refresh the token, until `until`.
     """
 
     key: TokenKey
@@ -49,30 +47,29 @@ class TokenRow:
 
 
 class TokenRows(Protocol):
-    """Rows of tokens; each change compares the version, so that none is built on an older one."""
+    """Token rows; each change compares the version, so that no update is based on an older row."""
 
     async def get(self, key: TokenKey) -> TokenRow | None:
-        """One row; StoreError when it was moved here or changed."""
+        """Return one row; StoreError when it was copied from another row or changed."""
         ...
 
     async def list(self, *, tenant: str | None = None, user: str | None = None) -> list[TokenRow]:
-        """Rows in the order of their keys."""
+        """Return rows in the order of their keys."""
         ...
 
     async def put(self, key: TokenKey, body: Mapping[str, Any]) -> TokenRow:
-        """Keep a live row whatever stood there: doubts and leases end."""
+        """Store a live row in place of any other, and end its lease."""
         ...
 
     async def swap(self, key: TokenKey, version: int, body: Mapping[str, Any]) -> TokenRow | None:
-        """Keep a live row in place of this version; None when that is not what stands there."""
+        """Store a live row in place of this version; None when the stored version is another."""
         ...
 
     async def take(self, key: TokenKey, version: int, *, holder: str, lease_s: float) -> TokenRow | None:
-        """Lease a live row of this version that nobody holds, and give the row as it then stands.
+        """Lease a live row of this version that nobody holds; return the stored row, or None when there is none.
 
-        Taking is the intent to renew, durable when this returns. A lease whose holder
-        is dead or late may have been used: then the row becomes doubtful. None when
-        there is no row.
+        The lease is the intent to refresh, durable when this returns. A lease whose holder is dead or late may have
+        been used: then the row becomes doubtful.
         """
         ...
 
@@ -85,34 +82,34 @@ class TokenRows(Protocol):
         body: Mapping[str, Any] | None = None,
         status: TokenStatus = "live",
     ) -> TokenRow | None:
-        """End a lease: with the new body, or without one as the status says; None when it was no longer the holder's.
+        """End a lease with a new body, or without one with this status; None when the lease was no longer the holder's.
 
-        A holder who comes late with a body still gets it in, unless the row was put anew.
+        A late holder's body is still stored, unless the row was put anew.
         """
         ...
 
     async def remove(self, key: TokenKey, *, version: int | None = None) -> bool:
-        """Remove a row, of this version if one is given; whether it was there."""
+        """Remove a row, of this version if one is given; return whether it was there."""
         ...
 
 
 class EventSink(Protocol):
-    """Anything that wants to be told of events; must return at once."""
+    """Receiver of events; `emit` must return at once."""
 
     def emit(self, event: RunEvent) -> None:
-        """Take one event."""
+        """Receive one event."""
         ...
 
 
 class EventLog(EventSink, Protocol):
-    """The append-only record of runs: per run a sequence from 1 without gaps, chained by keyed digests.
+    """The append-only log of runs: per run a sequence from 1 without gaps, chained by keyed digests.
 
-    A run is told apart by its id and its tenant. `None` for a tenant means every tenant.
+    A run is identified by its id and its tenant. `None` for a tenant means every tenant.
     """
 
     @property
     def congested(self) -> bool:
-        """Whether emitters should `drain` before going on: too much waits to be written."""
+        """Whether too many events wait to be written, so that emitters should `drain` first."""
         ...
 
     async def drain(self) -> None:
@@ -133,32 +130,32 @@ class EventLog(EventSink, Protocol):
         only: EventFilter | None = None,
         newest: bool = False,
     ) -> list[StoredEvent]:
-        """Stored events with an id above `after`, oldest first; with `newest` the last `limit` of them."""
+        """Return stored events with an id above `after`, oldest first; with `newest` the last `limit` of them."""
         ...
 
     async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """The newest runs first; notices that belong to no call are no runs."""
+        """Return runs, newest first; notices that belong to no call are no runs."""
         ...
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
-        """One run, if it exists for this tenant."""
+        """Return one run, if it exists for this tenant."""
         ...
 
     async def adopt_orphans(self) -> list[RunSummary]:
-        """Take over runs whose process died before all their calls had ended; each goes to exactly one adopter.
+        """Adopt runs whose process died before all their calls had ended; each goes to exactly one adopter.
 
-        Calls that wait for a person are as they should be.
+        Calls that wait for a person have not crashed.
         """
         ...
 
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
-        """The calls of a run that were requested and have not ended, innermost first, each like a run of its own."""
+        """Return the calls of a run that have not ended, innermost first, each as a summary of its own."""
         ...
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
-        """What was changed from outside in a run, or in the whole log and in the number of its runs; empty if nothing.
+        """Return what was tampered with in a run, or in the whole log and the number of its runs.
 
-        What was forgotten or pruned is in order.
+        Events that were forgotten or pruned verify.
         """
         ...
 
@@ -167,9 +164,8 @@ class EventLog(EventSink, Protocol):
 class JournalEntry:
     """An intent, written before a call with effects, and its result, written after.
 
-    `step` is "" for the call itself and the key of `ctx.once` for a step inside it.
-    `call` is what is needed to ask a person about it later, kept sealed. `done` tells a
-    result of None from no result.
+    `step` is "" for the call itself and the key of `ctx.once` for a step inside it. `call` holds what a later question
+    to a person needs, sealed. `done` distinguishes a result of None from no result.
     """
 
     call_id: str
@@ -185,10 +181,10 @@ class JournalEntry:
 
 
 class Journal(Protocol):
-    """Intents and results; an intent without a result whose owner is gone is an orphan."""
+    """Intents and results of calls; an intent without a result whose owner is dead is an orphan."""
 
     async def begin(self, entry: JournalEntry) -> None:
-        """Write an intent under this process's ownership; replaces an earlier one of the same call and step."""
+        """Write an intent owned by this process; it replaces an earlier one of the same call and step."""
         ...
 
     async def finish(self, call_id: str, step: str, result: Any) -> None:
@@ -200,27 +196,27 @@ class Journal(Protocol):
         ...
 
     async def find(self, call_id: str, step: str) -> JournalEntry | None:
-        """The entry of a call's step."""
+        """Return the entry of a call's step."""
         ...
 
     async def inner(self, call_id: str) -> Sequence[JournalEntry]:
-        """The entries of the calls that were made inside a call, at any depth: their ids begin with its own."""
+        """Return the entries of calls nested in a call, at any depth: their ids begin with its id."""
         ...
 
     async def adopt_orphans(self) -> list[JournalEntry]:
-        """Take over the unfinished intents of calls (step "") whose owner is dead; each goes to exactly one adopter."""
+        """Adopt the unfinished intents of calls (step "") whose owner is dead; each goes to exactly one adopter."""
         ...
 
 
 class PendingStore(Protocol):
-    """Questions that wait for a person; arguments, payloads and answers are kept sealed."""
+    """Pending actions; arguments, payloads and answers are sealed."""
 
     async def add(self, action: PendingAction) -> None:
-        """Keep a new question."""
+        """Store a new pending action."""
         ...
 
     async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
-        """One question, if it exists for this tenant."""
+        """Return one pending action, if it exists for this tenant."""
         ...
 
     async def list(
@@ -231,35 +227,35 @@ class PendingStore(Protocol):
         call_id: str | None = None,
         limit: int = 100,
     ) -> list[PendingAction]:
-        """Questions, of one call or of all, newest first."""
+        """Return pending actions, of one call or of all, newest first."""
         ...
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
-        """Take an open, unexpired question for answering: the action with its answer, or None if it was not open."""
+        """Claim an open, unexpired action for its answer; return it with the answer, or None if it was not open."""
         ...
 
     async def settle(
         self, pending_id: str, status: PendingStatus, *, outcome: Mapping[str, Any] | None = None, reopen: bool = False
     ) -> None:
-        """Close a claimed question with what came of it; `reopen` makes it open again instead."""
+        """Close a claimed action with its outcome; `reopen` makes it open again instead."""
         ...
 
     async def expire(self, at: float) -> Sequence[PendingAction]:
-        """Close every open question that is past its time; each is returned to exactly one caller."""
+        """Close every open action past its expiry; each is returned to exactly one caller."""
         ...
 
     async def cancel(self, call_id: str, *, tenant: str | None = None) -> Sequence[PendingAction]:
-        """Close the open questions of a tenant's call (or run) that was cancelled."""
+        """Close the open actions of a tenant's call (or run) that was cancelled."""
         ...
 
     async def adopt_claims(self) -> Sequence[PendingAction]:
-        """Take over what a dead process claimed, expired or cancelled and did not settle; each goes to one adopter."""
+        """Adopt actions that a dead process claimed, expired or cancelled but not settled; each goes to one adopter."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
-    """What an idempotency key was used for, and what came of it (None: not finished)."""
+    """The call of an idempotency key, and its outcome (None: not finished)."""
 
     call_id: str
     tool_name: str
@@ -272,11 +268,11 @@ class KeyStore(Protocol):
     """Idempotency keys: the first use reserves, every later use finds the record."""
 
     async def reserve(self, principal: Principal, key: str, record: KeyRecord) -> KeyRecord | None:
-        """Reserve a key: None if it was free, else the record that holds it."""
+        """Reserve a key; return None if it was free, else the record that holds it."""
         ...
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
-        """Keep the outcome that later uses of the key get."""
+        """Store the outcome that later uses of the key return."""
         ...
 
     async def release(self, principal: Principal, key: str, *, call_id: str = "") -> None:
@@ -284,28 +280,28 @@ class KeyStore(Protocol):
         ...
 
 
-class CancelWish(NamedTuple):
-    """When a cancellation was asked for, and whose calls are meant (None: everybody's); what began later is not."""
+class CancelRequest(NamedTuple):
+    """A request to cancel the calls of a tenant (None: of all) that began before `at`."""
 
     at: float
     tenant: str | None
 
 
 class CancelStore(Protocol):
-    """Wishes to cancel a run or a call, seen by whichever process runs it."""
+    """Requests to cancel a run or a call, read by the process that runs it."""
 
     async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
-        """Ask for a cancellation."""
+        """Store a request to cancel."""
         ...
 
-    async def requested(self, target_ids: Sequence[str]) -> Mapping[str, Sequence[CancelWish]]:
-        """Which of these were asked to be cancelled, and for which tenants."""
+    async def requested(self, target_ids: Sequence[str]) -> Mapping[str, Sequence[CancelRequest]]:
+        """Return the requests to cancel any of these ids."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactRef:
-    """A large or binary result, kept whole under the hash of its content."""
+    """A large or binary result, stored under the hash of its content."""
 
     id: str
     sha256: str
@@ -319,46 +315,46 @@ class ArtifactRef:
     created_at: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The reference as plain data."""
+        """Return the reference as JSON data."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class ArtifactStore(Protocol):
-    """Content-addressed results; an id is good only within its tenant."""
+    """Content-addressed results; an id is valid only within its tenant."""
 
     async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
-        """Keep `data`; `ref` says whose it is (its id, hash and size are filled in by the store)."""
+        """Store `data` for the call of `ref`; return `ref` with id, hash and size filled in."""
         ...
 
     async def info(self, artifact_id: str, *, tenant: str | None) -> ArtifactRef | None:
-        """What is known of an artifact."""
+        """Return the reference of an artifact."""
         ...
 
     async def read(self, artifact_id: str, *, tenant: str | None, offset: int = 0, limit: int | None = None) -> bytes:
-        """Part of an artifact's bytes; KeyError when there is none for this tenant."""
+        """Return part of an artifact's bytes; KeyError when there is none for this tenant."""
         ...
 
     async def list(
         self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100
     ) -> list[ArtifactRef]:
-        """Artifacts, newest first."""
+        """Return artifacts, newest first."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long and how much is kept; None keeps without limit."""
+    """Limits of age and size of stored data; None is no limit."""
 
     max_age_s: float | None = None
     max_artifact_bytes: int | None = None
 
 
 class Store(Protocol):
-    """All that one Toolbox remembers."""
+    """The store of one Toolbox."""
 
     @property
     def events(self) -> EventLog:
-        """What is told of runs."""
+        """The log of runs."""
         ...
 
     @property
@@ -368,7 +364,7 @@ class Store(Protocol):
 
     @property
     def pending(self) -> PendingStore:
-        """Questions that wait."""
+        """Pending actions."""
         ...
 
     @property
@@ -378,7 +374,7 @@ class Store(Protocol):
 
     @property
     def cancels(self) -> CancelStore:
-        """Wishes to cancel."""
+        """Requests to cancel."""
         ...
 
     @property
@@ -393,17 +389,17 @@ class Store(Protocol):
 
     @property
     def state(self) -> StateStore:
-        """What planners remember of their runs."""
+        """The state of planners."""
         ...
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        """Remove whole finished runs, settled questions and artifacts past the limits; says how many of each."""
+        """Remove finished runs, settled pending actions and artifacts past the limits; return how many of each."""
         ...
 
     async def forget(self, principal: Principal) -> dict[str, int]:
-        """Remove a person's tokens, questions, results and artifacts; says how many of each, and what is under way.
+        """Remove a user's tokens, pending actions, results and artifacts; return how many of each, and what still runs.
 
-        Events of theirs, and those that name them, keep their place in the log and lose what they say.
+        Events of the user, and those that name the user, keep their place in the log and lose their payload.
         """
         ...
 
@@ -415,23 +411,23 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write what waits and let go."""
+        """Write what waits and close the store."""
         ...
 
 
 class StateStore(Protocol):
-    """A planner's memory of a run; the two `planner_state` methods are optional and found by name."""
+    """The state of a planner's runs; the methods of PlannerStateStore are optional and found by name."""
 
     async def save_event(self, event: StoredEvent) -> None:
-        """Keep one event."""
+        """Store one event."""
         ...
 
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
-        """A run's events in order."""
+        """Return a run's events in order."""
         ...
 
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
-        """Keep where a remote agent holds its side of the run."""
+        """Store the address of the run's state at a remote agent."""
         ...
 
 
@@ -439,11 +435,11 @@ class PlannerStateStore(Protocol):
     """The optional part of a state store that makes pauses survive a restart."""
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
-        """Keep a pause under its token."""
+        """Store a pause under its token."""
         ...
 
     async def load_planner_state(self, token: str) -> dict[str, Any]:
-        """A pause by its token; {} when there is none."""
+        """Return a pause by its token; {} when there is none."""
         ...
 
 
@@ -451,23 +447,23 @@ class TokenStore(Protocol):
     """Access tokens of users, by provider."""
 
     async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
-        """Keep a token."""
+        """Store a token."""
         ...
 
     async def get(self, user_id: str, provider: str) -> str | None:
-        """A valid token; None when it is missing or expired."""
+        """Return a valid token; None when it is missing or expired."""
         ...
 
     async def delete(self, user_id: str, provider: str) -> None:
-        """Forget a token."""
+        """Delete a token."""
         ...
 
 
 class Sealer(Protocol):
-    """Seals bytes so that they open only with the same key and for the same row."""
+    """Seal bytes so that they open only with the same key and for the same row."""
 
     def mark(self) -> bytes:
-        """How all that is sealed now begins; what begins otherwise was sealed with an older key."""
+        """Return the prefix of everything sealed with the newest key."""
         ...
 
     def seal(self, data: bytes, *, row: str) -> bytes:
@@ -475,7 +471,7 @@ class Sealer(Protocol):
         ...
 
     def open(self, sealed: bytes, *, row: str) -> bytes:
-        """Decrypt; StoreError when the row or the key is another."""
+        """Decrypt `sealed`; StoreError when the row or the key is another."""
         ...
 
     def rotate(self) -> None:

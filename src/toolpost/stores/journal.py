@@ -9,7 +9,7 @@ from typing import Any
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import CancelWish, JournalEntry, KeyRecord
+from toolpost.contracts.storage import CancelRequest, JournalEntry, KeyRecord
 from toolpost.stores.database import Reader
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.sealing import RowSealer, readable_rows
@@ -165,10 +165,10 @@ class SQLiteCancelStore:
 
         await self._writer.submit(work)
 
-    async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelWish]]:
+    async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelRequest]]:
         wanted = json.dumps(list(target_ids))
         found = await self._reader.query(lambda db: db.execute(_REQUESTED, (wanted,)).fetchall())
-        wishes: dict[str, list[CancelWish]] = {}
+        wishes: dict[str, list[CancelRequest]] = {}
         for target_id, at, tenant in found:
-            wishes.setdefault(target_id, []).append(CancelWish(at, tenant or None))
+            wishes.setdefault(target_id, []).append(CancelRequest(at, tenant or None))
         return wishes

@@ -19,7 +19,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
-from toolpost.contracts.storage import ArtifactRef, CancelWish, JournalEntry, KeyRecord, Retention
+from toolpost.contracts.storage import ArtifactRef, CancelRequest, JournalEntry, KeyRecord, Retention
 from toolpost.stores.artifacts import new_artifact_id
 from toolpost.stores.chain import (
     FINISHED,
@@ -418,16 +418,16 @@ class MemoryCancelStore:
     def __init__(self, tenants_of: Callable[[str], set[str]], clock: Callable[[], float]) -> None:
         self._tenants_of = tenants_of
         self._clock = clock
-        self.wishes: dict[tuple[str, str | None], CancelWish] = {}
+        self.wishes: dict[tuple[str, str | None], CancelRequest] = {}
 
     async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
         owners = self._tenants_of(target_id)
         if tenant is None or not owners or tenant in owners:
-            self.wishes[target_id, tenant] = CancelWish(self._clock(), tenant)
+            self.wishes[target_id, tenant] = CancelRequest(self._clock(), tenant)
 
-    async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelWish]]:
+    async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelRequest]]:
         wanted = set(target_ids)
-        found: dict[str, list[CancelWish]] = {}
+        found: dict[str, list[CancelRequest]] = {}
         for (target_id, _), wish in self.wishes.items():
             if target_id in wanted:
                 found.setdefault(target_id, []).append(wish)

@@ -204,7 +204,7 @@ def with_next_page(output: ToolOutput, input_schema: JsonSchema, variables: Mapp
         return output
     arguments = {argument: value}
     meta = {**output.meta, "next": {"arguments": arguments}}
-    return output._replace(meta=meta).noted(f"There is more: call again with {json.dumps(arguments)}.")
+    return output._replace(meta=meta).with_note(f"There is more: call again with {json.dumps(arguments)}.")
 
 
 _ACCEPT = ("Accept", "application/graphql-response+json, application/json;q=0.9")
@@ -371,7 +371,7 @@ def output_of(operation: GraphqlOperation, response: GraphqlResponse, subject: s
         raise ToolOutputError(f"{subject} answered without errors, but there is no {operation.name!r} in its data")
     if not response.errors:
         return ToolOutput(value)
-    return ToolOutput(value).noted(f"The server told errors beside this data: {response.error_text}")
+    return ToolOutput(value).with_note(f"The server told errors beside this data: {response.error_text}")
 
 
 def error_of(response: GraphqlResponse, subject: str, *, effect: bool = False) -> ToolNodeError:

@@ -82,7 +82,7 @@ def _success(
         return ToolOutput(None, _location_text(meta), meta=meta)
     output = _new_output((content.value, None, content.media_type, meta))
     if content.note:
-        output = output.noted(content.note)
+        output = output.with_note(content.note)
     if not _may_have_next_page(headers, content.value):
         return output
     url = "" if request is None else request.url
@@ -104,7 +104,7 @@ def _redact_header(value: str, secrets: Sequence[str]) -> str:
 def _with_next_page(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
     """Add the next page to the output: a note for the model, arguments in `meta` for programs."""
     meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
-    return output._replace(meta=meta).noted(redactor.text(page.note))
+    return output._replace(meta=meta).with_note(redactor.text(page.note))
 
 
 def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:

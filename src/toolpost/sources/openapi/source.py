@@ -303,7 +303,7 @@ async def call_operation(
         arguments=arguments,
         secrets=(*presented.secrets, *secrets),
     )
-    return output.noted("The stream went on; this is what came until then.") if response.is_cut else output
+    return output.with_note("The stream went on; this is what came until then.") if response.is_cut else output
 
 
 def generic_api(base_url: str) -> ApiDescription:

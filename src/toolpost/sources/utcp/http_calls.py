@@ -270,8 +270,8 @@ def parse_response(tool: PreparedTool, response: Response, secrets: Sequence[str
         raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
     output = _new_output((content.value, None, content.media_type, NO_META))
     if content.note:
-        output = output.noted(content.note)
-    return output.noted(TRUNCATED) if response.is_cut else output
+        output = output.with_note(content.note)
+    return output.with_note(TRUNCATED) if response.is_cut else output
 
 
 def _declared_types(tool: PreparedTool) -> tuple[str, ...]:
@@ -308,7 +308,7 @@ def _graphql_output(tool: PreparedTool, answer: Any, secrets: Sequence[str]) -> 
     if is_empty or cast("GraphqlTemplate", tool.template).is_mutation:
         effect = "" if is_empty else ". It gave data too, so it may have had its effect"
         raise ToolClientError(f"{tool.label} answered with errors: {message}{effect}", code="graphql_errors")
-    return ToolOutput(data).noted(f"The server told of errors beside this: {message}")
+    return ToolOutput(data).with_note(f"The server told of errors beside this: {message}")
 
 
 def _error_message(error: Any) -> str:
@@ -380,7 +380,7 @@ async def _collect(
     except (ToolTimeoutError, ToolClientError):
         if not items:
             raise
-        return ToolOutput(items).noted(TRUNCATED)
+        return ToolOutput(items).with_note(TRUNCATED)
     return ToolOutput(items)
 
 

@@ -126,7 +126,7 @@ async def call_tcp(tool: PreparedTool, invocation: Invocation, context: ManualCo
     output = _socket_output(received.data, template, tool, is_truncated=bool(received.note))
     if isinstance(output.content, bytes) and received.note:
         return output._replace(meta={"note": received.note})
-    return output.noted(received.note)
+    return output.with_note(received.note)
 
 
 async def call_udp(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
