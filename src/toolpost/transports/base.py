@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from toolpost.contracts.calls import NO_CREDENTIAL
-from toolpost.contracts.errors import ConfigError, ToolExecutionError
-from toolpost.contracts.sources import SourceHealth
+from toolpost.contracts.calls import (
+    NO_CREDENTIAL,
+    AuthorizedCall,
+    PermittedCall,
+    RequestedCall,
+    ToolOutput,
+    ValidatedCall,
+)
+from toolpost.contracts.errors import ConfigError, PauseSignal, ToolExecutionError
+from toolpost.contracts.outcomes import ToolResult, now_ms
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.sources import HoldingSource, SourceHealth
 from toolpost.transports.urls import url_below
 from toolpost.wire.network import NetworkPolicy
 
@@ -17,11 +27,10 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+    from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import EventCode
-    from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ChatModel, DescribedCommands, ToolSource
     from toolpost.contracts.spec import Tool, ToolSpec
@@ -95,7 +104,7 @@ class Detection(NamedTuple):
 
 
 class Transport:
-    """One way of reaching tools; subclasses set `name` and build sources in `make`.
+    """One way of reaching tools; subclasses set `name`, and `source_class` or a `make` of their own.
 
     `options` validates `ExternalToolConfig.options`. `source_class` is `module:Class` of what `make` builds by default;
     the module is imported in a thread before. `requires` is the module that the transport cannot do without and the
@@ -148,22 +157,29 @@ class Transport:
 
 
 class SourceTool:
-    """A tool that its source runs: the record alone."""
+    """A tool that its source runs; with its `source`, also outside of a Toolbox."""
 
-    def __init__(self, spec: ToolSpec) -> None:
+    __slots__ = ("source", "spec")
+
+    def __init__(self, spec: ToolSpec, source: BaseSource | None = None) -> None:
         self.spec = spec
+        self.source = source
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Refuse to run outside of a Toolbox, where only the source knows how."""
-        del params, context
-        raise ToolExecutionError(f"{self.spec.name!r} is run by its source; call it through a Toolbox")
+        """Run the tool with the source's own credential; raise a ToolError when it fails."""
+        if self.source is None:
+            raise ToolExecutionError(f"{self.spec.name!r} is run by its source; call it through a Toolbox")
+        started = now_ms()
+        output = await self.source.run_directly(self, params, context)
+        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class BaseSource:
     """A source with the defaults of `ToolSource`: nothing to report, nothing to close."""
 
-    def __init__(self, config: ExternalToolConfig) -> None:
+    def __init__(self, config: ExternalToolConfig, services: Services | None = None) -> None:
         self.config = config
+        self.credential = NO_CREDENTIAL if services is None else services.credential
         self.problems: Sequence[str] = ()
         self.secrets: frozenset[str] = frozenset()
         self.files: Collection[str] = ()
@@ -185,6 +201,18 @@ class BaseSource:
     def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
         """Run one call."""
         raise NotImplementedError
+
+    async def run_directly(self, tool: Tool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Run a tool without a router, with the source's own credential; a question is raised as PauseSignal."""
+        principal = Principal(context.tenant_id or "local", context.user_id or "local")
+        request = RequestedCall(f"direct_{token_hex(8)}", "direct", tool.spec.name, params, principal)
+        permitted = PermittedCall(ValidatedCall(request, tool, params))
+        output = await self.invoke(AuthorizedCall(permitted, self.credential, lambda: context))
+        if isinstance(output, ToolOutput):
+            return output
+        if isinstance(self, HoldingSource):
+            self.release(request.call_id)  # without a router nobody can resume it
+        raise PauseSignal(output)
 
     async def close(self) -> None:
         """Release everything; safe to call twice."""

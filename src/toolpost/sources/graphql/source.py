@@ -21,12 +21,11 @@ from toolpost.contracts.errors import (
     ToolValidationError,
     from_status,
 )
-from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.graphql.schema_loader import SchemaLoader
-from toolpost.transports.base import BaseSource
+from toolpost.transports.base import BaseSource, SourceTool
 from toolpost.web.content import UnreadableError, decode_text, parse_body
 from toolpost.web.encoding import FormPart, UnsendableError, compact_json, encode_multipart
 from toolpost.web.failures import response_error, sanitize
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.calls import AuthorizedCall, Credential
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.graphql.operations import GraphqlOperation
@@ -61,29 +59,21 @@ _FORWARD = ("hasNextPage", "endCursor", "after")
 _BACKWARD = ("hasPreviousPage", "startCursor", "before")
 
 
-class GraphqlTool:
+class GraphqlTool(SourceTool):
     """A tool that sends one query or mutation."""
 
-    __slots__ = ("_source", "operation", "spec")
+    __slots__ = ("operation",)
 
-    def __init__(self, spec: ToolSpec, operation: GraphqlOperation, source: GraphqlSource) -> None:
-        self.spec = spec
+    def __init__(self, spec: ToolSpec, source: GraphqlSource, operation: GraphqlOperation) -> None:
+        super().__init__(spec, source)
         self.operation = operation
-        self._source = source
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Send the operation with the source's own credential; raise a ToolError when it fails."""
-        started = now_ms()
-        output = await self._source.run(self.operation, params)
-        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class GraphqlSource(BaseSource):
     """Tool source for one GraphQL endpoint; redirects are not followed."""
 
     def __init__(self, config: ExternalToolConfig, services: Services) -> None:
-        super().__init__(config)
-        self._credential = services.credential
+        super().__init__(config, services)
         self._artifacts = services.artifacts
         self._loader = SchemaLoader(config)
         policy = services.network.for_source(config.connection)
@@ -108,7 +98,7 @@ class GraphqlSource(BaseSource):
 
     def _build_tools(self, loader: SchemaLoader) -> list[GraphqlTool]:
         url = self.config.connection
-        return [GraphqlTool(tool_spec(one, source=self.name, url=url), one, self) for one in loader.operations]
+        return [GraphqlTool(tool_spec(one, source=self.name, url=url), self, one) for one in loader.operations]
 
     async def _introspect(self, loader: SchemaLoader) -> dict[str, Any]:
         """Introspect the server; errors get a hint about address, credential and `schema_file`."""
@@ -125,7 +115,7 @@ class GraphqlSource(BaseSource):
         error: ToolError = ToolSchemaError(f"{subject} gave no schema")
         for query in loader.introspection_queries:
             request = GraphqlRequest(subject, query, "IntrospectionQuery", {})
-            response = await self._endpoint.introspect(request, self._credential)
+            response = await self._endpoint.introspect(request, self.credential)
             if is_object(response.data) and is_object(response.data.get("__schema")):
                 return response.data
             if not response.errors:
@@ -136,32 +126,20 @@ class GraphqlSource(BaseSource):
         raise error
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput:
-        """Send the operation of one call with its credential."""
-        operation = cast("GraphqlTool", call.tool).operation
-        tenant = call.request.principal.tenant
-        return await self.run(operation, call.arguments, credential=call.credential, tenant=tenant)
-
-    async def run(
-        self,
-        operation: GraphqlOperation,
-        arguments: dict[str, Any],
-        *,
-        credential: Credential | None = None,
-        tenant: str = "",
-    ) -> ToolOutput:
-        """Send an operation; arguments are sent as variables, never spliced into the document."""
-        variables = dict(arguments)
+        """Send the operation of one call; arguments are sent as variables, never spliced into the document."""
+        operation, variables = cast("GraphqlTool", call.tool).operation, dict(call.arguments)
         if operation.selection_argument is not None:
             selection = variables.pop(operation.selection_argument, None) or ""
             if selection.strip():  # validating a selection can take a second: keep the event loop free
                 operation = await asyncio.to_thread(self._loader.with_selection, operation, selection)
         split = operation.split_variables(variables)
-        files = (
-            split.form_parts(await load_artifacts(split.artifact_ids, self._artifacts, tenant)) if split.files else {}
-        )
+        files: dict[str, FormPart] = {}
+        if split.files:
+            tenant = call.request.principal.tenant
+            files = split.form_parts(await load_artifacts(split.artifact_ids, self._artifacts, tenant))
         subject, writes = f"{operation.kind} {operation.name!r}", operation.kind == "mutation"
         request = GraphqlRequest(subject, operation.query, operation.name, split.variables, files, writes)
-        response = await self._endpoint.send(request, self._credential if credential is None else credential)
+        response = await self._endpoint.send(request, call.credential)
         return with_next_page(output_of(operation, response, subject), operation.input_schema, split.variables)
 
     async def close(self) -> None:

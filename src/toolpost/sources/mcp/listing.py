@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.errors import ToolError
     from toolpost.sources.mcp.session import McpSession
-    from toolpost.sources.mcp.tools import ToolServer
     from toolpost.stores.sealing import CacheFolder
+    from toolpost.transports.base import BaseSource
 
 _MAX_PROBE_WAIT_S = 2.0  # after that, what the server declares besides tools is believed
 _MAX_TTL_MS = 24 * 3600 * 1000
@@ -49,7 +49,7 @@ class ToolListing(NamedTuple):
 
 
 async def list_tools(
-    session: McpSession, config: ExternalToolConfig, server: ToolServer, *, remote: bool
+    session: McpSession, config: ExternalToolConfig, server: BaseSource, *, remote: bool
 ) -> ToolListing:
     """List the server's tools, page by page, and add utility tools for its resources and prompts."""
     pages, offers = await _fetch(session)
@@ -79,7 +79,7 @@ async def _fetch(session: McpSession) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def build_cached_tools(
-    listed: CachedListing, config: ExternalToolConfig, server: ToolServer, *, remote: bool
+    listed: CachedListing, config: ExternalToolConfig, server: BaseSource, *, remote: bool
 ) -> tuple[list[ServerTool], list[str]]:
     """Build the tools of an earlier listing; also return the problems of those left out."""
     tools, problems = build_tools(listed.tools, config, server, remote=remote)
@@ -89,7 +89,7 @@ def build_cached_tools(
 
 
 def _add_utility_tools(
-    tools: list[ServerTool], offers: list[str], config: ExternalToolConfig, server: ToolServer, *, remote: bool
+    tools: list[ServerTool], offers: list[str], config: ExternalToolConfig, server: BaseSource, *, remote: bool
 ) -> list[ServerTool]:
     """Add the utility tools; a tool of the server with the same name has precedence."""
     names = {tool.spec.name for tool in tools}
@@ -186,7 +186,7 @@ class AnonymousListing:
     """Remembers whether the server lists tools without a user's credential. `refusal` is its last 401 or 403."""
 
     def __init__(
-        self, config: ExternalToolConfig, server: ToolServer, *, remote: bool, listings: CacheFolder | None
+        self, config: ExternalToolConfig, server: BaseSource, *, remote: bool, listings: CacheFolder | None
     ) -> None:
         self._config = config
         self._server = server

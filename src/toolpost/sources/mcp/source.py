@@ -6,26 +6,20 @@ import asyncio
 import contextlib
 import time
 from functools import partial
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp.client.subscriptions import listen
 
 from toolpost.contracts.calls import (
     AuthorizedCall,
-    PermittedCall,
-    RequestedCall,
     ToolOutput,
-    ValidatedCall,
 )
 from toolpost.contracts.errors import (
-    PauseSignal,
     ToolAuthError,
     ToolConnectionError,
     ToolSourceDownError,
     ToolTimeoutError,
 )
-from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.mcp.callbacks import ClientCapabilities, SessionCallbacks
@@ -47,6 +41,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import SourceListener
+    from toolpost.contracts.spec import Tool
     from toolpost.sources.mcp.tools import ServerTool
     from toolpost.transports.base import Services
 
@@ -64,8 +59,8 @@ class McpSource(BaseSource):
         services: Services,
     ) -> None:
         limit_sdk_logs()
-        super().__init__(config)
-        credential = self._credential = services.credential
+        super().__init__(config, services)
+        credential = services.credential
         self._server = services.servers.get(config.name)
         self._network = services.network
         self._endpoint = parse_endpoint(config)
@@ -93,7 +88,7 @@ class McpSource(BaseSource):
             return SourceHealth("closed")
         if self._anonymous.requires_account:
             return self._anonymous.health
-        if self._sessions.find(self._credential) is not None:
+        if self._sessions.find(self.credential) is not None:
             return SourceHealth("up")
         return self._monitor.health
 
@@ -183,18 +178,11 @@ class McpSource(BaseSource):
                 return await run_utility(session, tool.remote_name, call.arguments, call.context)
         return await self._calls.run(session, tool, call)
 
-    async def run(self, tool: ServerTool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Run a tool without a router; a question is raised as PauseSignal."""
-        principal = Principal(context.tenant_id or "local", context.user_id or "local")
+    async def run_directly(self, tool: Tool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Validate the arguments and run a tool without a router, within `timeout_s`."""
         compile_validator(tool.spec.input_schema).check(params, tool.spec.name)
-        request = RequestedCall(f"direct_{token_hex(8)}", "direct", tool.spec.name, params, principal)
-        permitted = PermittedCall(ValidatedCall(request, tool, params))
         async with asyncio.timeout(self.config.timeout_s):
-            output = await self.invoke(AuthorizedCall(permitted, self._credential, lambda: context))
-        if isinstance(output, ToolOutput):
-            return output
-        self.release(request.call_id)  # without a router nobody can resume it
-        raise PauseSignal(output)
+            return await super().run_directly(tool, params, context)
 
     async def close(self) -> None:
         """Close every session; safe to call twice."""

@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
 from toolpost.contracts.errors import ToolError, ToolSchemaError
-from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.mcp.session import items_of
 from toolpost.sources.mcp.transport import describe_server
+from toolpost.transports.base import SourceTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
     from toolpost.sources.mcp.session import McpSession
+    from toolpost.transports.base import BaseSource
 
 _MAX_DESCRIPTION_LENGTH = 32_768
 
 
-class ToolServer(Protocol):
-    """The part of a source that a tool needs to run outside a Toolbox."""
-
-    async def run(self, tool: ServerTool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Run one tool."""
-        ...
-
-
-class ServerTool:
+class ServerTool(SourceTool):
     """One tool of an MCP server.
 
     `remote_name` is its name on the server; `has_header_arguments` says that some arguments are also sent as headers.
     """
 
-    __slots__ = ("_server", "has_header_arguments", "remote_name", "spec")
+    __slots__ = ("has_header_arguments", "remote_name")
 
-    def __init__(self, spec: ToolSpec, remote_name: str, server: ToolServer) -> None:
-        self.spec = spec
+    def __init__(self, spec: ToolSpec, remote_name: str, server: BaseSource) -> None:
+        super().__init__(spec, server)
         self.remote_name = remote_name
         self.has_header_arguments = False
-        self._server = server
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the tool with the source's own credential; raise what fails."""
-        started = now_ms()
-        output = await self._server.run(self, params, context)
-        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class ToolBatch(NamedTuple):
@@ -63,7 +47,7 @@ class ToolBatch(NamedTuple):
     problems: list[str]
 
 
-def build_tools(raw_tools: Iterable[Any], config: ExternalToolConfig, server: ToolServer, *, remote: bool) -> ToolBatch:
+def build_tools(raw_tools: Iterable[Any], config: ExternalToolConfig, server: BaseSource, *, remote: bool) -> ToolBatch:
     """Build the tools of a listing; report broken tools and duplicate names as problems."""
     batch = ToolBatch([], [])
     target = server_targets(config)
@@ -81,7 +65,7 @@ def _add_tool(
     name: str,
     raw: dict[str, Any],
     config: ExternalToolConfig,
-    server: ToolServer,
+    server: BaseSource,
     batch: ToolBatch,
     taken: dict[str, str],
     target: Callable[[str], ToolTarget],
@@ -234,7 +218,7 @@ async def _has_any(session: McpSession, method: str, key: str) -> bool:
 
 
 def utility_tools(
-    offers: Sequence[str], config: ExternalToolConfig, server: ToolServer, *, remote: bool
+    offers: Sequence[str], config: ExternalToolConfig, server: BaseSource, *, remote: bool
 ) -> list[UtilityTool]:
     """Build the utility tools for what the server offers."""
     return [

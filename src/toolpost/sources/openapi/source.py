@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientError, ToolError
-from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.openapi import well_known_urls
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
@@ -19,7 +18,7 @@ from toolpost.sources.openapi.models import ApiDescription, ApiOperation, ApiRes
 from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
 from toolpost.sources.openapi.responses import parse_response
 from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
-from toolpost.transports.base import BaseSource
+from toolpost.transports.base import BaseSource, SourceTool
 from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.files import load_artifacts
 from toolpost.web.requests import make_sender
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import ToolSpec
     from toolpost.sources.openapi.models import SecurityScheme
@@ -55,15 +53,14 @@ _GENERIC_METHODS = {
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
-class OperationTool:
+class OperationTool(SourceTool):
     """Tool that calls one API operation."""
 
-    __slots__ = ("_builder", "_source", "operation", "spec")
+    __slots__ = ("_builder", "operation")
 
-    def __init__(self, spec: ToolSpec, operation: ApiOperation, source: OpenApiSource) -> None:
-        self.spec = spec
+    def __init__(self, spec: ToolSpec, source: OpenApiSource, operation: ApiOperation) -> None:
+        super().__init__(spec, source)
         self.operation = operation
-        self._source = source
         self._builder: RequestBuilder | None = None
 
     @property
@@ -72,12 +69,6 @@ class OperationTool:
         if self._builder is None:
             self._builder = RequestBuilder(self.operation)
         return self._builder
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the operation with the source's own credential; raise a ToolError on failure."""
-        started = now_ms()
-        output = await self._source.run(self.builder, params)
-        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class OpenApiSource(BaseSource):
@@ -88,8 +79,7 @@ class OpenApiSource(BaseSource):
     """
 
     def __init__(self, config: ExternalToolConfig, services: Services) -> None:
-        super().__init__(config)
-        self._credential = services.credential
+        super().__init__(config, services)
         self._headers = tuple(config.headers.items())
         self._idempotency_header = config.idempotency_header
         self._secrets = tuple(value for name, value in self._headers if is_secret_header(name, value))
@@ -138,7 +128,7 @@ class OpenApiSource(BaseSource):
         hosts = self._client.policy.for_source(*sorted(filter(is_remote, servers)))
         values = scheme_values(self.name, self.config.auth_config, api.schemes, os.environ)
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
-        return [OperationTool(self._spec(operation), operation, self) for operation in found], hosts, values
+        return [OperationTool(self._spec(operation), self, operation) for operation in found], hosts, values
 
     def _spec(self, operation: ApiOperation) -> ToolSpec:
         """Build the spec of a tool, with a shorter model schema where the input schema is long."""
@@ -179,7 +169,7 @@ class OpenApiSource(BaseSource):
     def _own_headers(self, url: str) -> list[tuple[str, str]]:
         """Return the configured headers and credential for a URL of the connection's origin, none for any other."""
         same = url.split("/")[:3] == self.config.connection.split("/")[:3]
-        return [*self.config.headers.items(), *self._credential.headers.items()] if same else []
+        return [*self.config.headers.items(), *self.credential.headers.items()] if same else []
 
     def _prepare(self, schemes: Mapping[str, SecurityScheme], hosts: NetworkPolicy, values: dict[str, Any]) -> None:
         """Set up the HTTP client, token cache and credentials for calls."""
@@ -193,12 +183,14 @@ class OpenApiSource(BaseSource):
         self._credentials = Credentials(
             schemes, values, source=config.name, tokens=self._tokens, headers=config.headers
         )
-        self._has_secrets = bool(values or self._credential.headers or self._secrets)
+        self._has_secrets = bool(values or self.credential.headers or self._secrets)
         if is_remote(connection):
             self._trusted_hosts = frozenset({_host(connection), _host(config.base_url or connection)})
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Execute one authorized call, with its artifacts and idempotency key."""
+        """Execute one call with its artifacts and idempotency key; raise ConfigError before the first discovery."""
+        if self._send is None:
+            raise ConfigError(f"source {self.name!r} was not read yet")
         builder = cast("OperationTool", call.tool).builder
         wanted = find_artifact_ids(builder.operation, call.arguments)
         files = await load_artifacts(wanted, self._artifacts, call.request.principal.tenant) if wanted else None
@@ -209,36 +201,21 @@ class OpenApiSource(BaseSource):
             and not builder.has_header(self._idempotency_header, call.arguments)
         ):
             headers = (*headers, (self._idempotency_header, call.replay_key))
-        return await self.run(builder, call.arguments, credential=call.credential, files=files, headers=headers)
-
-    async def run(
-        self,
-        builder: RequestBuilder,
-        arguments: dict[str, Any],
-        *,
-        credential: Credential | None = None,
-        files: dict[str, File] | None = None,
-        headers: Sequence[tuple[str, str]] | None = None,
-    ) -> ToolOutput:
-        """Call an operation; raise ConfigError before the first discovery."""
-        if self._send is None:
-            raise ConfigError(f"source {self.name!r} was not read yet")
-        self._refuse_undeclared_host(builder.operation, credential)
+        self._refuse_undeclared_host(builder.operation, call.credential)
         return await call_operation(
             builder,
-            arguments,
+            call.arguments,
             send=self._send,
             credentials=self._credentials,
-            credential=self._credential if credential is None else credential,
+            credential=call.credential,
             files=files,
-            headers=self._headers if headers is None else headers,
+            headers=headers,
             secrets=self._secrets,
         )
 
-    def _refuse_undeclared_host(self, operation: ApiOperation, credential: Credential | None) -> None:
+    def _refuse_undeclared_host(self, operation: ApiOperation, credential: Credential) -> None:
         """Raise ToolAuthError if a remote document sends credentials to a host that is not configured."""
-        secrets = self._has_secrets or bool(credential is not None and credential.headers)
-        if not secrets or self._trusted_hosts is None:
+        if self._trusted_hosts is None or not (self._has_secrets or credential.headers):
             return
         host = _host(operation.servers[0]) if operation.servers else ""
         if host not in self._trusted_hosts:

@@ -14,7 +14,6 @@ from toolpost.catalog.names import canonical_name
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolError, adapt_exception
 from toolpost.contracts.fast_namedtuple import fast_constructor
-from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.sources import HoldingSource
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget, replay_of
 from toolpost.schema.json_values import is_object
@@ -44,14 +43,13 @@ from toolpost.sources.utcp.templates import (
     WebSocketTemplate,
     WebTemplate,
 )
-from toolpost.transports.base import BaseSource
+from toolpost.transports.base import BaseSource, SourceTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from toolpost.contracts.calls import AuthorizedCall, Credential
+    from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import Tool
@@ -72,31 +70,18 @@ _new_invocation = fast_constructor(Invocation)
 _MAX_REASONS = 3
 
 
-class UtcpTool:
+class UtcpTool(SourceTool):
     """A tool of a manual that this package calls itself."""
 
-    __slots__ = ("_call", "_context", "_credential", "_prepared", "spec")
+    __slots__ = ("_call", "_context", "_prepared")
 
     def __init__(
-        self,
-        spec: ToolSpec,
-        prepared: PreparedTool,
-        *,
-        call: CallFunction,
-        context: ManualContext,
-        credential: Credential,
+        self, spec: ToolSpec, source: UtcpSource, prepared: PreparedTool, call: CallFunction, context: ManualContext
     ) -> None:
-        self.spec = spec
+        super().__init__(spec, source)
         self._prepared = prepared
         self._call = call
         self._context = context
-        self._credential = credential
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the tool with the source's own credential; failures are raised."""
-        started = now_ms()
-        output = await self.run(Invocation(params, self._credential, lambda: context))
-        return ToolResult.completed(output.content, output.text, started_at=started)
 
     def run(self, invocation: Invocation) -> Coroutine[Any, Any, ToolOutput]:
         """Call the tool, unless its credentials would go to an untrusted origin."""
@@ -112,8 +97,7 @@ class UtcpSource(BaseSource):
     """
 
     def __init__(self, config: ExternalToolConfig, services: Services) -> None:
-        super().__init__(config)
-        self._credential = services.credential
+        super().__init__(config, services)
         self._network = services.network
         self._make = services.make
         self._contexts: ContextFactory | None = None
@@ -131,7 +115,7 @@ class UtcpSource(BaseSource):
         self._skip_reasons, self._delegate_errors, self.problems = [], [], ()
         contexts = self._contexts = ContextFactory(self.config, self._network)
         scratch = Path(self._scratch.enter_context(tempfile.TemporaryDirectory(prefix="toolpost-utcp-")))
-        discovery = ManualDiscovery(self.config, self._credential, contexts, scratch)
+        discovery = ManualDiscovery(self.config, self.credential, contexts, scratch)
         result = await discovery.run()
         self._skip_reasons += result.problems
         tools: list[Tool] = []
@@ -203,9 +187,7 @@ class UtcpSource(BaseSource):
             context = local or cast("RemoteContexts", remote).select(prepared.template)
             spec = tool_spec(tool, prepared.template, source=self.name, max_timeout_s=max_timeout_s)
             timed = prepared._replace(timeout_s=spec.timeout_s or self.config.timeout_s)
-            tools.append(
-                UtcpTool(spec, timed, call=CALL_FUNCTIONS[tool.kind], context=context, credential=self._credential)
-            )
+            tools.append(UtcpTool(spec, self, timed, CALL_FUNCTIONS[tool.kind], context))
         return tools
 
     async def _mcp_tools(self, tool: ManualTool, variables: Variables, remote: RemoteContexts | None) -> list[Tool]:
@@ -267,7 +249,7 @@ class UtcpSource(BaseSource):
 
     def _open_bridge(self) -> UtcpBridge:
         if self._bridge is None:
-            self._bridge = UtcpBridge(self.config)
+            self._bridge = UtcpBridge(self)
         return self._bridge
 
     def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
@@ -442,19 +424,15 @@ def _timeout_s(template: CallTemplate | None, max_timeout_s: float | None) -> fl
 _INSTALL = "pip install 'toolpost[utcp]'"
 
 
-class BridgedTool:
+class BridgedTool(SourceTool):
     """A tool that a UtcpClient calls."""
 
-    def __init__(self, spec: ToolSpec, full_name: str, client: Any) -> None:
-        self.spec = spec
+    __slots__ = ("_client", "_full_name")
+
+    def __init__(self, spec: ToolSpec, source: BaseSource, full_name: str, client: Any) -> None:
+        super().__init__(spec, source)
         self._full_name = full_name
         self._client = client
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the tool; failures are raised."""
-        started = now_ms()
-        output = await self.run(params)
-        return ToolResult.completed(output.content, output.text, started_at=started)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         """Call the tool; foreign exceptions become ToolErrors."""
@@ -467,8 +445,9 @@ class BridgedTool:
 class UtcpBridge:
     """One UtcpClient for all bridged tools of a source."""
 
-    def __init__(self, config: ExternalToolConfig) -> None:
-        self._config = config
+    def __init__(self, source: BaseSource) -> None:
+        self._source = source
+        self._config = source.config
         self._client: Any = None
 
     async def tools(self, manual: str, tools: Sequence[ManualTool]) -> list[Tool]:
@@ -512,7 +491,7 @@ class UtcpBridge:
             await client.close()
 
     def _tool(self, tool: ManualTool, client: Any) -> Tool:
-        return BridgedTool(tool_spec(tool, None, source=self._config.name), tool.full_name, client)
+        return BridgedTool(tool_spec(tool, None, source=self._config.name), self._source, tool.full_name, client)
 
     async def _open_client(self) -> Any:
         if self._client is None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolTimeoutError
-from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.webhook.hooks import (
     BODILESS_METHODS,
@@ -20,7 +18,7 @@ from toolpost.sources.webhook.hooks import (
 )
 from toolpost.sources.webhook.n8n import API_KEY_HEADER, API_KEY_HINT, N8nApi, N8nToolBuilder
 from toolpost.sources.webhook.responses import output_of
-from toolpost.transports.base import BaseSource
+from toolpost.transports.base import BaseSource, SourceTool
 from toolpost.web.requests import NOTHING, Presentation, make_sender
 from toolpost.wire.client import HttpClient
 
@@ -29,9 +27,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import ToolSpec
     from toolpost.sources.webhook.hooks import Hook, HookDefinition
     from toolpost.transports.base import Services
     from toolpost.web.encoding import Pair
@@ -39,22 +35,15 @@ if TYPE_CHECKING:
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 
-class HookTool:
+class HookTool(SourceTool):
     """A tool that calls one webhook."""
 
-    __slots__ = ("_source", "hook", "name", "spec")
+    __slots__ = ("hook", "name")
 
-    def __init__(self, definitions: HookDefinition, source: WebhookSource) -> None:
-        self.name = definitions.name
-        self.spec: ToolSpec = definitions.spec
-        self.hook: Hook = definitions.hook
-        self._source = source
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the webhook with the source's own credential; raise a ToolError when it fails."""
-        started = now_ms()
-        output = await self._source.run(self, params)
-        return ToolResult.completed(output.content, output.text, started_at=started)
+    def __init__(self, definition: HookDefinition, source: WebhookSource) -> None:
+        super().__init__(definition.spec, source)
+        self.name = definition.name
+        self.hook = definition.hook
 
 
 class WebhookSource(BaseSource):
@@ -65,8 +54,7 @@ class WebhookSource(BaseSource):
     """
 
     def __init__(self, config: ExternalToolConfig, services: Services) -> None:
-        super().__init__(config)
-        self._credential = services.credential
+        super().__init__(config, services)
         urls = [config.connection, *filter(None, [config.base_url])]
         urls += [tool.url for tool in config.webhook.tools.values() if is_absolute_url(tool.url)]
         self._client = HttpClient(
@@ -142,31 +130,20 @@ class WebhookSource(BaseSource):
 
     def _api_headers(self) -> list[Pair]:
         """Return the headers for n8n's API; a key without a configured header is sent as X-N8N-API-KEY."""
-        presented = self._credential.headers
+        presented = self.credential.headers
         if _holds_api_key(self.config):
             presented = {API_KEY_HEADER: str(self.config.auth_config["api_key"])}
         return [*self.config.headers.items(), *presented.items()]
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Call the webhook of one call with its credential."""
+        """Call the webhook of one call with its credential and its idempotency key."""
         tool = cast("HookTool", call.tool)
-        return await self.run(tool, call.arguments, credential=call.credential, key=call.replay_key)
-
-    async def run(
-        self,
-        tool: HookTool,
-        arguments: dict[str, Any],
-        *,
-        credential: Credential | None = None,
-        key: str = "",
-    ) -> ToolOutput:
-        """Call a webhook; `key` is the idempotency key."""
         hook, signature = tool.hook, self.config.webhook.signature
-        request = build_request(hook, arguments, key=key or uuid.uuid4().hex, signature=signature)
+        request = build_request(hook, call.arguments, key=call.replay_key, signature=signature)
         presented = NOTHING
         if origin_of(hook.address) in self._own_origins:
             request = request.with_headers(_without_api_key(self.config.headers))
-            presented = _presentation(self.config, hook, self._credential if credential is None else credential)
+            presented = _presentation(self.config, hook, call.credential)
         send = self._send if hook.timeout_s is None else make_sender(self._client, timeout_s=hook.timeout_s)
         response = await send(request.presenting(presented))
         secrets = (*presented.secrets, *self._secrets())

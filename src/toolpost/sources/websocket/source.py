@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.sources.websocket.messages import Correlation, json_message, text_message, wanted
@@ -21,7 +20,7 @@ from toolpost.sources.websocket.session import (
     StreamLimits,
     WebSocketSession,
 )
-from toolpost.transports.base import BaseSource
+from toolpost.transports.base import BaseSource, SourceTool
 from toolpost.web.session_pool import SessionPool
 from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.websockets import connect_websocket, require_websockets
@@ -98,22 +97,14 @@ _CONNECT_SHARE = 0.8
 _OCTETS = "application/octet-stream"
 
 
-class MessageTool:
+class MessageTool(SourceTool):
     """A tool that sends one message."""
 
-    __slots__ = ("_source", "plan", "spec")
+    __slots__ = ("plan",)
 
-    def __init__(self, spec: ToolSpec, plan: MessagePlan, source: WebSocketSource) -> None:
-        self.spec = spec
+    def __init__(self, source: WebSocketSource, spec: ToolSpec, plan: MessagePlan) -> None:
+        super().__init__(spec, source)
         self.plan = plan
-        self._source = source
-
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the tool with the source's own credential; raise when it fails."""
-        started = now_ms()
-        source, plan = self._source, self.plan
-        output = await source.run(plan, params, source.credential, timeout_s=plan.timeout_s, context=lambda: context)
-        return ToolResult.completed(output.content, output.text, started_at=started)
 
 
 class WebSocketSource(BaseSource):
@@ -123,8 +114,7 @@ class WebSocketSource(BaseSource):
     """
 
     def __init__(self, config: ExternalToolConfig, services: Services) -> None:
-        super().__init__(config)
-        self.credential = services.credential
+        super().__init__(config, services)
         self._policy = services.network.for_source(config.connection)
         options = config.websocket
         self._correlation = correlation = Correlation.of(options) if options.mode == "multiplexed" else None
@@ -147,7 +137,7 @@ class WebSocketSource(BaseSource):
             if not self.config.includes(name):
                 continue
             try:
-                found.append(MessageTool(*plan_tool(self.config, name, tool, self._correlation), self))
+                found.append(MessageTool(self, *plan_tool(self.config, name, tool, self._correlation)))
             except ConfigError as error:
                 problems.append(f"source {self.name!r}: tool {name!r} is left out: {error}")
         self.problems = problems
