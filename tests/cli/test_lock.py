@@ -1,15 +1,21 @@
 """`toolpost lock`: what is pinned, what differs, and agreeing to it."""
 
+import asyncio
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from graphql import build_schema, graphql_sync
 
-from tests.cli.program import Run
+from tests.cli.program import Done, Run
 from tests.cli.terminal import at_a_terminal
+from tests.sources.webhook.boxes import listing as workflows
+from tests.sources.webhook.boxes import said, sticky, workflow
+from tests.wire.site import Received, site_in_thread
 
 SERVER = Path(__file__).parents[1] / "life_of_a_call" / "listing_server.py"
 LOOK = {
@@ -166,3 +172,82 @@ def test_a_person_at_a_terminal_is_asked(srv: Path) -> None:
     assert (no.code, (srv / "toolpost.lock").exists()) == (1, False)
     yes = at_a_terminal(srv, {"Write this to toolpost.lock? [y/N]": b"y\n"}, "lock")
     assert (yes.code, (srv / "toolpost.lock").exists()) == (0, True)
+
+
+class Api:
+    """A GraphQL API and an n8n with one tool, `look`, whose description a test changes."""
+
+    described = "Look at it."
+
+    async def answer(self, received: Received, writer: asyncio.StreamWriter) -> None:
+        if received.path == "/graphql":
+            asked = json.loads(received.body or b"{}").get("query")
+            schema = build_schema(f'type Query {{ "{self.described}" look(at: String): String }}')
+            told = {"data": graphql_sync(schema, asked).data} if asked else {"errors": [{"message": "no query"}]}
+            writer.write(said(200 if asked else 400, told))
+        elif received.path == "/":
+            page = b'<html><head><meta name="n8n:config:rest-endpoint" content="cmVzdA=="></head></html>'
+            writer.write(said(200, page, **{"content-type": "text/html"}))
+        else:
+            writer.write(workflows(workflow("look", nodes=[sticky(self.described)])))
+        await writer.drain()
+
+
+SOURCES = {
+    "graphql": "transport: graphql, connection: '{url}/graphql'",
+    "n8n": "transport: webhook, connection: '{url}', webhook: {{kind: n8n}}, "
+    "auth_type: api_key, auth_config: {{api_key: key-1234567890}}",
+    "webhook": "transport: webhook, connection: '{url}', webhook: {{kind: plain, tools: {{look: {declared}}}}}",
+    "websocket": "transport: websocket, connection: 'ws://127.0.0.1:9', websocket: {{tools: {{look: {declared}}}}}",
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_tools_of_every_kind_of_source_are_pinned_compared_and_agreed_to(
+    toolpost: Run, home: Path, kind: str
+) -> None:
+    api = Api()
+
+    def run(*words: str) -> Done:
+        declared = json.dumps({"description": api.described, "side_effects": "read"})
+        source = SOURCES[kind].format(url=site.url, declared=declared)
+        (home / "toolpost.yaml").write_text(f"builtins: none\nsources:\n  - {{name: srv, {source}}}\n")
+        return toolpost(*words)
+
+    with site_in_thread(api.answer) as site:
+        unpinned = run("lock", "--check")
+        written, same = run("lock", "--yes"), run("lock", "--check")
+        api.described = "Look twice."
+        checked, shown = run("lock", "--check", "--json"), run("lock", "diff")
+        nobody = run("lock", "approve", "srv.look")
+        listed = run("tools", "list")
+        agreed, after = run("lock", "approve", "srv.look", "--yes"), run("lock", "--check")
+
+    assert [done.code for done in (unpinned, written, same, checked, shown)] == [1, 0, 0, 1, 0]
+    assert [(one["kind"], one["tool"]) for one in checked.json["differences"]] == [("changed", "srv.look")]
+    assert "changed srv.look\n  description\n    - Look at it.\n    + Look twice.\n" in shown.out
+    assert "'srv.look' is set aside: its description changed since it was agreed to" in listed.err
+    assert [done.code for done in (nobody, agreed, after)] == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("path", "options"), [("/graphql", ()), ("/", ("--header", f"X-N8N-API-KEY: {SECRET}"))], ids=["graphql", "n8n"]
+)
+def test_trusting_an_api_pins_its_tools(
+    toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch, path: str, options: tuple[str, ...]
+) -> None:
+    api = Api()
+    (home / "toolpost.yaml").write_text("builtins: none\n")
+    with site_in_thread(api.answer) as site:
+        done = toolpost("tools", "connect", f"{site.url}{path}", "--name", "srv", "--yes", "--trust", *options)
+        for variable in re.findall(r"\$\{(\w+)\}", (home / "toolpost.yaml").read_text()):
+            monkeypatch.setenv(variable, SECRET)
+        same = toolpost("lock", "--check")
+        api.described = "Look twice."
+        changed = toolpost("lock", "--check", "--json")
+    text = (home / "toolpost.lock").read_text()
+
+    assert done.code == same.code == 0
+    assert json.loads(text)["sources"]["srv"]["look"]["description"] == "Look at it."
+    assert SECRET not in text
+    assert [(one["kind"], one["tool"]) for one in changed.json["differences"]] == [("changed", "srv.look")]

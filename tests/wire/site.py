@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -133,3 +134,19 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         await reader.readline()
     await reader.readline()
     return body
+
+
+@contextlib.contextmanager
+def site_in_thread(answer: Answer = _FINE) -> Iterator[Site]:
+    """A site on a loop of its own, for what runs a loop itself."""
+    loop, site = asyncio.new_event_loop(), Site(answer)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(site.__aenter__(), loop).result(30)
+        yield site
+        asyncio.run_coroutine_threadsafe(site.__aexit__(), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -22,8 +22,8 @@ CYCLE = "type T { name: String, t: T, all: [T!]! }"
     ("depth", "asked"),
     [
         (0, "{ name }"),
-        (1, "{ name t { name } all { name } }"),
-        (2, "{ name t { name t { name } all { name } } all { name t { name } all { name } } }"),
+        (1, "{ name all { name } t { name } }"),
+        (2, "{ name all { name all { name } t { name } } t { name all { name } t { name } } }"),
     ],
 )
 async def test_values_are_asked_at_each_level_and_cycles_end_with_the_depth(
@@ -46,7 +46,7 @@ async def test_values_are_asked_at_each_level_and_cycles_end_with_the_depth(
         ("type T { edges: [E], pageInfo: P } type E { a: Int } type P { b: Int }", "{ pageInfo { b } edges { a } }"),
         ("type T { b(c: Int!): Int }", "{ __typename }"),
         ("type T { u: U } type U { b(c: Int!): Int }", "{ u { __typename } }"),
-        ("type T { zip: Int, name: Int, id: Int }", "{ name id zip }"),
+        ("type T { zip: Int, name: Int, id: Int }", "{ id name zip }"),
         ("interface T { a: Int } type U implements T { a: Int, b: Int }", "{ __typename a ... on U { b } }"),
         ("union T = U | V type U { a: Int } type V { b: Int }", "{ __typename ... on U { a } ... on V { b } }"),
         ("union T = U | V type U { a: Int } type V { a: Int! }", "{ __typename ... on U { a } ... on V { V_a: a } }"),
@@ -73,7 +73,7 @@ async def test_what_tells_of_more_and_of_failure_is_not_crowded_out(tmp_path: Pa
     leaves = " ".join(f"l{number}: Int" for number in range(297))
     sdl = f"type T {{ big: Big, userErrors: [E!]!, pageInfo: P }} type Big {{ {leaves} }}"
     asked = await query(tmp_path, f"{sdl} type E {{ message: String }} type P {{ endCursor: String }}")
-    assert asked == "{ userErrors { message } pageInfo { endCursor } }"
+    assert asked == "{ pageInfo { endCursor } userErrors { message } }"
 
 
 async def test_many_members_share_the_room(tmp_path: Path) -> None:

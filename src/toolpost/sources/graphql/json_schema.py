@@ -122,14 +122,15 @@ class _SchemaWriter:
 
     def _definitions(self, references: References, budget: int) -> tuple[dict[str, JsonSchema], set[str]]:
         """Return the definitions, breadth first, and the names of those cut to a stub by the budget."""
-        found = {name: self._definition(kind) for name, kind in references.items()}
+        found = {name: self._definition(kind) for name, kind in sorted(references.items())}
         budget -= sum(one.stub_size for one in found.values())
         cut: set[str] = set()
         waiting = deque(found)
         while waiting:
             name = waiting.popleft()
             one = found[name]
-            new = {inner: self._definition(kind) for inner, kind in one.references.items() if inner not in found}
+            nearest = sorted(one.references.items())
+            new = {inner: self._definition(kind) for inner, kind in nearest if inner not in found}
             cost = one.size - one.stub_size + sum(inner.stub_size for inner in new.values())
             if cost > budget:
                 cut.add(name)

@@ -332,12 +332,12 @@ def _root_fields(schema: GraphQLSchema) -> Iterator[_RootField]:
 
 
 def _variable_definitions(field: GraphQLField) -> str:
-    parts = [f"${name}: {variable_type(inner)}" for name, inner in field.args.items()]
+    parts = [f"${name}: {variable_type(inner)}" for name, inner in sorted(field.args.items())]
     return f"({', '.join(parts)})" if parts else ""
 
 
 def _field_arguments(field: GraphQLField) -> str:
-    return f"({', '.join(f'{name}: ${name}' for name in field.args)})" if field.args else ""
+    return f"({', '.join(f'{name}: ${name}' for name in sorted(field.args))})" if field.args else ""
 
 
 def _description(kind: OperationKind, name: str, field: GraphQLField) -> str:
@@ -352,5 +352,5 @@ def _selection_argument(selection: Selection, text: str) -> JsonSchema:
     argument = f"GraphQL selection of the fields of {kind.name} to give, such as {{ id name }}. By default: {default}"
     selected = {field.name for field in selection.fields.values()}
     others = [name for name, inner in fields_of(kind).items() if not inner.deprecation_reason and name not in selected]
-    also = truncate(", ".join(others), _MAX_OTHERS_CHARS)
+    also = truncate(", ".join(sorted(others)), _MAX_OTHERS_CHARS)
     return {"type": ["string", "null"], "description": f"{argument} Others: {also}" if also else argument}

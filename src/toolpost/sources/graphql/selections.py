@@ -198,7 +198,7 @@ class _SelectionFiller:
         self, position: _Position, kind: GraphQLInterfaceType | GraphQLUnionType
     ) -> Iterator[_ObjectsToOpen]:
         """Select the own fields of each possible type; the remaining limit is shared among them."""
-        possible = self._builder.schema.get_possible_types(kind)[:_MAX_FRAGMENTS]
+        possible = sorted(self._builder.schema.get_possible_types(kind), key=lambda one: one.name)[:_MAX_FRAGMENTS]
         for number, one in enumerate(possible):
             inner = Selection(one)
             position.selection.fragments[one.name] = Fragment((one.name,), inner)
@@ -235,8 +235,9 @@ def _candidate_fields(kind: Composite) -> _CandidateFields:
             found.leaves.append(_CandidateField(name, own, str(own), None))
         else:
             found.nested.append(_CandidateField(name, own, str(own).replace(composite.name, "{}"), composite))
-    found.leaves.sort(key=lambda candidate: candidate.name not in _FIRST_LEAVES)
-    found.nested.sort(key=lambda candidate: candidate.name not in _FIRST_OBJECTS)
+    # By name, so that a server that lists its fields in another order does not change what a tool asks for.
+    found.leaves.sort(key=lambda candidate: (candidate.name not in _FIRST_LEAVES, candidate.name))
+    found.nested.sort(key=lambda candidate: (candidate.name not in _FIRST_OBJECTS, candidate.name))
     if {candidate.name for candidate in found.nested} >= _CONNECTION_FIELDS:  # Relay connection: edges repeat the nodes
         return found._replace(nested=[candidate for candidate in found.nested if candidate.name != "edges"])
     return found
