@@ -9,7 +9,7 @@ import typer
 from toolpost.cli.arguments import parse_duration_option
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.output import Output, format_time
-from toolpost.cli.prompts import confirm
+from toolpost.cli.prompts import require_confirmation
 from toolpost.cli.runner import FAILED, no_source, personal_sources, run_with_box, service_sources
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
@@ -147,8 +147,7 @@ def forget(
 
     async def work(box: Toolbox, output: Output) -> int:
         kept = "accounts, pending actions, results, artifacts and what events say"
-        if not confirm(f"Remove all that is kept of {person} ({kept}), for good?", yes=yes):
-            raise ToolError("nothing was removed, because nobody agreed", code="not_confirmed")
+        require_confirmation(f"Remove all that is kept of {person} ({kept}), for good?", yes=yes, done="removed")
         who, manager = Principal.parse(person), _account_manager(box, output)
         told = {} if manager is None else await _disconnect_all(manager, who)
         removed = await box.store.forget(who) if manager is None else await manager.forget(who)

@@ -81,9 +81,20 @@ def connect(
     claims of its tools is shown, and counts only after another yes, or with --trust. Exits 1 when
     the server cannot be connected; it is in the file then all the same.
     """
-    from toolpost.cli.connect_apply import connect_source, plan_source
+    from toolpost.cli.connect_apply import connect_source
+    from toolpost.cli.connect_plan import ConnectArguments, plan_source
+    from toolpost.contracts.config import McpTransport
 
-    plan = plan_source(what, name=name, env=env or (), headers=header or (), cwd=cwd, transport=transport.value)
+    plan = plan_source(
+        ConnectArguments(
+            words=what,
+            name=name,
+            env=env or (),
+            headers=header or (),
+            cwd=cwd,
+            transport=McpTransport(transport.value),
+        )
+    )
 
     async def work(output: Output) -> int:
         return await connect_source(plan, config, output, yes=yes, trust=trust, force=force, dry_run=dry_run)

@@ -3,70 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toolpost.catalog.lock import Lock, Pin
+from toolpost.catalog.specs import describe_claims, read_claims, trust_loosens
 from toolpost.cli.commands import CommonOptions
 from toolpost.cli.connect_plan import (
-    ConnectArguments,
     SourcePlan,
+    describe_source,
     detect_source,
     is_file_source,
-    make_plan,
-    needs_detection,
-    unsupported_target,
-    variable_values,
-)
-from toolpost.cli.connect_preview import (
-    ask_trust,
-    claims_to_dicts,
-    describe_source,
     is_remote,
     missing_requirements,
+    needs_detection,
     relative_to_config,
     source_document,
     source_row,
     unset_variables,
     variable_documents,
+    variable_values,
     warn_unpinned,
     write_sources,
-    write_trust,
 )
 from toolpost.cli.output import Output, show_tools
-from toolpost.cli.prompts import confirm, is_interactive
+from toolpost.cli.prompts import confirm, is_interactive, require_confirmation
 from toolpost.cli.runner import describe_failure, every_source, open_in_memory, progress_sinks
-from toolpost.configuration.file_editor import config_path, load_leniently, snippet
+from toolpost.configuration.file_editor import config_path, load_leniently, mark_trusted, snippet
 from toolpost.configuration.loading import LoadedSettings, environment, load_settings, with_only
 from toolpost.configuration.settings import Settings
 from toolpost.connecting.client_files import NO_SERVERS, ImportedServers, read_servers, usual_places
-from toolpost.contracts.config import ExternalToolConfig, McpTransport
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
-
-
-def plan_source(
-    what: Sequence[str],
-    *,
-    name: str | None,
-    env: Sequence[str],
-    headers: Sequence[str],
-    cwd: Path | None,
-    transport: str,
-) -> SourcePlan | ToolError:
-    """Plan a source from the command line; a target that cannot be connected is returned as an error."""
-    refused = unsupported_target(what)
-    if refused is not None:
-        return refused
-    wanted = ConnectArguments(
-        words=what, name=name, env=env, headers=headers, cwd=cwd, transport=McpTransport(transport)
-    )
-    try:
-        return make_plan(wanted, os.environ)
-    except ToolError as error:
-        return error
 
 
 async def connect_source(
@@ -93,8 +65,7 @@ async def connect_source(
         return _finish(output, plan, path, status="dry_run")
     _refuse_unset(plan, path)
     _refuse_missing_requirements(plan.source, force=force)
-    if not confirm(f"Write this to {path.name}, and connect it once?", yes=yes):
-        raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
+    require_confirmation(f"Write this to {path.name}, and connect it once?", yes=yes)
     settings = write_sources([source], path, output, secrets=plan.secrets())
     _report_variables(plan, path, output)
     return await _connect_once(plan, settings, path, output, trust=trust, yes=yes)
@@ -135,11 +106,8 @@ def _with_relative_paths(source: ExternalToolConfig, path: Path) -> ExternalTool
 
 def _show_plan(plan: SourcePlan, source: ExternalToolConfig, path: Path, output: Output) -> None:
     """Show what is about to be written; on stderr where stdout is for JSON."""
-    told = [*describe_source(plan.source), f"to be written to {path}", snippet([source]).rstrip()]
-    if output.as_json:
-        output.note("\n".join(told))
-    else:
-        output.text("\n".join(told))
+    lines = [*describe_source(plan.source), f"to be written to {path}", snippet([source]).rstrip()]
+    output.announce("\n".join(lines))
     for note in plan.notes:
         output.note(note)
 
@@ -170,9 +138,9 @@ async def _connect_once(
         return _report_failure(plan, redactor.text(error), path, output)
     if not output.as_json:
         show_tools(specs, output)
-    trusted = ask_trust(name, specs, output, trust=trust, yes=yes)
+    trusted = _ask_trust(name, specs, output, trust=trust, yes=yes)
     if trusted:
-        write_trust(name, path, pins, settings.lock, output, secrets=plan.secrets())
+        _write_trust(name, path, pins, settings.lock, output, secrets=plan.secrets())
     return _finish(output, plan, path, status="ok", specs=specs, trusted=trusted)
 
 
@@ -219,7 +187,7 @@ def _finish(
                 "variables": variable_documents(unset_variables([plan.source], environ), plan.variables, environ),
                 "notes": list(plan.notes),
                 "tools": [spec.to_dict() for spec in specs],
-                "claims": claims_to_dicts(specs),
+                "claims": _claims_to_dicts(specs),
                 "trusted": trusted,
                 "error": None if error is None else error.to_dict(),
             }
@@ -283,8 +251,7 @@ async def import_file(file: Path, config: Path | None, output: Output, *, yes: b
             output.text(snippet(plan.new).rstrip())
         return _finish_import(plan, output, "dry_run")
     if plan.new:
-        if not confirm(f"Write {_count(plan.new)} to {plan.path.name}?", yes=yes):
-            raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
+        require_confirmation(f"Write {_count(plan.new)} to {plan.path.name}?", yes=yes)
         write_sources(plan.new, plan.path, output, secrets={})
         _report_next_steps(plan, output)
         if trust or (not yes and _ask_connect(plan, output)):
@@ -317,9 +284,9 @@ async def _trust_imported(plan: _ImportPlan, output: Output, *, trust: bool, yes
                 )
                 continue
             specs = [spec for spec in box.registry.specs() if spec.source == state.name]
-            if ask_trust(state.name, specs, output, trust=trust, yes=yes):
+            if _ask_trust(state.name, specs, output, trust=trust, yes=yes):
                 pins = box.sources.pins(state.name)
-                write_trust(state.name, plan.path, pins, loaded.settings.lock, output, secrets={})
+                _write_trust(state.name, plan.path, pins, loaded.settings.lock, output, secrets={})
                 plan.trusted.append(state.name)
     return _finish_import(plan, output, "failed" if failed else "ok") or int(bool(failed))
 
@@ -379,3 +346,50 @@ def _finish_import(plan: _ImportPlan, output: Output, status: str) -> int:
 
 def _count(sources: Sequence[ExternalToolConfig]) -> str:
     return "1 source" if len(sources) == 1 else f"{len(sources)} sources"
+
+
+def _ask_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: bool, yes: bool) -> bool:
+    """Show the claims of a source about its tools, and return whether a person trusts them."""
+    loosened = [spec for spec in specs if trust_loosens(read_claims(spec))]
+    if loosened:
+        _show_claims(name, specs, output)
+    if trust:
+        return True
+    if not loosened:
+        return False
+    if yes or not is_interactive():
+        told = f"{name} is not trusted: what it claims lets no call run unasked."
+        output.note(f"{told} `trust: true` in the configuration, or --trust here, takes its word.")
+        return False
+    output.status.clear()
+    return confirm(f"Trust {name}? Then these claims count, and its tools are pinned as they are now.", yes=False)
+
+
+def _show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
+    """Show the claims of a source about each of its tools."""
+    rows = [
+        (spec.name, describe_claims(read_claims(spec)) or "nothing", spec.description.partition("\n")[0])
+        for spec in specs
+    ]
+    if output.as_json:
+        output.note("\n".join([f"{name} claims of its tools:", *(f"  {tool}: {claims}" for tool, claims, _ in rows)]))
+    else:
+        output.table(["Tool", f"{name} claims that it", "Description"], rows)
+
+
+def _write_trust(
+    name: str, path: Path, pins: dict[str, Pin], lock: Path | None, output: Output, *, secrets: Mapping[str, str]
+) -> None:
+    """Write `trust: true` to the configuration, and the pins of the tools to the lock file."""
+    mark_trusted(path, name, environ={**os.environ, **secrets})
+    if lock is None:
+        output.note(f"{name} is trusted in {path.name}; `lock: null` there pins nothing.")
+        return
+    kept = Lock(lock)
+    kept.write({**kept.sources, name: pins})
+    output.note(f"{name} is trusted in {path.name}; its tools are pinned in {lock.name}, commit both.")
+
+
+def _claims_to_dicts(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Return the claims about each tool as JSON data."""
+    return [{"tool": spec.name, "claims": describe_claims(read_claims(spec))} for spec in specs]

@@ -116,7 +116,7 @@ def _unstarted_sources(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:
-    from toolpost.cli.connect_preview import missing_requirements
+    from toolpost.cli.connect_plan import missing_requirements
 
     missing = "; ".join(missing_requirements(source, os.environ))
     return {

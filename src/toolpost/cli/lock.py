@@ -11,6 +11,7 @@ import typer
 
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.output import Output, count_tools
+from toolpost.cli.prompts import require_confirmation
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
@@ -218,23 +219,22 @@ def _is_pinned(comparison: _LockComparison, name: str) -> bool:
 
 
 def _confirm(question: str, output: Output, *, yes: bool) -> None:
-    from toolpost.cli.prompts import confirm
 
     output.status.clear()
-    if not confirm(question, yes=yes):
-        raise ToolError("nothing was written, because nobody agreed", code="not_confirmed")
+    require_confirmation(question, yes=yes)
 
 
 def _show_differences(
     comparison: _LockComparison, found: Sequence[Difference], output: Output, *, pinning: bool = True
 ) -> None:
     """Show the differences and unpinned sources; on stderr where stdout is for JSON."""
-    say = output.note if output.as_json else output.text
     for one in found:
-        say("\n".join(describe_difference(one)))
+        output.announce("\n".join(describe_difference(one)))
     for source in comparison.unpinned:
         tools = comparison.listed[source]
-        say(f"{source}: not pinned yet, {count_tools(len(tools))}" + ("".join(_tool_lines(tools)) if pinning else ""))
+        output.announce(
+            f"{source}: not pinned yet, {count_tools(len(tools))}" + ("".join(_tool_lines(tools)) if pinning else "")
+        )
     for source, error in comparison.failed.items():
         output.note(f"source {source!r} cannot be compared: {error}")
 

@@ -67,6 +67,13 @@ class Output:
         self._write(make_printable(text))
         self._flush()
 
+    def announce(self, text: str) -> None:
+        """Write a text for people to stdout, or to stderr where stdout is for JSON."""
+        if self.as_json:
+            self.note(text)
+        else:
+            self.text(text)
+
     def bytes(self, data: bytes) -> None:
         """Write bytes unchanged."""
         self.status.clear()

@@ -334,6 +334,12 @@ def confirm(question: str, *, yes: bool) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
+def require_confirmation(question: str, *, yes: bool, done: str = "written") -> None:
+    """Ask a yes-or-no question as `confirm` does; raise a ToolError for a no."""
+    if not confirm(question, yes=yes):
+        raise ToolError(f"nothing was {done}, because nobody agreed", code="not_confirmed")
+
+
 def is_interactive() -> bool:
     """Return whether a person can be asked at a terminal."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

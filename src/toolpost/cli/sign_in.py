@@ -67,7 +67,7 @@ async def _by_browser(
         if isinstance(started, ConnectedAccount):
             await box.accounts.on_connected(started)
             return
-        _print(output, f"Sign in to {service.display_name} for {person} at this address:\n\n  {started.url}\n")
+        output.announce(f"Sign in to {service.display_name} for {person} at this address:\n\n  {started.url}\n")
         if options.open_browser and _has_display():
             # Some browsers end only when they are closed, so nobody waits for this thread.
             threading.Thread(target=webbrowser.open, args=(started.url,), daemon=True).start()
@@ -115,8 +115,7 @@ async def _by_code(box: Toolbox, service: Service, person: Principal, options: S
     home = callback_server_url(options.port or DEFAULT_PORT)
     accounts = box.accounts.accounts
     grant = await start_device_sign_in(service, accounts, redirect_uri=home)
-    _print(
-        output,
+    output.announce(
         f"Sign in to {service.display_name} for {person}: open this address in any browser\n\n"
         f"  {grant.verification_uri_complete or grant.verification_uri}\n\nand see that the code is\n\n"
         f"  {grant.user_code}\n",
@@ -155,13 +154,6 @@ async def _show_countdown(seconds: float) -> None:
         sys.stderr.write(f"\r\x1b[KWaiting for you, {minutes}:{rest:02} left; Ctrl-C gives up. ")
         sys.stderr.flush()
         await asyncio.sleep(1)
-
-
-def _print(output: Output, text: str) -> None:
-    if output.as_json:
-        output.note(text)
-    else:
-        output.text(text)
 
 
 def _has_display() -> bool:
