@@ -1,4 +1,4 @@
-"""Puts right what models often get wrong (quoted numbers and the like), only where the schema asks for it."""
+"""Coerce arguments to the types of the schema: quoted numbers, JSON in strings, single items for lists."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?\s*", re.ASCI
 
 
 def coerce_value(schema: JsonSchema, instance: Any) -> Any:
-    """A value that fits the schema better; what cannot be helped is left as it is. The original is not changed."""
+    """Return a copy of a value coerced to a schema as far as possible."""
     return _Coercion(SchemaDocument(schema)).value(schema, instance, 0)
 
 
 @dataclass(slots=True)
 class _Coercion:
-    """One walk over a value and its schema; `left` bounds it however the schema is built."""
+    """One walk over a value and its schema; `left` bounds the number of steps."""
 
     document: SchemaDocument
     left: int = _BUDGET
 
     def value(self, schema: Any, value: Any, depth: int) -> Any:
-        """The value, put right for `schema` as far as possible."""
+        """Coerce a value to `schema` as far as possible."""
         if not is_object(schema) or self.left <= 0 or depth > _MAX_DEPTH:
             return value
         self.left -= 1
@@ -56,7 +56,7 @@ class _Coercion:
             yield from parts
 
     def _chosen(self, options: list[Any], value: Any, depth: int) -> Any:
-        """The value as the first alternative that it fits, or can be made to fit, would have it."""
+        """Coerce a value to the first alternative that it then fits."""
         if any(self.fits(option, value, depth) for option in options):
             return value
         for option in options:
@@ -73,7 +73,7 @@ class _Coercion:
         return value
 
     def fits(self, schema: Any, value: Any, depth: int) -> bool:
-        """Whether a value has the types, tags and fields of a schema; a sketch of validation, to pick alternatives."""
+        """Whether a value has the types, constants and required fields of a schema; a check to pick alternatives."""
         if not is_object(schema):
             return schema is not False
         if self.left <= 0 or depth > _MAX_DEPTH:
@@ -96,7 +96,7 @@ def _choices(rules: JsonSchema) -> Iterator[list[Any]]:
 
 
 def _applied(rules: JsonSchema, value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each member of a value with the schema that it falls under."""
+    """Yield each member of a value after its schema."""
     if is_object(value):
         yield from ((_property(rules, key), member) for key, member in value.items())
     elif is_array(value):
@@ -120,7 +120,7 @@ def _item(rules: JsonSchema, index: int) -> Any:
 
 
 def _types(rules: JsonSchema) -> list[Any]:
-    """The types that a schema asks for, also by way of the values it lists."""
+    """Return the types that a schema allows, by `type` or by the values that it lists."""
     kind = rules.get("type")
     if kind is None:
         return list(dict.fromkeys(json_type(option) for option in _listed(rules)))
@@ -128,7 +128,7 @@ def _types(rules: JsonSchema) -> list[Any]:
 
 
 def _listed(rules: JsonSchema) -> list[Any]:
-    """The values that a schema lists as the only ones allowed."""
+    """Return the values of `enum` or `const`."""
     options = rules.get("enum", [rules["const"]] if "const" in rules else [])
     return options if is_array(options) else []
 
@@ -152,7 +152,7 @@ def _has_fields(rules: JsonSchema, value: Any) -> bool:
 
 
 def _typed(rules: JsonSchema, value: Any) -> Any:
-    """The value turned into the first type asked for that it can be read as."""
+    """Convert a value to the first allowed type that it can be read as."""
     if value is None or _has_type(rules, value):
         return value
     for kind in _types(rules):
@@ -207,7 +207,7 @@ def _read_json(value: Any, kind: type) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """What JSON text says; numbers that JSON does not know, or that only infinity could stand for, are no JSON."""
+    """Parse JSON text; NaN and infinite numbers are not JSON."""
     try:
         return _decode(text.strip())
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""Hidden characters in texts from outside: taken out, or shown as escapes.
+"""Remove or escape hidden characters in external texts.
 
-They are what a person does not see and a model reads, or what makes the text around it look like another one.
+Hidden is what a person does not see but a model reads, or what makes the text around it look like another one.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ _AROUND = 40
 
 
 class CleanText(NamedTuple):
-    """A text with nothing hidden in it, and how many hidden characters it had."""
+    """A text without hidden characters, and how many were removed."""
 
     text: str
     hidden: int = 0
 
 
 def clean_value(value: Any) -> tuple[Any, int]:
-    """A JSON value with nothing hidden in its texts and names, and how many hidden characters it had."""
+    """Remove hidden characters from the texts and names of a JSON value; return the value and how many were removed."""
     if value is None or isinstance(value, bool | int | float):
         return value, 0
     try:
-        return (value, 0) if _is_plain(value) else _visible_value(value)
+        return (value, 0) if _is_printable_ascii(value) else _clean_value(value)
     except RecursionError:
         raise ToolOutputError("the result is nested too deeply to be looked through") from None
 
 
 def strip_invisible(text: str) -> str:
-    """The text without any character that is not seen; words written in tag characters are read as these words."""
+    """Remove every invisible character; words written in tag characters become these words."""
     return _RUNS.sub(lambda found: _spelled(found[0]), text)
 
 
@@ -80,7 +80,7 @@ def _spelled(run: str) -> str:
 
 
 def clean_text(text: str) -> CleanText:
-    """The text without what its readers cannot see; words written in tag characters are shown.
+    """Remove hidden characters from a text; words written in tag characters are shown.
 
     Joiners, direction marks and variation selectors stay where scripts and emoji need them.
     """
@@ -103,7 +103,7 @@ def clean_text(text: str) -> CleanText:
 
 
 def escape_hidden(text: str) -> str:
-    """The text with what its readers cannot see written as escapes of Python."""
+    """Replace hidden characters by Python escapes."""
 
     def spelled(found: re.Match[str]) -> str:
         start, end = found.span()
@@ -115,7 +115,7 @@ def escape_hidden(text: str) -> str:
 
 
 def hidden_excerpt(text: str) -> str:
-    """The part of a text around its first hidden characters, with those as escapes; empty where there are none."""
+    """Return the part of a text around its first hidden characters, escaped; empty where there are none."""
     for found in _RUNS.finditer(text):
         start, end = found.span()
         if not _has_place(found[0], text[max(0, start - _NEAR) : start], text[end : end + _NEAR]):
@@ -124,7 +124,7 @@ def hidden_excerpt(text: str) -> str:
 
 
 def may_hide(value: Any) -> bool:
-    """Whether there may be hidden characters in a JSON value; a quick look, which may say yes where there are none."""
+    """Whether a JSON value may have hidden characters; a quick check with false positives."""
     try:
         written = _write(value)
     except (TypeError, ValueError, RecursionError):
@@ -135,7 +135,7 @@ def may_hide(value: Any) -> bool:
 
 
 def find_hidden(value: Any) -> str:
-    """The first text or name in a JSON value that hides something; empty where none does."""
+    """Return the first text or name in a JSON value with hidden characters; empty where there is none."""
     if isinstance(value, str):
         return value if hidden_excerpt(value) else ""
     parts = [*value, *value.values()] if is_object(value) else value if is_array(value) else []
@@ -146,7 +146,7 @@ def find_hidden(value: Any) -> str:
 
 
 def clean_schema(schema: Any) -> Any:
-    """The schema with nothing hidden in its descriptions and titles; what values are checked against stays as it is."""
+    """Remove hidden characters from a schema's descriptions and titles; what validates values is unchanged."""
     if is_array(schema):
         return [clean_schema(part) for part in schema]
     if not is_object(schema):
@@ -162,7 +162,7 @@ def _readable_part(key: str, part: Any) -> Any:
     return part if key in _VALUES else clean_schema(part)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_printable_ascii(value: Any) -> bool:
     """Whether a whole value is plain ASCII: the encoder is many times quicker than a look at each text.
 
     It writes whatever is not, and every control character, as an escape.
@@ -176,29 +176,29 @@ def _is_plain(value: Any) -> bool:
     return "\\u" not in written and "\\b" not in written and "\\f" not in written
 
 
-def _visible_value(value: Any) -> tuple[Any, int]:
-    """What hides nothing is handed back as it is, not copied."""
+def _clean_value(value: Any) -> tuple[Any, int]:
+    """Return the value itself, not a copy, where nothing is hidden."""
     if isinstance(value, str):
         return clean_text(value)
     if is_object(value):
-        return _visible_object(value)
+        return _clean_object(value)
     if not is_array(value):
         return value, 0
     items: list[Any] = []
     hidden = 0
     for item in value:
-        seen, found = (item, 0) if item is None or isinstance(item, bool | int | float) else _visible_value(item)
+        seen, found = (item, 0) if item is None or isinstance(item, bool | int | float) else _clean_value(item)
         items.append(seen)
         hidden += found
     return (items, hidden) if hidden else (value, 0)
 
 
-def _visible_object(value: dict[str, Any]) -> tuple[Any, int]:
+def _clean_object(value: dict[str, Any]) -> tuple[Any, int]:
     members: dict[str, Any] = {}
     hidden = 0
     for name, item in value.items():
         key, in_name = clean_text(name)
-        seen, found = _visible_value(item)
+        seen, found = _clean_value(item)
         while in_name and (key in members or key in value):  # two names that only looked alike stay two
             key += "_"
         members[key] = seen

@@ -1,4 +1,4 @@
-"""The parameters of a function as a tool sees them: arguments, the context, and room for more."""
+"""Read the parameters and annotations of a function: arguments, the context, and `**kwargs`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_DEFAULT = Parameter.empty
 
 
 class Argument(NamedTuple):
-    """One argument: its type, and the default that the function itself fills in."""
+    """One argument: its type, and the function's own default."""
 
     name: str
     annotation: Any
@@ -49,7 +49,7 @@ class Argument(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name that callers use: the alias, if a `Field` gives one."""
+        """Return the name that callers use: the alias, if a `Field` gives one."""
         for note in annotated_metadata(self.annotation):
             if isinstance(note, FieldInfo):
                 alias = note.validation_alias or note.alias
@@ -58,7 +58,7 @@ class Argument(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """A function's signature, sorted by who fills it in."""
+    """The parameters of a function: arguments of the caller, the context, and `**kwargs`."""
 
     arguments: tuple[Argument, ...]
     context: str | None
@@ -71,7 +71,7 @@ class Parameters(NamedTuple):
 
 
 def unwrap_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that holds the annotations and the docstring: behind partials, wrappers and callable objects."""
+    """Return the function with the annotations and the docstring, behind partials, wrappers and callable objects."""
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -83,12 +83,12 @@ def unwrap_function(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def function_name(fn: Callable[..., Any]) -> str:
-    """What to call a function in a message."""
+    """Return the name of a function for messages."""
     return getattr(unwrap_function(fn), "__qualname__", repr(fn))
 
 
 def read_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a Python function; builtins and classes have none that can be trusted."""
+    """Return the signature of a Python function; ToolSchemaError for builtins and classes."""
     if not inspect.isfunction(unwrap_function(fn)):
         raise ToolSchemaError(f"{function_name(fn)} is not a Python function; wrap it in one with annotated parameters")
     try:
@@ -98,7 +98,7 @@ def read_signature(fn: Callable[..., Any]) -> inspect.Signature:
 
 
 def read_parameters(fn: Callable[..., Any]) -> Parameters:
-    """Sort a function's parameters; those that a call by name cannot fill are refused."""
+    """Read a function's parameters; ToolSchemaError for one that cannot be passed by name."""
     arguments: list[Argument] = []
     context: list[str] = []
     extras: Any = NO_DEFAULT
@@ -140,7 +140,7 @@ _CONTEXT = object()
 
 
 def _annotation(fn: Callable[..., Any], parameter: Parameter) -> Any:
-    """The resolved annotation; a missing one is any JSON, or the context when the name is `ctx`."""
+    """Return the resolved annotation; a missing one is any JSON, or the context when the name is `ctx`."""
     written = parameter.annotation
     if written is Parameter.empty:
         return _CONTEXT if parameter.name == "ctx" else Any
@@ -158,7 +158,7 @@ def _annotation(fn: Callable[..., Any], parameter: Parameter) -> Any:
 
 
 def _argument(parameter: Parameter, annotation: Any) -> Argument:
-    """An argument; `x: int = Field(...)` is another way to write `Annotated[int, Field(...)]`."""
+    """Build an argument; `x: int = Field(...)` means `Annotated[int, Field(...)]`."""
     if isinstance(parameter.default, FieldInfo):
         return Argument(parameter.name, Annotated[annotation, parameter.default])
     return Argument(parameter.name, annotation, parameter.default)
@@ -181,7 +181,7 @@ class UnresolvedError(Exception):
 
 
 def resolve_annotation(annotation: Any, fn: Callable[..., Any]) -> Any:
-    """An annotation with the names in its strings looked up."""
+    """Return an annotation with the names in its strings resolved."""
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     namespace: dict[str, Any] = getattr(fn, "__globals__", {})
     try:
@@ -191,7 +191,7 @@ def resolve_annotation(annotation: Any, fn: Callable[..., Any]) -> Any:
 
 
 def _enclosing(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The variables of enclosing functions that a function uses."""
+    """Return the variables of enclosing functions that a function uses."""
     names: tuple[str, ...] = getattr(getattr(fn, "__code__", None), "co_freevars", ())
     cells: tuple[types.CellType, ...] = getattr(fn, "__closure__", None) or ()
     return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
@@ -206,27 +206,27 @@ def _is_filled(cell: types.CellType) -> bool:
 
 
 def looks_like_context(text: object) -> bool:
-    """Whether an annotation that could not be resolved reads like the context."""
+    """Whether an annotation that could not be resolved is spelled like the context."""
     return isinstance(text, str) and _CONTEXT_NAME.fullmatch(text.strip()) is not None
 
 
 def looks_like_raw_result(text: object) -> bool:
-    """Whether an annotation that could not be resolved reads like a result of Toolpost's own."""
+    """Whether an annotation that could not be resolved is spelled like ToolOutput or ToolResult."""
     return isinstance(text, str) and _RESULT_NAME.search(text) is not None
 
 
 def is_context(annotation: Any) -> bool:
-    """Whether an annotation asks for the context, possibly as an option."""
+    """Whether an annotation is the context, possibly optional."""
     return any(isinstance(member, type) and issubclass(member, ToolContext) for member in _members(annotation))
 
 
 def is_raw_result(annotation: Any) -> bool:
-    """Whether results may be passed on as they are: Toolpost's own, or bytes."""
+    """Whether results are returned unchanged: ToolOutput, ToolResult or bytes."""
     return any(isinstance(member, type) and issubclass(member, _RAW_RESULTS) for member in _members(annotation))
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """The alternatives of a union, or the annotation itself."""
+    """Yield the alternatives of a union, or the annotation itself."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _members(get_args(annotation)[0])
@@ -238,12 +238,12 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 def annotated_metadata(annotation: Any) -> tuple[Any, ...]:
-    """What stands beside the type in `Annotated`."""
+    """Return the metadata of `Annotated`."""
     return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
 def description_of(annotation: Any) -> str | None:
-    """The description that `Annotated[T, "..."]` or `Annotated[T, Doc("...")]` gives."""
+    """Return the description in `Annotated[T, "..."]` or `Annotated[T, Doc("...")]`."""
     for note in annotated_metadata(annotation):
         if isinstance(note, str):
             return note
@@ -253,7 +253,7 @@ def description_of(annotation: Any) -> str | None:
 
 
 def needs_no_conversion(annotation: Any) -> bool:
-    """Whether JSON that fits the schema is already what the annotation promises."""
+    """Whether JSON that fits the schema already has the annotated type."""
     return _is_plain(annotation, frozenset())
 
 
@@ -290,7 +290,7 @@ def _is_plain_generic(origin: Any, args: tuple[Any, ...], seen: frozenset[Any]) 
 
 
 def _is_harmless(note: Any, annotation: Any) -> bool:
-    """Whether a note beside a type neither changes the value nor demands more than the schema says."""
+    """Whether metadata neither changes the value nor demands more than the schema says."""
     if isinstance(note, str | Doc):
         return True
     if not isinstance(note, FieldInfo):

@@ -1,4 +1,4 @@
-"""Regular expressions in schemas: respelled for the engine, measured, and taken out where they cannot be bounded."""
+"""Regular expressions in schemas: translate them for the engine, measure them, remove those that cannot be bounded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SET = re.compile(r"\[\^?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
 def translate_pattern(pattern: str) -> str:
-    """Respell a pattern for the engine: dashes beside classes are escaped, and Python's end of text is Rust's."""
+    """Translate a pattern for the engine: escape dashes beside classes, respell Python's end of text as Rust's."""
 
     def escaped(found: re.Match[str]) -> str:
         text = _DASH_AFTER_CLASS.sub(r"\1\\-", found[0])
@@ -48,7 +48,7 @@ def translate_pattern(pattern: str) -> str:
 
 
 def map_patterns(schema: Any, change: Callable[[str], str]) -> Any:
-    """A copy of a schema with every pattern changed; data to compare with is left alone."""
+    """Copy a schema with `change` applied to every pattern; data such as `enum` is unchanged."""
     if is_array(schema):
         return [map_patterns(item, change) for item in schema]
     if not is_object(schema):
@@ -69,7 +69,7 @@ def _changed(key: str, value: Any, change: Callable[[str], str]) -> Any:
 
 
 def patterns_in(schema: Any) -> Iterator[tuple[str, str]]:
-    """Every pattern in a schema, after its keyword: `pattern` or `patternProperties`."""
+    """Yield every pattern in a schema, after its keyword: `pattern` or `patternProperties`."""
     if is_array(schema):
         for item in schema:
             yield from patterns_in(item)
@@ -91,10 +91,10 @@ def _patterns_under(key: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def relax_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
-    """A schema that takes all that this one does, and does not match the patterns that are unwanted.
+    """Return a schema without the unwanted patterns that accepts at least every value that this one accepts.
 
     Without its pattern a part allows more. Where that would make the whole refuse more, below `not` and `if`, the
-    keyword is left out, too, and `oneOf` becomes `anyOf`.
+    keyword is removed, too, and `oneOf` becomes `anyOf`.
     """
     if is_array(schema):
         return [relax_patterns(item, unwanted) for item in schema]
@@ -116,13 +116,13 @@ def relax_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
 
 
 def _relaxed_names(named: dict[str, Any], unwanted: Callable[[str], bool]) -> dict[str, Any]:
-    """Names that are not looked at may be any: then every name is one that was thought of."""
+    """Drop unwanted name patterns; a pattern that matches every name then takes their place."""
     kept = {name: relax_patterns(inner, unwanted) for name, inner in named.items() if not unwanted(name)}
     return kept if len(kept) == len(named) else {**kept, "": {}}
 
 
 def _reverses(key: str, schema: JsonSchema) -> bool:
-    """Whether a keyword would refuse more if what stands in it allowed more; behind a reference anything may stand."""
+    """Whether a keyword would refuse more if its subschema allowed more; a reference may lead to any pattern."""
     if key in _UNEVALUATED:
         return True
     if key in ("then", "else"):
@@ -140,11 +140,9 @@ def _may_hold_pattern(schema: Any) -> bool:
 
 
 def count_repeats(pattern: str) -> int | None:
-    """How many parts of a pattern may repeat; None when repeats are nested or refer back.
-
-    Python's engine cannot be bounded, so a pattern that could make it try exponentially
-    many ways must not reach it: no repeat around a part that itself varies.
-    """
+    """Return how many parts of a pattern may repeat; None when repeats are nested or refer back."""
+    # Python's engine cannot be bounded, so a pattern that could backtrack exponentially must not reach it: no repeat
+    # around a part that itself varies.
     if _REFERS_BACK.search(pattern):
         return None
     varies = [False]

@@ -1,4 +1,4 @@
-"""JSON to Python objects and back, by pydantic, with errors in Toolpost's own words."""
+"""Convert JSON to Python objects and back by pydantic, and generate JSON Schema from Python types."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EXTRAS = "**"
 def build_converter(
     adapter: TypeAdapter[Any], schema: JsonSchema, *, single: str | None = None, extras: bool = False
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function from JSON arguments to keyword arguments; `single` names the parameter that takes them all."""
+    """Build a function from JSON arguments to keyword arguments; `single` names the parameter that takes them all."""
     known = frozenset(schema.get("properties", ()))
 
     def convert(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def build_converter(
 
 
 def _gathered(arguments: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """The arguments with those that no parameter takes put aside."""
+    """Move the arguments that no parameter takes to EXTRAS."""
     named = {name: value for name, value in arguments.items() if name in known}
     return {**named, EXTRAS: {name: value for name, value in arguments.items() if name not in known}}
 
@@ -97,7 +97,7 @@ def _line(detail: ErrorDetails, secrets: SecretPaths) -> str:
 
 
 def build_renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
-    """A function from what a tool returns to plain JSON data."""
+    """Build a function from what a tool returns to JSON data."""
 
     def render(value: Any) -> Any:
         try:
@@ -109,7 +109,7 @@ def build_renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Any result as plain JSON data: models, dataclasses, dates, sets; bytes become base64."""
+    """Convert any result to JSON data: models, dataclasses, dates, sets; bytes become base64."""
     try:
         return to_jsonable_python(value, by_alias=True, bytes_mode="base64")
     except (ValueError, TypeError, RecursionError) as exc:
@@ -122,7 +122,7 @@ def _unwritable(value: Any, exc: Exception) -> ToolOutputError:
 
 
 def schema_of(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"]) -> JsonSchema:
-    """The JSON Schema of a type, as something to be read or as something to be written."""
+    """Generate the JSON Schema of a type, for values to be parsed or to be written, without generated titles."""
     schema = adapter.json_schema(mode=mode, schema_generator=_Untitled)
     for name, definition in schema.get("$defs", {}).items():
         _drop_title(definition, name)
@@ -130,7 +130,7 @@ def schema_of(adapter: TypeAdapter[Any], mode: Literal["validation", "serializat
 
 
 def _with_root_inlined(schema: JsonSchema) -> JsonSchema:
-    """A recursive type comes as a reference to itself; models and registries want its keywords on top."""
+    """Inline the root of a recursive type, which pydantic writes as a reference to itself."""
     definitions = schema.get("$defs")
     if set(schema) != {"$ref", "$defs"} or not is_object(definitions):
         return schema
@@ -139,7 +139,7 @@ def _with_root_inlined(schema: JsonSchema) -> JsonSchema:
 
 
 class _Untitled(GenerateJsonSchema):
-    """A title made from a name tells a model nothing and costs tokens; one that somebody wrote is kept."""
+    """Leave out titles made from names, which cost tokens and tell a model nothing; written ones are kept."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         del schema
@@ -173,8 +173,8 @@ Memo = dict[Any, Any]
 
 
 def modernize(annotation: Any, memo: Memo) -> Any:
-    """An annotation with every old TypedDict in it replaced; `memo` keeps one replacement for each."""
-    if not _IS_OLD:
+    """Rebuild every TypedDict of `typing` with typing_extensions; `memo` keeps one replacement for each."""
+    if not _IS_OLD:  # pydantic takes the standard library's from Python 3.12 on
         return annotation
     if is_typeddict(annotation):
         return memo[annotation] if annotation in memo else _rebuilt(annotation, memo)

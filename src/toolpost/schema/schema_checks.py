@@ -1,4 +1,4 @@
-"""Which schemas are fit to be registered: legal, of bounded size, and closed in themselves."""
+"""Check schemas before they are registered: valid, limited in size and cost, no references to the outside."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def check_schema(
     role: Literal["input", "output"] = "input",
     checked: CheckedDefinitions | None = None,
 ) -> None:
-    """Refuse a schema that is illegal, too deep, too large, open to the outside, or explosive.
+    """Raise ToolSchemaError for a schema that is invalid, too deep, too large, too costly, or refers to the outside.
 
-    With `checked`, definitions that other schemas of the same role have as well are looked at once for all.
+    With `checked`, definitions that schemas of the same role share are checked once for all.
     """
     if checked is not None and is_object(schema) and definitions_of(schema) is not None:
         if role == "input":
@@ -88,7 +88,7 @@ def check_schema(
 
 
 class _Part(NamedTuple):
-    """What a part of a schema adds to the whole; None in place of it where it must be seen in the whole."""
+    """Size and references of a part of a schema."""
 
     values: int
     depth: int
@@ -96,7 +96,7 @@ class _Part(NamedTuple):
 
 
 class CheckedDefinitions:
-    """Checks schemas by their parts: what they are made of themselves, and the definitions that they share."""
+    """Check schemas by their parts: the schema itself and each shared definition once."""
 
     def __init__(self, shared: SharedDefinitions) -> None:
         self._shared = shared
@@ -106,7 +106,7 @@ class CheckedDefinitions:
         self._usable = True
 
     def fits(self, schema: JsonSchema) -> bool:
-        """Whether the schema is surely right; where it is not sure, the whole has to be checked."""
+        """Whether the schema is certainly usable; if not, the whole has to be checked."""
         definitions: Mapping[str, Any] = schema["$defs"]
         parts = [_part(without_definitions(schema)), *(self._shared.once(_part, one) for one in definitions.values())]
         values, depth = len(definitions), 0
@@ -118,7 +118,7 @@ class CheckedDefinitions:
         return values <= MAX_NODES and depth + 2 <= MAX_DEPTH and self._is_light(schema, definitions)
 
     def _is_light(self, schema: JsonSchema, definitions: Mapping[str, Any]) -> bool:
-        """Whether the weight is within bounds."""
+        """Whether the weight is within the limits."""
         if not self._usable:
             return False
         weights: dict[int, Weight] = {}
@@ -135,7 +135,7 @@ class CheckedDefinitions:
         return True
 
 
-# Words by which a part of a schema gets a name or a dialect of its own.
+# Keywords by which a part of a schema gets a name or a dialect of its own.
 _NAMING = frozenset(
     {"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef", "$schema", "$defs"}
 )
@@ -143,7 +143,7 @@ _DEFINITION = re.compile(r"#/\$defs/([\w.-]+)", re.ASCII)
 
 
 def _part(schema: Any) -> _Part | None:
-    """Look through a part of a schema; None where its meaning depends on more than its place."""
+    """Measure a part of a schema; None where its meaning depends on the whole."""
     if isinstance(schema, bool):
         return _Part(1, 1, frozenset())
     try:
@@ -157,14 +157,14 @@ def _part(schema: Any) -> _Part | None:
         depth += 1
         values += sum(map(len, level))
         for node in level:
-            if is_object(node) and not _noted(node, names):
+            if is_object(node) and not _add_reference(node, names):
                 return None
         level = [inner for outer in level for _, inner in members(outer) if is_object(inner) or is_array(inner)]
     return _Part(values, depth, frozenset(names))
 
 
-def _noted(node: JsonSchema, names: set[str]) -> bool:
-    """Note where a schema refers to; False where that is no definition, or it has a name of its own."""
+def _add_reference(node: JsonSchema, names: set[str]) -> bool:
+    """Add the reference of a schema to `names`; False where it is no definition, or the schema has its own name."""
     if not _NAMING.isdisjoint(node):
         return False
     reference = node.get("$ref")
@@ -181,7 +181,7 @@ def _refusal(tool_name: str, where: str, problem: str) -> ToolSchemaError:
 
 
 def _check_size(schema: JsonSchema, tool_name: str) -> None:
-    """Count everything in the document, also under keywords that are not schemas."""
+    """Limit depth and number of values, also under keywords that are not schemas."""
     level: list[tuple[PathLink | None, Any]] = [(None, schema)]
     nodes = 0
     for _ in range(MAX_DEPTH):
@@ -227,7 +227,7 @@ def _check_legal(schema: JsonSchema, tool_name: str) -> None:
 
 
 def _check_references(document: SchemaDocument, tool_name: str) -> bool:
-    """Whether there are references at all; each must lead somewhere within the document."""
+    """Check that every reference has a target in the document; return whether there are references."""
     found = False
     stack: list[tuple[str, JsonSchema]] = [("#", document.root)]
     while stack:
@@ -255,10 +255,10 @@ def _below(where: str, inner: Subschema) -> str:
 
 
 class Weight(NamedTuple):
-    """What checking one value against a schema can cost at most.
+    """Upper limits of the cost of validating one value.
 
-    `work` counts how often parts of it may be applied to the same value, `cost` the same in units of the quickest,
-    `chain` how many lie on top of each other there, `height` how many in all. A recursive part counts once.
+    `work` is how often subschemas may be applied to the same value, `cost` the same in units of the fastest keyword,
+    `chain` how many are nested for one value, `height` how many in all. A recursive subschema counts once.
     """
 
     work: int
@@ -270,7 +270,7 @@ class Weight(NamedTuple):
 
 @dataclass(slots=True)
 class _Frame:
-    """One schema that is being weighed, with what its parts have added so far."""
+    """One schema on the stack, with the sums of its parts so far."""
 
     where: str
     schema: JsonSchema
@@ -284,7 +284,7 @@ class _Frame:
     height: int = 0
 
     def add(self, place: Place, weight: Weight) -> None:
-        """Take in one part: those for the same value add up, of those for its members the heaviest counts."""
+        """Add one part: parts for the same value add up, of those for its members the heaviest counts."""
         self.height = max(self.height, weight.height)
         if place == "here":
             self.here += weight.work
@@ -295,7 +295,7 @@ class _Frame:
             self.cost_below = max(self.cost_below, weight.cost)
 
     def weight(self) -> Weight:
-        """The total, cut off above the limits so that a bomb cannot grow huge integers."""
+        """Return the total, cut off above the limits so that a hostile schema cannot grow huge integers."""
         work = min(self.here + self.below, MAX_WORK + 1)
         cost = min(self.cost_here + self.cost_below, _HIGHEST_COST)
         return Weight(work, cost, self.chain + 1, self.height + 1, recursive=False)
@@ -313,7 +313,7 @@ def _check_weight(document: SchemaDocument, tool_name: str, done: dict[int, Weig
 
 
 def weigh(document: SchemaDocument) -> Weight:
-    """The weight of a whole schema."""
+    """Return the weight of a whole schema."""
     total, recursive = _ONCE, False
     for _, total in _weights(document, {}):
         recursive = recursive or total.recursive
@@ -321,9 +321,9 @@ def weigh(document: SchemaDocument) -> Weight:
 
 
 def _weights(document: SchemaDocument, done: dict[int, Weight]) -> Iterator[tuple[str, Weight]]:
-    """Each schema's weight, parts first and the root last; a weight marked recursive is a way back up.
+    """Yield each schema's weight, parts first and the root last; a recursive weight is a reference back up.
 
-    `done` has the weights of schemas that are known, by identity.
+    `done` holds the weights of known schemas, by identity.
     """
     stack = [_frame(document, "#", document.root, "here")]
     unfinished = {id(document.root)}
@@ -352,7 +352,7 @@ def _frame(document: SchemaDocument, where: str, schema: JsonSchema, place: Plac
 
 
 def _own_cost(schema: JsonSchema) -> int:
-    """What the keywords cost that take longer than others: every option that is no scalar is compared in turn."""
+    """Return the cost of slow keywords: options of `enum` that are no scalars, `uniqueItems`, `multipleOf`."""
     options, factor = schema.get("enum"), schema.get("multipleOf")
     compared = sum(is_object(one) or is_array(one) for one in options) if is_array(options) else 0
     cost = compared * _COMPARED + (schema.get("uniqueItems") is True) * _SORTED
@@ -376,8 +376,9 @@ _SPECIAL = re.compile(r'"\$(?:id|anchor|dynamicAnchor|dynamicRef|recursiveRef|re
 _APPLIED = re.compile(r'"(?:allOf|anyOf|oneOf|not|if|then|else|dependentSchemas|dependencies)"')
 
 
+# Most tools have such schemas, and encoding them takes a tenth of a full check.
 def is_small_schema(schema: JsonSchema) -> bool:
-    """Whether it is short and shallow, and its few references lead to definitions of its own."""
+    """Whether a schema is so short and shallow, with few references, that it cannot exceed a limit."""
     try:
         text = _encode(schema)
     except (TypeError, ValueError, RecursionError):
@@ -387,7 +388,7 @@ def is_small_schema(schema: JsonSchema) -> bool:
     references = _REFERENCE.findall(text)
     if len(references) > _MOST_REFERENCES or len(_APPLIED.findall(text)) > _MOST_APPLIED:
         return False
-    return all(_leads(schema, reference) for reference in references) and _is_shallow(schema)
+    return all(_has_definition(schema, reference) for reference in references) and _is_shallow(schema)
 
 
 def _is_shallow(schema: JsonSchema) -> bool:
@@ -406,7 +407,7 @@ def _members(container: Any) -> Any:
     return container.values() if container.__class__ is dict else container
 
 
-def _leads(schema: JsonSchema, reference: str) -> bool:
+def _has_definition(schema: JsonSchema, reference: str) -> bool:
     found = _POINTER.fullmatch(reference)
     if found is None:
         return False

@@ -1,4 +1,4 @@
-"""Which names and which parts of a schema hold secrets, so that their values are never told."""
+"""Detect secrets by the names of fields, variables and headers, and by the marks of a schema."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _LAST_PAIRS = frozenset(
     }
 )
 # Headers that say how to talk, not who talks.
-_TELLING_HEADERS = frozenset(
+_HARMLESS_HEADERS = frozenset(
     {
         *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "connection"),
         *("content-encoding", "content-language", "content-length", "content-type", "date", "expect", "host"),
@@ -71,7 +71,7 @@ _TELLING_HEADERS = frozenset(
     }
 )
 # A word, a number, a date, a media type: to hide these would hide ordinary text.
-_TELLING_VALUE = re.compile(r"[A-Za-z]{0,7}|[\d.:-]{0,10}|[a-z]+/[\w.+*-]+")
+_HARMLESS_VALUE = re.compile(r"[A-Za-z]{0,7}|[\d.:-]{0,10}|[a-z]+/[\w.+*-]+")
 # Words that may follow a secret name without making it harmless: `password_confirm`, `private_key_pem`.
 _NEUTRAL_TAILS = frozenset(
     {
@@ -143,14 +143,14 @@ def is_secret_variable(name: str) -> bool:
 
 
 def secret_paths(schema: AnySchema) -> SecretPaths:
-    """Where secrets lie in a value of this schema; `*` stands for any item or any other property.
+    """Return the paths of secrets in values of this schema; `*` stands for any item or any other property.
 
     Recursive schemas are followed a few levels deep, which `is_secret_path` makes up for by name.
     """
     if isinstance(schema, bool):
         return frozenset()
     document = SchemaDocument(schema)
-    leading = _leading(document)
+    leading = _schemas_with_secrets(document)
     found: set[tuple[str, ...]] = set()
     seen: set[tuple[int, tuple[str, ...]]] = set()
     waiting = deque([_Visit((), schema)] if leading else ())
@@ -167,8 +167,8 @@ def secret_paths(schema: AnySchema) -> SecretPaths:
     return frozenset(found)
 
 
-def _leading(document: SchemaDocument) -> set[int]:
-    """The schemas in which something is marked, however deep, by identity: each is looked at once, on whatever ways."""
+def _schemas_with_secrets(document: SchemaDocument) -> set[int]:
+    """Return the ids of schemas with a secret at any depth; each schema is visited once."""
     above: defaultdict[int, list[int]] = defaultdict(list)
     marked: list[int] = []
     known = {id(document.root)}
@@ -196,11 +196,11 @@ def _leading(document: SchemaDocument) -> set[int]:
 
 
 def is_secret_header(name: str, value: str) -> bool:
-    """Whether the value of a header in a configuration is one: all are, but for what a well-known name says."""
+    """Whether the value of a configured header is a secret: all are, except for well-known harmless ones."""
     known = name.lower()
     if is_secret_name(name):
         return True
-    return known not in _TELLING_HEADERS and not known.endswith("-version") and not _TELLING_VALUE.fullmatch(value)
+    return known not in _HARMLESS_HEADERS and not known.endswith("-version") and not _HARMLESS_VALUE.fullmatch(value)
 
 
 def is_secret_path(path: Sequence[str | int], secrets: SecretPaths) -> bool:
@@ -233,7 +233,7 @@ def _inside(document: SchemaDocument, visit: _Visit, leading: set[int]) -> Itera
 
 
 def _step(inner: Subschema) -> tuple[str, ...] | None:
-    """What a subschema adds to the path; None when it does not describe the value's content."""
+    """Return what a subschema adds to the path; None when it does not describe the value's content."""
     if inner.keyword in ("not", "if", "propertyNames", "contentSchema"):
         return None
     if inner.place == "here":
@@ -242,7 +242,7 @@ def _step(inner: Subschema) -> tuple[str, ...] | None:
 
 
 def drop_secrets(value: Any) -> Any:
-    """A copy of a value without its secret-like members, however deep; what is like an object or a list becomes one."""
+    """Copy a value without members whose names are secret, at any depth; mappings become dicts, sequences lists."""
     if isinstance(value, Mapping):
         members = cast("Mapping[object, Any]", value).items()
         return {name: drop_secrets(part) for name, part in members if not is_secret_name(str(name))}

@@ -1,4 +1,4 @@
-"""A tool's contract, read from a Python function: its schemas, its description, and how to call it with JSON."""
+"""Derive a tool from a Python function: schemas from the signature, descriptions from the docstring, conversion."""
 
 from __future__ import annotations
 
@@ -67,11 +67,10 @@ _SINGLE_NAMES = ("args", "params", "input")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSchema:
-    """What a function promises, and the two functions that translate for it.
+    """The schemas of a function, and the functions that convert for it.
 
-    `convert` turns JSON arguments into keyword arguments and `render` a result into JSON;
-    each is None where there is nothing to translate. `single_model` names the one
-    parameter that takes all arguments as a model.
+    `convert` turns JSON arguments into keyword arguments and `render` a result into JSON; each is None where nothing
+    needs conversion. `single_model` names the one parameter that takes all arguments as a model.
     """
 
     input_schema: JsonSchema
@@ -84,7 +83,7 @@ class FunctionSchema:
 
 
 def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
-    """Read a function's contract; one that cannot be called with JSON is a ToolSchemaError."""
+    """Derive the schemas of a function; ToolSchemaError where it cannot be called with JSON."""
     parameters = read_parameters(fn)
     documentation = parse_docstring(unwrap_function(fn))
     inputs = _simple_input(fn, parameters) or _single_model_input(fn, parameters) or _input(fn, parameters)
@@ -113,7 +112,7 @@ class _Output(NamedTuple):
 
 
 def _single_model_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | None:
-    """For `def f(args: Model, ctx)` the model's fields are the arguments."""
+    """Use the fields of the model as arguments for `def f(args: Model, ctx)`."""
     if len(parameters.arguments) != 1 or parameters.has_extras:
         return None
     name, model, _ = parameters.arguments[0]
@@ -143,7 +142,7 @@ def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:
 
 
 def _simple_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | None:
-    """What pydantic would make of a function of plain scalars, in a tenth of the time."""
+    """Build what pydantic would for a function of plain scalars, in a tenth of the time."""
     properties = {argument.name: _simple_schema(argument.annotation) for argument in parameters.arguments}
     if parameters.has_extras or None in properties.values():
         return None
@@ -159,14 +158,11 @@ def _simple_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | No
 def _whole_numbers(
     fn: Callable[..., Any], parameters: Parameters, schema: JsonSchema, *, flat: bool = False
 ) -> Convert | None:
-    """For plain arguments with whole numbers among them: to JSON 5.0 is one, to Python it is not.
-
-    Such numbers are rare, so what reads them is made when the first one comes.
-    """
+    """Build a converter for plain arguments with integers: JSON's 5.0 is one, Python's is not."""
     if "'integer'" not in repr(schema):
         return None
 
-    @functools.cache
+    @functools.cache  # such numbers are rare, so pydantic's adapter is built with the first one
     def read() -> Convert:
         adapter, _ = _adapted(fn, _arguments_type(parameters), "validation")
         return build_converter(adapter, schema, extras=parameters.has_extras)
@@ -182,7 +178,7 @@ def _simple_schema(annotation: Any) -> JsonSchema | None:
 
 
 def _arguments_type(parameters: Parameters) -> Any:
-    """A TypedDict of the arguments, in which names such as `_id`, `json` or `model_config` are names like others."""
+    """Build a TypedDict of the arguments, which unlike a model takes names such as `_id`, `json` or `model_config`."""
     fields: dict[str, Any] = {}
     memo: Memo = {}
     for name, written, default in parameters.arguments:
@@ -217,7 +213,7 @@ def _drop_required(schema: JsonSchema, name: str) -> None:
 
 
 def _complete(property_schema: JsonSchema | None, argument: Argument) -> None:
-    """Add what pydantic was not told: the description beside the type, and the function's own default."""
+    """Add what pydantic does not know: the description beside the type, and the function's own default."""
     if property_schema is None:
         return
     description = description_of(argument.annotation)
@@ -243,7 +239,7 @@ def _admits_null(schema: JsonSchema) -> bool:
 
 
 def _describe(schema: JsonSchema, descriptions: Mapping[str, str]) -> None:
-    """Put the docstring's lines on the properties that have no description yet."""
+    """Describe the properties without a description by the docstring."""
     properties = schema.get("properties")
     if not is_object(properties):
         return
@@ -254,7 +250,7 @@ def _describe(schema: JsonSchema, descriptions: Mapping[str, str]) -> None:
 
 
 def _output(fn: Callable[..., Any]) -> _Output:
-    """The schema and rendering of the results; nothing is promised without a usable annotation."""
+    """Derive the schema and rendering of the results; none without a usable annotation."""
     written = read_signature(fn).return_annotation
     if written is NO_DEFAULT or looks_like_raw_result(written):
         return _Output()
@@ -283,14 +279,14 @@ _google = GoogleParser([*DEFAULT_SECTIONS, *_SECTIONS])
 
 
 class Documentation(NamedTuple):
-    """A function's description without its lists of parameters and results, and a line for each parameter."""
+    """A function's description without its lists of parameters and results, and the description of each parameter."""
 
     description: str
     parameters: Mapping[str, str]
 
 
 def parse_docstring(fn: Callable[..., Any]) -> Documentation:
-    """Read a function's docstring; one in no known style is all description."""
+    """Parse a docstring in Google's, NumPy's or Sphinx's style; in no known style it is all description."""
     text = inspect.getdoc(fn) or ""
     try:
         parsed = docstring_parser.parse(text)
@@ -304,11 +300,11 @@ def parse_docstring(fn: Callable[..., Any]) -> Documentation:
         if param.description
         for name in param.arg_name.split(",")  # NumPy's style may describe several at once
     }
-    return Documentation("\n\n".join(_said(parsed)), described)
+    return Documentation("\n\n".join(_paragraphs(parsed)), described)
 
 
-def _said(parsed: Docstring) -> Iterator[str]:
-    """The description, and the remarks that stand behind the lists."""
+def _paragraphs(parsed: Docstring) -> Iterator[str]:
+    """Yield the description, and the remarks after the lists."""
     if parsed.description:
         yield parsed.description.strip()
     for section in parsed.meta:

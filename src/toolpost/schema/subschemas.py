@@ -48,7 +48,7 @@ _INDEX = re.compile(r"\d{1,6}", re.ASCII)
 
 
 class Subschema(NamedTuple):
-    """A schema within a schema: applied to the same value, to a part of it, or only stored."""
+    """A schema within a schema: applied to the same value, to a part of the value, or only stored."""
 
     place: Place
     keyword: str
@@ -57,7 +57,7 @@ class Subschema(NamedTuple):
 
 
 def subschemas(schema: JsonSchema) -> Iterator[Subschema]:
-    """The schemas directly within this one; `true` and `false` have nothing inside and are left out."""
+    """Yield the schemas directly within this one; the booleans `true` and `false` are left out."""
     for keyword, value in schema.items():
         place = _PLACES.get(keyword)
         if place is None:
@@ -77,7 +77,7 @@ def _members(keyword: str, value: Any) -> Iterator[tuple[str | int | None, Any]]
 
 
 def references(schema: JsonSchema) -> Iterator[str]:
-    """The references that this schema itself makes."""
+    """Yield the references that this schema itself makes."""
     for keyword in REFERENCES:
         reference = schema.get(keyword)
         if isinstance(reference, str):
@@ -85,9 +85,9 @@ def references(schema: JsonSchema) -> Iterator[str]:
 
 
 class SchemaDocument:
-    """A whole schema, to look up what its references point at; nothing is ever fetched.
+    """A whole schema that resolves references within itself; nothing is ever fetched.
 
-    One that is `closed` is known to hold no `$id` and no anchor, and is not searched for any.
+    A `closed` document is known to have no `$id` and no anchor, and is not searched for any.
     """
 
     __slots__ = ("_bases", "_names", "root")
@@ -98,7 +98,7 @@ class SchemaDocument:
         self._bases: dict[int, str] = {id(root): ""} if closed else {}
 
     def target(self, reference: str, source: JsonSchema) -> AnySchema | None:
-        """What `reference`, made in `source`, points at; None when that is not in this document."""
+        """Return the target of a reference made in `source`; None when it is not in this document."""
         if not self._names:
             self._index()
         base = self._bases.get(id(source), self._bases[id(self.root)])
@@ -111,8 +111,8 @@ class SchemaDocument:
             return self._names.get(f"{address}#{fragment}")
         return _follow(resource, fragment)
 
-    def walked(self, path: Iterable[str | int]) -> Any:
-        """What lies at the end of a path of keywords, in which a reference leads to its target."""
+    def walk(self, path: Iterable[str | int]) -> Any:
+        """Return what lies at the end of a path of keywords; references are followed."""
         node: Any = self.root
         for step in path:
             if is_object(node) and step in REFERENCES:
@@ -124,7 +124,7 @@ class SchemaDocument:
         return node
 
     def applied(self, schema: JsonSchema) -> Iterator[Subschema]:
-        """The schemas that apply when this one does: its subschemas and what it refers to."""
+        """Yield the schemas that apply when this one does: subschemas and targets of references."""
         for reference in references(schema):
             target = self.target(reference, schema)
             if isinstance(target, dict):
@@ -134,7 +134,7 @@ class SchemaDocument:
                 yield inner
 
     def _index(self) -> None:
-        """Note every `$id` and `$anchor`; a schema's references are relative to the nearest `$id` above it."""
+        """Index every `$id` and `$anchor`; references are relative to the nearest `$id` above."""
         self._names[""] = self.root
         self._bases[id(self.root)] = ""
         # Only draft 4 spells it `id`; elsewhere that is a word anyone may use.
@@ -154,7 +154,7 @@ class SchemaDocument:
                 stack.extend((child, base) for child in node)
 
     def _named(self, schema: JsonSchema, base: str, own: Any) -> str:
-        """Record the names of one schema and return the base that holds within it."""
+        """Index the names of one schema and return the base URI within it."""
         if isinstance(own, str) and own.startswith("#"):
             self._names.setdefault(base + own, schema)
         elif isinstance(own, str):
@@ -170,7 +170,7 @@ class SchemaDocument:
 
 
 def _follow(resource: JsonSchema, pointer: str) -> AnySchema | None:
-    """The schema at a JSON Pointer (RFC 6901), written as a URI fragment."""
+    """Return the schema at a JSON Pointer (RFC 6901) in a URI fragment."""
     node: Any = resource
     for part in unquote(pointer).split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
@@ -186,14 +186,16 @@ def _follow(resource: JsonSchema, pointer: str) -> AnySchema | None:
 T = TypeVar("T")
 
 
+# The tools of one API carry the same definitions, often hundreds of them. Nobody may change a definition while its
+# facts are in use; the cache lives as long as the tools of one listing.
 class SharedDefinitions:
-    """Answers to questions about definitions, by the definition's identity."""
+    """Cache of facts about definitions that many schemas share, by the identity of the definition."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[object, int], tuple[object, Any]] = {}
 
     def once(self, question: Callable[[Any], T], definition: object) -> T:
-        """Ask a question about a definition, or recall the answer."""
+        """Return `question(definition)`, computed once."""
         key = (question, id(definition))
         known = self._answers.get(key)
         if known is None:
@@ -203,18 +205,18 @@ class SharedDefinitions:
 
 
 def definitions_of(schema: Any) -> Mapping[str, Any] | None:
-    """The definitions of a schema, if it has any."""
+    """Return the definitions of a schema; None where it has none."""
     definitions = schema.get("$defs") if is_object(schema) else None
     return definitions if is_object(definitions) and definitions else None
 
 
 def without_definitions(schema: JsonSchema) -> JsonSchema:
-    """The schema itself."""
+    """Copy a schema without its definitions."""
     return {word: value for word, value in schema.items() if word != "$defs"}
 
 
 def any_part(schema: Any, question: Callable[[Any], bool], shared: SharedDefinitions | None) -> bool:
-    """Whether the answer is yes for the schema or for any of its definitions."""
+    """Whether `question` is true of the schema or of any of its definitions."""
     definitions = None if shared is None else definitions_of(schema)
     if shared is None or definitions is None:
         return question(schema)
@@ -236,7 +238,7 @@ _KNOWN = frozenset(_DRAFTS.values())
 
 
 def normalize_draft(schema: JsonSchema) -> JsonSchema:
-    """The schema itself, or one whose unknown or oddly spelled `$schema` is replaced by a known one."""
+    """Return the schema, with an unknown or unusually spelled `$schema` replaced by a known one."""
     declared = schema.get("$schema")
     if not isinstance(declared, str) or declared in _KNOWN:
         return schema

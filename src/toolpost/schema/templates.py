@@ -1,4 +1,4 @@
-"""Texts with `{name}` where a value goes; `{{` and `}}` are braces."""
+"""Templates with `{name}` where a value goes; `{{` and `}}` are braces."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[^{}]+|[{}]")
 
 
 class Slot(NamedTuple):
-    """A place for a value."""
+    """A placeholder for a value."""
 
     name: str
 
 
 @lru_cache(maxsize=4096)
 def split_template(template: str) -> tuple[str | Slot, ...]:
-    """A template taken apart: literals and slots in turn, no two literals beside each other."""
+    """Split a template into literals and slots; adjacent literals are joined."""
     found: list[str | Slot] = []
     for match in _PIECE.finditer(template):
         piece = Slot(match[1]) if match[1] else {"{{": "{", "}}": "}"}.get(match[0], match[0])
@@ -32,7 +32,7 @@ def split_template(template: str) -> tuple[str | Slot, ...]:
 
 
 def only_slot(template: str) -> Slot | None:
-    """The slot of a template that is nothing but one."""
+    """Return the slot of a template that consists of one slot; else None."""
     match split_template(template):
         case (Slot() as slot,):
             return slot
@@ -41,10 +41,10 @@ def only_slot(template: str) -> Slot | None:
 
 
 def slot_names(template: str) -> list[str]:
-    """The names that a template wants, each once, in order."""
+    """Return the names of the slots, each once, in order."""
     return list(dict.fromkeys(piece.name for piece in split_template(template) if isinstance(piece, Slot)))
 
 
 def fill_template(template: str, value: Callable[[str], str]) -> str:
-    """The text with every slot filled by what `value` gives for its name."""
+    """Fill every slot with what `value` returns for its name."""
     return "".join(piece if isinstance(piece, str) else value(piece.name) for piece in split_template(template))

@@ -1,4 +1,8 @@
-"""A compiled schema: a quick verdict for the hot path, and an explanation when that is no."""
+"""Validate values against compiled schemas, and explain what does not fit.
+
+The engine is jsonschema-rs without network access. The operator's own schemas may use patterns that backtrack, each
+match of which is bounded. External schemas get linear patterns only: their author also chooses the texts.
+"""
 
 from __future__ import annotations
 
@@ -43,23 +47,22 @@ _MAX_FRAMES = 2_000
 _UNGUARDED_HEIGHT = 300
 # What checking a value may cost, in units of about ten nanoseconds, where the schema is from outside. One that costs
 # little for each part of a value is never refused: reading the value has taken longer.
-_MOST_WORK = 4_000_000
-_MOST_PARTS = 300_000
+_MAX_WORK = 4_000_000
+_MAX_PARTS = 300_000
 _LITTLE_WORK = 3
 # So many characters may be matched with one small pattern, at most a third of a second; with more patterns, or larger
 # ones, so many fewer. What is longer is checked for all but its patterns.
-_MOST_MATCHED = 100_000
+_MAX_MATCHED = 100_000
 _NO_WEIGHT = Weight(1, 1, 1, 1, recursive=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validator:
-    """Checks values against one schema.
+    """Validate values against one schema.
 
-    `is_valid` is the engine's own method, the quickest there is; for a value that is not
-    JSON it may raise ValueError. `check` never raises anything but its error. `unchecked` are
-    the patterns of the schema that are never matched, because nothing bounds how long they run.
-    A value of more than `size_limit` parts, or with a number beyond `number_limit`, is not checked and so does not fit.
+    `is_valid` is the engine's own method, the fastest there is; for a value that is not JSON it may raise ValueError.
+    `check` raises nothing but its error. `unchecked` are the patterns that are never matched, because nothing bounds
+    their run time. A value of more than `size_limit` parts, or with a number beyond `number_limit`, does not fit.
     """
 
     is_valid: Callable[[Any], bool]
@@ -85,7 +88,7 @@ class Validator:
         raise error(self.issues(instance), tool_name=tool_name)
 
     def issues(self, instance: Any) -> list[str]:
-        """What is wrong with a value, at most ten lines and a count of the rest; empty when it fits."""
+        """Return what is wrong with a value, at most ten lines and a count of the rest; empty when it fits."""
         if self.size_limit is not None and not parts_within(self.size_limit, instance):
             return [f"$: not checked: more than {self.size_limit:,} values are too many for a schema like this one"]
         if self.number_limit is not None and not numbers_within(self.number_limit, instance):
@@ -95,18 +98,18 @@ class Validator:
         try:
             if self.is_valid(instance):
                 return []
-            faults = self._faults(instance)
+            violations = self._violations(instance)
         except ValueError as exc:
             return [_unreadable(instance, exc)]
         secrets = self.secrets()
-        lines = list(dict.fromkeys(describe(fault, instance, secrets) for fault in faults))
+        lines = list(dict.fromkeys(describe(violation, instance, secrets) for violation in violations))
         if not lines:
             why = "and is too large" if is_large(instance) else "which is too entangled"
             return [f"$: does not fit the schema, {why} to say where"]
         return _shortened(lines)
 
     def coerce(self, instance: Any) -> Any:
-        """The value with quoted numbers and the like put right, if this validator is lenient and it does not fit."""
+        """Return the value, coerced to the schema if this validator is lenient and the value does not fit."""
         if not self.lenient or isinstance(self.schema, bool):
             return instance
         try:
@@ -114,38 +117,38 @@ class Validator:
         except ValueError:
             return instance
 
-    def _faults(self, instance: Any) -> Iterable[Violation]:
+    def _violations(self, instance: Any) -> Iterable[Violation]:
         if isinstance(self.schema, bool):
-            return self.engine.faults(instance)
+            return self.engine.violations(instance)
         if is_large(instance):
             return ()
         document = SchemaDocument(self.schema)
         if not is_costly(document, instance):
-            return self.engine.faults(instance)
+            return self.engine.violations(instance)
         weight = weigh(document)
-        # A large value of a simple schema: finding one fault is linear, collecting all is not.
+        # A large value of a simple schema: finding one violation is linear, collecting all is not.
         simple = not weight.recursive and weight.work < _MAX_FRAMES
-        return self.engine.first_fault(instance) if simple else ()
+        return self.engine.first_violation(instance) if simple else ()
 
 
 def compile_validator(schema: AnySchema, *, lenient: bool = False, own: bool = False) -> Validator:
-    """Compile a schema; one that cannot be used is a ToolSchemaError, and no reference is ever fetched.
+    """Compile a schema; ToolSchemaError where it is unusable. No reference is ever fetched.
 
-    A schema is from outside unless it is the operator's `own`: then patterns may backtrack, and one that cannot be
-    matched makes the schema unusable, because somebody relies on it.
+    In the operator's `own` schemas patterns may backtrack, and a pattern that cannot be matched makes the schema
+    unusable, because somebody relies on it. All other schemas are external.
     """
     if isinstance(schema, bool):
         return _validator(schema, compile_engine(schema), _NO_WEIGHT, lenient=lenient)
     weight = weigh(SchemaDocument(schema))
     if own:
         return _validator(schema, _own_engine(schema), weight, lenient=lenient)
-    engine, unchecked = _outside_engine(schema, weight)
+    engine, unchecked = _external_engine(schema, weight)
     return _validator(
         schema,
         engine,
         weight,
         lenient=lenient,
-        size_limit=None if weight.cost <= _LITTLE_WORK else min(_MOST_PARTS, _MOST_WORK // weight.cost),
+        size_limit=None if weight.cost <= _LITTLE_WORK else min(_MAX_PARTS, _MAX_WORK // weight.cost),
         number_limit=LARGEST_DIVIDED if has_member("multipleOf", schema) else None,
         unchecked=unchecked,
     )
@@ -183,13 +186,13 @@ def _validator(
 
 
 def unchecked_patterns(schema: AnySchema) -> tuple[str, ...]:
-    """The patterns of a schema from outside that are never matched, each once."""
+    """Return the patterns of an external schema that are never matched, each once."""
     found = dict.fromkeys(pattern for _, pattern in patterns_in(schema))
     return tuple(pattern for pattern in found if pattern_cost(translate_pattern(pattern)) is None)
 
 
 def _depth_limit(weight: Weight) -> int | None:
-    """How deep a value may be nested so that checking it stays within the stack; None if the schema sees to that."""
+    """Return how deep values may be nested for the engine to stay within the stack; None where the schema limits it."""
     if not weight.recursive and weight.height <= _UNGUARDED_HEIGHT:
         return None
     return min(_MAX_DEPTH, max(8, _MAX_FRAMES // weight.chain))
@@ -211,7 +214,7 @@ def _shortened(lines: list[str]) -> list[str]:
 
 
 def _own_engine(schema: JsonSchema) -> Engine:
-    """An engine that matches every pattern of the schema, also with its patterns respelled."""
+    """Compile an engine that matches every pattern of the schema, as written or translated."""
     declared = normalize_draft(schema)
     for spelled in (declared, map_patterns(declared, translate_pattern)):
         engine = _fast_or_none(spelled, backtracking=True)
@@ -221,8 +224,8 @@ def _own_engine(schema: JsonSchema) -> Engine:
     raise ToolSchemaError(f"Schema is unusable: the engine does not take the pattern {shown}; write it more simply")
 
 
-def _outside_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[str, ...]]:
-    """An engine whose patterns take a bounded time for any value, and the patterns that it leaves out."""
+def _external_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[str, ...]]:
+    """Compile an engine whose patterns take bounded time for any value; also return the patterns left out."""
     declared = normalize_draft(schema)
     found = list(patterns_in(declared))
     if not found:
@@ -230,24 +233,20 @@ def _outside_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[s
     spelled, unchecked = map_patterns(declared, translate_pattern), unchecked_patterns(declared)
     if unchecked:
         spelled = relax_patterns(spelled, lambda pattern: pattern_cost(pattern) is None)
-    matching, cheap = _engine(spelled), _lazy(lambda: _engine(relax_patterns(spelled, lambda _: True)))
+    matching = _engine(spelled)
+    cheap = lru_cache(maxsize=1)(lambda: _engine(relax_patterns(spelled, lambda _: True)))  # few are ever needed
     names = sum(keyword == "patternProperties" for keyword, _ in found)
     dearest = max(pattern_cost(translate_pattern(pattern)) or 1 for _, pattern in found)
-    limit = _MOST_MATCHED // (dearest * (weight.work + names))
+    limit = _MAX_MATCHED // (dearest * (weight.work + names))
 
     def chosen(instance: Any) -> Engine:
         return matching if text_within(limit, instance) else cheap()
 
     return Engine(
         is_valid=lambda instance: chosen(instance).is_valid(instance),
-        faults=lambda instance: chosen(instance).faults(instance),
-        first_fault=lambda instance: chosen(instance).first_fault(instance),
+        violations=lambda instance: chosen(instance).violations(instance),
+        first_violation=lambda instance: chosen(instance).first_violation(instance),
     ), unchecked
-
-
-def _lazy(make: Callable[[], Engine]) -> Callable[[], Engine]:
-    """Make an engine when it is first needed; few ever are."""
-    return lru_cache(maxsize=1)(make)
 
 
 def _engine(schema: JsonSchema) -> Engine:
@@ -258,7 +257,7 @@ def _engine(schema: JsonSchema) -> Engine:
 
 
 def _fast_or_none(schema: JsonSchema, *, backtracking: bool = False) -> Engine | None:
-    """The engine, or None when all that it dislikes is a pattern."""
+    """Compile a schema; None when the engine refuses a pattern."""
     try:
         return compile_engine(schema, backtracking=backtracking)
     except jsonschema_rs.ValidationError as exc:
@@ -270,7 +269,7 @@ def _fast_or_none(schema: JsonSchema, *, backtracking: bool = False) -> Engine |
 
 
 def _schema_error(exc: Exception) -> ToolSchemaError:
-    """What the engine says about the schema, with the remedy when it points outside."""
+    """Convert the engine's error about a schema, with the remedy when a reference leads outside."""
     where, problem = "#", str(exc)
     if isinstance(exc, jsonschema_rs.ValidationError):
         where, problem = "/".join(["#", *map(str, exc.instance_path)]), exc.message
@@ -281,14 +280,14 @@ def _schema_error(exc: Exception) -> ToolSchemaError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A compiled schema: the verdict, all faults, or only the first one.
+    """A compiled schema: the verdict, all violations, or only the first one.
 
     Each may raise ValueError for a value that is not JSON or nested too deeply.
     """
 
     is_valid: Callable[[Any], bool]
-    faults: Callable[[Any], Iterable[Violation]]
-    first_fault: Callable[[Any], Iterable[Violation]]
+    violations: Callable[[Any], Iterable[Violation]]
+    first_violation: Callable[[Any], Iterable[Violation]]
 
 
 # A linear engine takes time by the size of the compiled pattern times the length of the text: at worst about 3 µs a
@@ -302,7 +301,7 @@ _GAVE_UP = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.Rege
 
 @lru_cache(maxsize=4096)
 def pattern_cost(pattern: str) -> int | None:
-    """What matching one character may cost, in units of a small pattern; None when no linear engine takes it."""
+    """Return the cost of matching a character, in units of a small pattern; None where it is not linear."""
     for size, cost in _SIZES.items():
         options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_DFA_BYTES)
         try:
@@ -314,7 +313,7 @@ def pattern_cost(pattern: str) -> int | None:
 
 
 def compile_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
-    """Compile a schema; nothing is fetched, and whatever is wrong with the schema is raised as a ValueError."""
+    """Compile a schema without network access; ValueError where it is invalid."""
     patterns = _BACKTRACKING if backtracking else _LINEAR
     # Formats stay notes: RFC 3339 would refuse the dates without a zone that most servers take and send.
     # The mask keeps values out of the engine's own texts.
@@ -322,20 +321,20 @@ def compile_engine(schema: AnySchema, *, backtracking: bool = False) -> Engine:
         schema, offline=True, validate_formats=False, mask="value", pattern_options=patterns
     )
 
-    def faults(instance: Any) -> list[Violation]:
-        return [_fault(schema, error) for error in validator.iter_errors(instance)]
+    def violations(instance: Any) -> list[Violation]:
+        return [_violation(schema, error) for error in validator.iter_errors(instance)]
 
-    def first_fault(instance: Any) -> list[Violation]:
+    def first_violation(instance: Any) -> list[Violation]:
         try:
             validator.validate(instance)
         except jsonschema_rs.ValidationError as error:
-            return [_fault(schema, error)]
+            return [_violation(schema, error)]
         return []
 
-    return Engine(is_valid=validator.is_valid, faults=faults, first_fault=first_fault)
+    return Engine(is_valid=validator.is_valid, violations=violations, first_violation=first_violation)
 
 
-def _fault(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Violation:
+def _violation(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Violation:
     kind = error.kind
     path = tuple(error.instance_path)
     if isinstance(kind, _GAVE_UP):
@@ -347,30 +346,28 @@ def _fault(schema: AnySchema, error: jsonschema_rs.ValidationError) -> Violation
             return Violation(path, kind.name, names=tuple(kind.value), known=_known(schema, error.evaluation_path))
         case "anyOf" | "oneOf":
             branches: list[list[jsonschema_rs.ValidationError]] = kind.value
-            return Violation(path, kind.name, branches=tuple(tuple(_fault(schema, e) for e in b) for b in branches))
+            return Violation(path, kind.name, branches=tuple(tuple(_violation(schema, e) for e in b) for b in branches))
         case name:
             return Violation(path, name, expected=kind.value)
 
 
 def _known(schema: AnySchema, evaluation_path: list[str | int]) -> tuple[str, ...]:
-    """The property names next to the keyword that a value came to by `evaluation_path`."""
-    place = SchemaDocument(schema).walked(evaluation_path[:-1]) if is_object(schema) else None
+    """Return the property names beside the keyword at `evaluation_path`."""
+    place = SchemaDocument(schema).walk(evaluation_path[:-1]) if is_object(schema) else None
     properties = place.get("properties") if is_object(place) else None
     return tuple(properties) if is_object(properties) else ()
 
 
 _BUDGET = 10_000
-_MOST_COPIED = 3_000_000  # characters; the engine puts a copy of what is wrong into every fault
-_MOST_COPIED_ONCE = 1_000_000
+_MAX_COPIED = 3_000_000  # characters; the engine puts a copy of the value into every violation
+_MAX_COPIED_ONCE = 1_000_000
 _LISTS = ("enum", "required")
 
 
 def is_costly(document: SchemaDocument, instance: Any) -> bool:
-    """Whether collecting all faults would take more than a bounded number of steps, or of copies of the value.
-
-    The engine answers yes or no in linear time, but collects the faults of every
-    alternative, which for a recursive choice grows exponentially with the depth.
-    """
+    """Whether collecting all violations would exceed a limit of steps, or of copies of the value."""
+    # The verdict takes linear time, but the engine collects the violations of every alternative, whose number grows
+    # exponentially with the depth of a recursive choice.
     stack: list[tuple[JsonSchema, Any]] = [(document.root, instance)]
     steps = 0
     while stack:
@@ -380,16 +377,16 @@ def is_costly(document: SchemaDocument, instance: Any) -> bool:
             stack.extend((inner.schema, part) for part in islice(_parts(inner, value), _BUDGET))
             if len(stack) + steps >= _BUDGET:
                 return True
-    return steps >= _BUDGET or not text_within(_MOST_COPIED // steps, instance)
+    return steps >= _BUDGET or not text_within(_MAX_COPIED // steps, instance)
 
 
 def is_large(instance: Any) -> bool:
-    """Whether even one fault would take long, for the copy of the value in it."""
-    return not text_within(_MOST_COPIED_ONCE, instance)
+    """Whether even one violation, which holds a copy of the value, would take long to build."""
+    return not text_within(_MAX_COPIED_ONCE, instance)
 
 
 def _parts(inner: Subschema, value: Any) -> Iterator[Any]:
-    """The parts of a value that a subschema applies to, or a few more."""
+    """Yield the parts of a value that a subschema applies to, or a few more."""
     if inner.place == "here":
         yield value
     elif is_object(value):

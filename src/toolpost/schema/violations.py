@@ -1,4 +1,4 @@
-"""What is wrong with a value, in words that a model or a person can act on."""
+"""Violations of a schema, described so that a model or a person can correct the value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
 
 
 class Violation(NamedTuple):
-    """One broken rule: which keyword, where, and what it asked for."""
+    """One violated keyword of a schema: the path of the value, and what was expected."""
 
     path: Path
     keyword: str
@@ -30,30 +30,32 @@ class Violation(NamedTuple):
     branches: tuple[tuple[Violation, ...], ...] = ()
 
 
-def describe(fault: Violation, instance: Any, secrets: SecretPaths) -> str:
-    """A fault as one line: the place, what was expected, what came."""
-    return f"{spell_path(fault.path)}: {_problem(fault, instance, secrets)}"
+def describe(violation: Violation, instance: Any, secrets: SecretPaths) -> str:
+    """Describe a violation in one line: the path, what was expected, what was given."""
+    return f"{spell_path(violation.path)}: {_problem(violation, instance, secrets)}"
 
 
-def _problem(fault: Violation, instance: Any, secrets: SecretPaths) -> str:
-    match fault.keyword:
+def _problem(violation: Violation, instance: Any, secrets: SecretPaths) -> str:
+    match violation.keyword:
         case "required" | "dependentRequired" | "dependencies":
-            return f"missing required {_listed(fault.names)}"
+            return f"missing required {_listed(violation.names)}"
         case "additionalProperties" | "unevaluatedProperties":
-            return f"unexpected {_listed(fault.names)}{_did_you_mean(fault)}"
+            return f"unexpected {_listed(violation.names)}{_did_you_mean(violation)}"
         case "anyOf" | "oneOf":
-            return _no_branch(fault, instance, secrets)
+            return _no_branch(violation, instance, secrets)
         case "falseSchema":
             return "nothing is allowed here"
         case keyword:
-            value = value_at(instance, fault.path)
-            hidden = is_secret_path(fault.path, secrets)
-            hint = "" if hidden else _hint(fault, value)
-            return f"expected {_expectation(keyword, fault.expected)}, got {spell_value(value, hidden=hidden)}{hint}"
+            value = value_at(instance, violation.path)
+            hidden = is_secret_path(violation.path, secrets)
+            hint = "" if hidden else _hint(violation, value)
+            return (
+                f"expected {_expectation(keyword, violation.expected)}, got {spell_value(value, hidden=hidden)}{hint}"
+            )
 
 
 def value_at(instance: Any, path: Sequence[str | int]) -> Any:
-    """The part of a value that lies at a path."""
+    """Return the part of a value at a path."""
     for step in path:
         instance = instance[step]
     return instance
@@ -64,11 +66,11 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(spell_literal(value) for value in values[:_MAX_LISTED]) + rest
 
 
-def _did_you_mean(fault: Violation) -> str:
-    for name in fault.names[:_MAX_LISTED]:
-        if near := nearest(name, fault.known[:_MAX_COMPARED]):
+def _did_you_mean(violation: Violation) -> str:
+    for name in violation.names[:_MAX_LISTED]:
+        if near := nearest(name, violation.known[:_MAX_COMPARED]):
             return f"; did you mean {quote(near)}?"
-    return f"; allowed are {_listed(fault.known)}" if fault.known else ""
+    return f"; allowed are {_listed(violation.known)}" if violation.known else ""
 
 
 def _types(expected: Any) -> str:
@@ -116,15 +118,15 @@ def _expectation(keyword: str, expected: Any) -> str:
     return f"what {quote(keyword)} asks for"
 
 
-def _hint(fault: Violation, value: Any) -> str:
-    """Advice for the mistakes that models make most."""
-    if fault.keyword == "enum" and isinstance(value, str):
-        options = [option for option in fault.expected if isinstance(option, str)]
+def _hint(violation: Violation, value: Any) -> str:
+    """Return advice for the mistakes that models make most."""
+    if violation.keyword == "enum" and isinstance(value, str):
+        options = [option for option in violation.expected if isinstance(option, str)]
         near = nearest(value, options[:_MAX_COMPARED])
         return f"; did you mean {quote(near)}?" if near else ""
-    if fault.keyword != "type":
+    if violation.keyword != "type":
         return ""
-    wanted = _types(fault.expected).split(" or ")
+    wanted = _types(violation.expected).split(" or ")
     return _text_hint(wanted, value) if isinstance(value, str) else _other_hint(wanted, value)
 
 
@@ -144,46 +146,46 @@ def _other_hint(wanted: list[str], value: Any) -> str:
     return " (put it into a list)" if "array" in wanted and value is not None else ""
 
 
-def _no_branch(fault: Violation, instance: Any, secrets: SecretPaths) -> str:
-    branches = fault.branches
+def _no_branch(violation: Violation, instance: Any, secrets: SecretPaths) -> str:
+    branches = violation.branches
     if not all(branches):
         return f"fits several of {len(branches)} forms, exactly one of which is allowed"
-    if types := _only_types(fault):
-        return _problem(Violation(fault.path, "type", types), instance, secrets)
-    if names := _only_names(fault):
+    if types := _only_types(violation):
+        return _problem(Violation(violation.path, "type", types), instance, secrets)
+    if names := _only_names(violation):
         return f"needs one of {_listed(names)}"
-    closest = min(branches, key=lambda faults: _distance(fault.path, faults))
+    closest = min(branches, key=lambda violations: _distance(violation.path, violations))
     return f"fits none of {len(branches)} allowed forms; nearest: {describe(closest[0], instance, secrets)}"
 
 
-def _only_types(fault: Violation) -> list[Any]:
-    """The types that all branches ask for, when that is all that is wrong with each."""
+def _only_types(violation: Violation) -> list[Any]:
+    """Return the expected types of all branches, if nothing else is wrong with any branch."""
     types: list[Any] = []
-    for faults in fault.branches:
-        first = faults[0]
-        if len(faults) > 1 or first.keyword != "type" or first.path != fault.path:
+    for violations in violation.branches:
+        first = violations[0]
+        if len(violations) > 1 or first.keyword != "type" or first.path != violation.path:
             return []
         types.extend(first.expected)
     return types
 
 
-def _only_names(fault: Violation) -> list[str]:
-    """The names of which each branch wants one, when that is all that is wrong with it."""
+def _only_names(violation: Violation) -> list[str]:
+    """Return the missing names, if each branch misses one and nothing else is wrong."""
     names: list[str] = []
-    for faults in fault.branches:
-        first = faults[0]
-        if len(faults) > 1 or first.keyword != "required" or first.path != fault.path or len(first.names) > 1:
+    for violations in violation.branches:
+        first = violations[0]
+        if len(violations) > 1 or first.keyword != "required" or first.path != violation.path or len(first.names) > 1:
             return []
         names.extend(first.names)
     return names
 
 
-def _distance(path: Path, faults: tuple[Violation, ...]) -> tuple[bool, bool, int]:
-    """How far a branch is from fitting: another type is worst, another tag next, then the number of faults."""
+def _distance(path: Path, violations: tuple[Violation, ...]) -> tuple[bool, bool, int]:
+    """Return how far a branch is from fitting: another type is worst, another constant next, then their number."""
     return (
-        any(fault.keyword == "type" and fault.path == path for fault in faults),
-        any(fault.keyword in ("const", "enum") for fault in faults),
-        len(faults),
+        any(violation.keyword == "type" and violation.path == path for violation in violations),
+        any(violation.keyword in ("const", "enum") for violation in violations),
+        len(violations),
     )
 
 
@@ -192,5 +194,5 @@ _SHOULD = re.compile(r"^\w+ should ")
 
 
 def plain_message(message: str) -> str:
-    """The message as a sentence about the value: "must be greater than 1", or a validator's own words."""
+    """Rewrite a message of pydantic as a sentence about the value: "must be greater than 1"."""
     return _SHOULD.sub("must ", _PREFIX.sub("", message))
