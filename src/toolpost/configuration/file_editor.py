@@ -86,8 +86,8 @@ def cut_source(text: str, name: str) -> tuple[str, str]:
             return after, taken
     except (yaml.YAMLError, _NoPlaceError):
         pass
-    told = f"the entry of {name!r} cannot be cut out safely as it is written there; delete it by hand"
-    raise ConfigError(told, code="removal_impossible")
+    message = f"the entry of {name!r} cannot be cut out safely as it is written there; delete it by hand"
+    raise ConfigError(message, code="removal_impossible")
 
 
 def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
@@ -138,8 +138,8 @@ def insert_sources(text: str, sources: Sequence[ExternalToolConfig]) -> str:
             return after
     except (yaml.YAMLError, _NoPlaceError):
         pass
-    told = f"nothing can be added safely to {_KEY!r} as it is written there; paste the new part by hand"
-    raise InsertionError(told, snippet(sources))
+    message = f"nothing can be added safely to {_KEY!r} as it is written there; paste the new part by hand"
+    raise InsertionError(message, snippet(sources))
 
 
 class _NoPlaceError(ValueError):

@@ -152,7 +152,7 @@ class SecretExtractor:
         def replace(found: re.Match[str]) -> str:
             if not is_secret_variable(found["name"]) or (not plain_words and _is_harmless(found["secret"])):
                 return found[0]
-            return self._each(_Place(place.source, found["name"], f"{found['name']} in {place.told}"))(found)
+            return self._each(_Place(place.source, found["name"], f"{found['name']} in {place.label}"))(found)
 
         return replace
 
@@ -169,7 +169,7 @@ class SecretExtractor:
         if same is not None:
             return f"${{{same.name}}}"
         name = next(name for name in place.names() if self._is_free(name, secret))
-        self.variables.append(Variable(name=name, stands_for=place.told, value=secret))
+        self.variables.append(Variable(name=name, stands_for=place.label, value=secret))
         return f"${{{name}}}"
 
     def _is_free(self, name: str, secret: str) -> bool:
@@ -183,12 +183,12 @@ class _Place:
 
     source: str
     name: str
-    told: str
+    label: str
     own_name: bool = False
 
     def within(self, part: str) -> _Place:
         name = part if self.name == "key" else f"{self.name}_{part}"
-        return _Place(self.source, name, f"the {part} in {self.told}")
+        return _Place(self.source, name, f"the {part} in {self.label}")
 
     def names(self) -> Iterator[str]:
         if self.own_name:

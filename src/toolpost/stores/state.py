@@ -208,8 +208,8 @@ class StoreState:
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
         """Return a run's events in order."""
         saved = {event.seq: event for event in await self._store.state.load_history(trace_id)}
-        told = {event.seq: event for event in await self._logged_events(trace_id)}
-        return [event for _, event in sorted({**saved, **told}.items())]
+        logged = {event.seq: event for event in await self._logged_events(trace_id)}
+        return [event for _, event in sorted({**saved, **logged}.items())]
 
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
         """Save a remote binding of a run."""

@@ -1,1 +1,1 @@
-"""The front door: Toolbox, ToolNode, MCPManager, the source manager, and their wiring."""
+"""The front of the library: Toolbox, ToolNode, MCPManager, the source manager, and their wiring."""

@@ -96,12 +96,12 @@ def start_page(asked: StartPageContent) -> HtmlPage:
     """Return the page that shows who asks for what, with the button that starts the sign-in."""
     service, user = escape(asked.service), escape(asked.user)
     scopes = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in asked.scopes)
-    told = {
+    details = {
         "User": user,
         "Tool": escape(asked.tool),
         "Scopes": f'<ul role="list">{scopes}</ul>' if scopes else "",
     }
-    rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in told.items() if value)
+    rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in details.items() if value)
     hidden = "".join(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in asked.fields
     )
@@ -129,8 +129,8 @@ def failure_page(error: ToolError) -> HtmlPage:
         status, heading, advice = _NOT_SET_UP
     # Only what was written for people; how a connection failed is nobody's business outside.
     for_people = isinstance(error, ToolAuthError) and error.error_code != "oauth_state"
-    told = str(error) if for_people else ""
-    return notice_page(status, heading, told, advice)
+    message = str(error) if for_people else ""
+    return notice_page(status, heading, message, advice)
 
 
 def notice_page(status: int, heading: str, *texts: str, more: tuple[tuple[str, str], ...] = ()) -> HtmlPage:

@@ -126,8 +126,8 @@ class AccountManager:
 
     async def on_connected(self, connected: ConnectedAccount) -> None:
         """Emit the event of a connected account, list its tools anew and resume waiting calls."""
-        told = {"user": str(connected.person)}
-        self._emitter.emit_source(connected.provider, EventCode.ACCOUNT_CONNECTED, told)
+        facts = {"user": str(connected.person)}
+        self._emitter.emit_source(connected.provider, EventCode.ACCOUNT_CONNECTED, facts)
         self._background.start(self._list_anew(connected))
         await self._waiting.resume(connected, self._actions)
 
@@ -212,7 +212,7 @@ async def _quietly(source: PersonalSource, credential: Any) -> None:
     try:
         await source.list_for(credential)
     except ToolError:
-        return  # the calls themselves will tell what is wrong
+        return  # the calls themselves will report what is wrong
 
 
 _Waiter: TypeAlias = tuple[Principal, str]

@@ -441,8 +441,8 @@ class SourceManager:
             await asyncio.wait([managed.task], timeout=within_s)
         state = managed.state(self._redactor)
         if state.state == "connecting":
-            told = f"source {state.name!r} is still connecting after {within_s:.1f} s; call again, or give it longer"
-            raise ToolSourceDownError(told, tool_name=tool_name)
+            message = f"source {state.name!r} is still connecting after {within_s:.1f} s; call again, or give it longer"
+            raise ToolSourceDownError(message, tool_name=tool_name)
         if state.state == "down":
             category = managed.fault.category if isinstance(managed.fault, ConfigError) else None
             raise ToolSourceDownError(
@@ -472,11 +472,11 @@ class SourceManager:
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """Log and emit what the server of a source wrote to its log."""
-        told = one_line(self._redactor.excerpt(text, _LONGEST_LOG))
+        line = one_line(self._redactor.excerpt(text, _LONGEST_LOG))
         transport = self._sources[source.name].config.transport
         log = logging.getLogger(f"toolpost.sources.{transport}")
-        log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, told)
-        self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": told})
+        log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, line)
+        self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": line})
 
     def withdraw(self) -> None:
         """Remove all tools of all sources from the catalog."""

@@ -74,8 +74,8 @@ class StandaloneRouter:
                 raise error
             case paused if paused.question.key == DEFINITION:  # an approval here could not be stored in the lock file
                 remedy = f"run `toolpost lock approve {paused.tool_name}` once you agree"
-                told = f"{paused.tool_name!r} is set aside: {paused.question.payload['reason']}; {remedy}"
-                raise ToolPermissionError(told, tool_name=paused.tool_name, code="definition_changed")
+                message = f"{paused.tool_name!r} is set aside: {paused.question.payload['reason']}; {remedy}"
+                raise ToolPermissionError(message, tool_name=paused.tool_name, code="definition_changed")
             case paused:
                 raise PauseSignal(paused.question, pending_id=paused.pending_id)
 
