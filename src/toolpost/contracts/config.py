@@ -1,4 +1,4 @@
-"""The configuration of an external tool source, as people write it."""
+"""The configuration of an external tool source, with the options of each transport."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
 
 class ConfigModel(BaseModel):
-    """What all configuration has in common: snake_case or camelCase keys, nothing unknown."""
+    """Base of configuration models: snake_case or camelCase keys, no unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, frozen=True
@@ -34,7 +34,7 @@ class ConfigModel(BaseModel):
 
 
 class DeclaredTool(ConfigModel):
-    """A tool that an operator describes, because nobody else does."""
+    """A tool that the operator describes in the configuration."""
 
     description: str = ""
     input_schema: dict[str, Any] = Field(default_factory=lambda: {"type": "object"}, description="JSON Schema")
@@ -56,7 +56,7 @@ class CliTool(DeclaredTool):
 
 
 class CliOptions(ConfigModel):
-    """What only command lines have; a tool that stands in `manual`, too, has from it what it does not say itself."""
+    """Options of command lines; a tool that `manual` describes, too, takes from there what it leaves out."""
 
     tools: dict[str, CliTool] = Field(default_factory=dict[str, CliTool])
     manual: str | None = Field(
@@ -67,7 +67,7 @@ class CliOptions(ConfigModel):
 
 
 class WebSocketTool(DeclaredTool):
-    """A message and what comes back for it: one answer, or a stream of them."""
+    """A message and its reply: one message, or a stream of messages."""
 
     message: Any = Field(default=None, description="What is sent, with {name} for arguments; none sends them all")
     stream: bool = Field(default=False, description="Whether answers go on until a limit")
@@ -77,7 +77,7 @@ class WebSocketTool(DeclaredTool):
 
 
 class WebSocketOptions(ConfigModel):
-    """What only WebSockets have; `multiplexed` shares one connection, told apart by a correlation id."""
+    """Options of WebSockets; `multiplexed` calls share one connection and are matched by a correlation id."""
 
     tools: dict[str, WebSocketTool] = Field(default_factory=dict[str, WebSocketTool])
     mode: Literal["per_call", "multiplexed"] = "per_call"
@@ -90,7 +90,7 @@ class WebSocketOptions(ConfigModel):
 
 
 class GraphqlOptions(ConfigModel):
-    """What only GraphQL has; `selections` are keyed by the field's name."""
+    """Options of GraphQL; `selections` are keyed by the field's name."""
 
     depth: int = Field(default=2, ge=0, le=8, description="How deep the default selection goes")
     selections: dict[str, str] = Field(default_factory=dict[str, str])
@@ -98,7 +98,7 @@ class GraphqlOptions(ConfigModel):
 
 
 class WebhookTool(DeclaredTool):
-    """A webhook: the arguments are its body, or its query where the method has none."""
+    """A webhook: the arguments are the body of the request, or the query where the method has no body."""
 
     url: str = Field(default="", description="A path below the connection, or a whole URL; empty is the connection")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
@@ -110,7 +110,7 @@ class WebhookTool(DeclaredTool):
 
 
 class WebhookSignature(ConfigModel):
-    """How a body is signed: an HMAC of it in a header."""
+    """Signature of the body: an HMAC in a header."""
 
     secret: str = Field(min_length=1, repr=False)
     header: str = Field(default="X-Signature-256", pattern=HEADER_NAME)
@@ -121,7 +121,7 @@ class WebhookSignature(ConfigModel):
 
 
 class WebhookOptions(ConfigModel):
-    """What only webhooks have; `n8n` finds the tools over that program's public API."""
+    """Options of webhooks; `n8n` lists the tools by n8n's public API."""
 
     kind: Literal["auto", "plain", "n8n"] = "auto"
     tools: dict[str, WebhookTool] = Field(default_factory=dict[str, WebhookTool])
@@ -129,7 +129,7 @@ class WebhookOptions(ConfigModel):
 
 
 class UtcpOptions(ConfigModel):
-    """What only UTCP manuals have."""
+    """Options of UTCP manuals."""
 
     allowed_communication_protocols: list[str] | None = Field(
         default=None, description="Kinds of call templates that are taken; the manual's own kind by default"
@@ -142,7 +142,7 @@ OutputCheck = Literal["report", "strict", "off"]
 
 
 class TransportType(StrEnum):
-    """How a source is reached."""
+    """Built-in transports."""
 
     MCP = "mcp"
     HTTP = "http"
@@ -173,7 +173,7 @@ def _registered(value: str) -> str:
 
 
 class AuthType(StrEnum):
-    """How a source is told who we are."""
+    """Ways to authenticate at a source."""
 
     NONE = "none"
     API_KEY = "api_key"
@@ -197,7 +197,7 @@ _AUTH_IS_SENT = frozenset({"mcp", "http", "websocket", "webhook", "graphql"})
 
 
 class UtcpMode(StrEnum):
-    """How the connection of an HTTP or UTCP source is to be read."""
+    """How the connection of an HTTP or UTCP source is interpreted."""
 
     AUTO = "auto"
     MANUAL_URL = "manual_url"
@@ -205,7 +205,7 @@ class UtcpMode(StrEnum):
 
 
 class McpTransport(StrEnum):
-    """How an MCP server is spoken to; `auto` reads it from the connection."""
+    """Transports of MCP; `auto` detects one from the connection."""
 
     AUTO = "auto"
     STDIO = "stdio"
@@ -215,7 +215,7 @@ class McpTransport(StrEnum):
 
 
 class RetryPolicy(ConfigModel):
-    """How often and how patiently a failed call is tried again, where that is safe."""
+    """Number and delay of retries of a failed call, where a retry is safe."""
 
     max_attempts: int = Field(default=3, ge=1, le=10)
     wait_exponential_min_s: float = Field(default=0.1, ge=0.01)
@@ -224,7 +224,7 @@ class RetryPolicy(ConfigModel):
 
 
 class ToolOverride(ConfigModel):
-    """What an operator changes about one tool; the original stays reachable for audit."""
+    """Changes of the operator to one tool; the original stays readable for audit."""
 
     name: str | None = None
     description: str | None = None
@@ -243,10 +243,9 @@ _OLD_TRUST = frozenset({"trust_annotations", "trustAnnotations"})
 
 
 class McpOptions(ConfigModel):
-    """What only MCP servers have.
+    """Options of MCP servers.
 
-    `protocol` pins an era: `legacy` is the handshake up to 2025-11-25. `roots=None`
-    stands for the allowed paths.
+    `protocol` pins a version: `legacy` is the handshake up to 2025-11-25. `roots=None` stands for the allowed paths.
     """
 
     transport: McpTransport = McpTransport.AUTO
@@ -273,7 +272,7 @@ class McpOptions(ConfigModel):
 
 
 def _connection_or_manual(schema: dict[str, Any]) -> None:
-    """A source whose commands are those of a manual has no program of its own."""
+    """Require a connection or a manual: the commands of a manual need no connection."""
     schema["required"].remove("connection")
     by_manual = {"properties": {"cli": {"required": ["manual"]}}, "required": ["cli"]}
     schema["anyOf"] = [{"required": ["connection"]}, by_manual]
@@ -282,9 +281,8 @@ def _connection_or_manual(schema: dict[str, Any]) -> None:
 class ExternalToolConfig(ConfigModel):
     """One external tool source.
 
-    `tool_filter` and `tool_exclude` are regular expressions that match whole tool
-    names; `overrides` are keyed by the tool's name within the source. Without `trust`,
-    what the source says of its own tools makes calls stricter, never looser.
+    `tool_filter` and `tool_exclude` are regular expressions that match whole tool names; `overrides` are keyed by the
+    tool's name within the source. Without `trust`, the source's own annotations make calls stricter, never looser.
     """
 
     model_config = ConfigDict(json_schema_extra=_connection_or_manual)
@@ -330,7 +328,7 @@ class ExternalToolConfig(ConfigModel):
     @model_validator(mode="before")
     @classmethod
     def _reached_by_manual(cls, data: Any) -> Any:
-        """Where a command line has a manual and no program, the manual is what it is reached by."""
+        """Use the manual of a command line as its connection, where there is none."""
         if not isinstance(data, dict) or "connection" in data:
             return cast("Any", data)
         given = cast("dict[str, Any]", data)
@@ -341,7 +339,7 @@ class ExternalToolConfig(ConfigModel):
         return {**given, "connection": manual} if is_command and isinstance(manual, str) else given
 
     _unusable: str = PrivateAttr(default="")
-    _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # names that are left out are known to nobody else
+    _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # excluded names are stored nowhere else
 
     @field_validator("tool_filter", "tool_exclude")
     @classmethod
@@ -364,9 +362,9 @@ class ExternalToolConfig(ConfigModel):
         return self
 
     def _auth_fault(self) -> str:
-        """What keeps `auth_config` from being sent as it was meant."""
+        """Return what is wrong with `auth_config`; empty where it can be sent."""
         if "auth_type" not in self.model_fields_set:
-            return self._untyped()
+            return self._untyped_auth_fault()
         takes = _AUTH_TAKES.get(self.auth_type, ())
         meant: dict[str, str] = {}
         for stranger in self.auth_config.keys() - set(takes):
@@ -378,8 +376,8 @@ class ExternalToolConfig(ConfigModel):
                 return f"auth_type={self.auth_type.name} requires auth_config.{key}{hint}"
         return next(iter(meant.values()), "")
 
-    def _untyped(self) -> str:
-        """Without a type nothing of `auth_config` would be sent."""
+    def _untyped_auth_fault(self) -> str:
+        """Return the fault of an `auth_config` without `auth_type`, which would not be sent."""
         if self.transport not in _AUTH_IS_SENT:
             return ""
         for kind, needed in _AUTH_NEEDS.items():
@@ -389,28 +387,28 @@ class ExternalToolConfig(ConfigModel):
 
     @property
     def output_check(self) -> OutputCheck:
-        """What becomes of a result that breaks its schema: servers break their own promises, own code is mended."""
+        """Return how a result that breaks its schema is treated: by default strict for Python, report for others."""
         if self.outputs is not None:
             return self.outputs
         return "strict" if self.transport is TransportType.PYTHON else "report"
 
     @property
     def unusable(self) -> str:
-        """Why the source cannot be used as it is written; empty where it can."""
+        """Return why the source cannot be used as it is configured; empty where it can."""
         return self._unusable
 
     def left_out(self, reason: str) -> Self:
-        """The same source, of which it is known that it cannot be used as it is written."""
+        """Copy the configuration, marked as unusable for this reason."""
         copy = self.model_copy()
         copy._unusable = reason  # noqa: SLF001 - a copy of itself
         return copy
 
     def idle_excludes(self) -> list[str]:
-        """The patterns of `tool_exclude` that no name was held to have matched so far."""
+        """Return the patterns of `tool_exclude` that have matched no tool so far."""
         return [pattern for pattern in self.tool_exclude or [] if pattern not in self._used_excludes]
 
     def includes(self, tool_name: str) -> bool:
-        """Whether the filters let a tool of this name in."""
+        """Whether the filters include a tool of this name."""
         excluding = [pattern for pattern in self.tool_exclude or [] if re.fullmatch(pattern, tool_name)]
         self._used_excludes.update(excluding)
         if excluding:

@@ -192,10 +192,6 @@ def _read_string(value: Any) -> Any:
             return _NOTHING
 
 
-def _read_object(value: Any) -> Any:
-    return _read_json(value, dict)
-
-
 def _read_array(value: Any) -> Any:
     parsed = _read_json(value, list)
     return [value] if parsed is _NOTHING else parsed
@@ -229,6 +225,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "number": _read_number,
     "boolean": _read_boolean,
     "string": _read_string,
-    "object": _read_object,
+    "object": lambda value: _read_json(value, dict),
     "array": _read_array,
 }

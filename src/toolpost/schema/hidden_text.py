@@ -92,8 +92,7 @@ def clean_text(text: str) -> CleanText:
     def shown(found: re.Match[str]) -> str:
         nonlocal hidden
         run = found[0]
-        start, end = found.span()
-        if _has_place(run, text[max(0, start - _NEAR) : start], text[end : end + _NEAR]):
+        if _has_place(found):
             return run
         hidden += len(run)
         spelled = _spelled(run)
@@ -106,10 +105,7 @@ def escape_hidden(text: str) -> str:
     """Replace hidden characters by Python escapes."""
 
     def spelled(found: re.Match[str]) -> str:
-        start, end = found.span()
-        if _has_place(found[0], text[max(0, start - _NEAR) : start], text[end : end + _NEAR]):
-            return found[0]
-        return found[0].encode("unicode_escape").decode()
+        return found[0] if _has_place(found) else found[0].encode("unicode_escape").decode()
 
     return _RUNS.sub(spelled, text)
 
@@ -117,8 +113,8 @@ def escape_hidden(text: str) -> str:
 def hidden_excerpt(text: str) -> str:
     """Return the part of a text around its first hidden characters, escaped; empty where there are none."""
     for found in _RUNS.finditer(text):
-        start, end = found.span()
-        if not _has_place(found[0], text[max(0, start - _NEAR) : start], text[end : end + _NEAR]):
+        if not _has_place(found):
+            start, end = found.span()
             return escape_hidden(text[max(0, start - _AROUND) : end + _AROUND][: 3 * _AROUND])
     return ""
 
@@ -206,8 +202,10 @@ def _clean_object(value: dict[str, Any]) -> tuple[Any, int]:
     return (members, hidden) if hidden else (value, 0)
 
 
-def _has_place(run: str, before: str, after: str) -> bool:
-    """Whether characters without a shape do their work here: in Persian, Hebrew, Indic scripts, emoji, keycaps."""
+def _has_place(found: re.Match[str]) -> bool:
+    """Whether hidden characters are needed where they stand: in Persian, Hebrew, Indic scripts, emoji, keycaps."""
+    run, text, (start, end) = found[0], found.string, found.span()
+    before, after = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
     last, first = before[-1:], after[:1]
     match run:
         case "\ufe0e" | "\ufe0f":
