@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,8 @@ from toolpost.cli.output import Output, format_json, show_tools
 from toolpost.cli.prompts import ask_at_terminal, show_outcome
 from toolpost.cli.runner import INCOMPLETE, has_failed_source, one_source, run_command, run_with_box, tool_source
 from toolpost.contracts.errors import ToolError
+from toolpost.contracts.events import EventCode, EventFilter
+from toolpost.contracts.outcomes import OUTPUT_ISSUES
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_CONFIG = Path("toolpost.yaml")
+_COUNTED_CALLS = 1000
 
 app = Commands(help="See and call tools.", no_args_is_help=True)
 
@@ -106,7 +109,8 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
     """Show all about one tool."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_entry(box.registry.find(name), output)
+        entry = box.registry.find(name)
+        _show_entry(entry, await _misfits(entry, box, user), output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=tool_source(name, called=False))
@@ -163,11 +167,22 @@ def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
         raise ToolError(str(error.args[0]), code="collection_not_found") from None
 
 
-def _show_entry(entry: Entry, output: Output) -> None:
+async def _misfits(entry: Entry, box: Toolbox, user: str) -> dict[str, Any] | None:
+    """Count the results of the last calls that broke the tool's output schema, as the events tell."""
+    if entry.spec.output_schema is None:
+        return None
+    done = EventFilter(tool=entry.spec.name, codes=frozenset({EventCode.TOOL_CALL_COMPLETED}))
+    calls = await box.events(user=user, limit=_COUNTED_CALLS, only=done, newest=True)
+    broken = [event.payload[OUTPUT_ISSUES] for event in calls if OUTPUT_ISSUES in event.payload]
+    return {"misfits": len(broken), "of_calls": len(calls), "last": broken[-1] if broken else []}
+
+
+def _show_entry(entry: Entry, misfits: dict[str, Any] | None, output: Output) -> None:
     spec = entry.spec
     facts = {
         **spec.to_dict(),
         "outputs": None if spec.output_schema is None else entry.output_check,
+        "output_misfits": misfits,
         "unchecked_patterns": list(entry.unchecked_patterns),
         HIDDEN: spec.extra.get(HIDDEN, []),
     }
