@@ -27,6 +27,8 @@ _OPEN_SCHEMA_KEYWORDS = frozenset(
 )
 
 HIDDEN = "hidden_characters"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
+"""The HTTP methods that change nothing (RFC 9110 section 9.2.1, and QUERY)."""
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -143,6 +145,15 @@ def effects_from_claims(claims: Claims, *, trusted: bool, remote: bool) -> Effec
         return Effects("read", "idempotent", SafetyProfile(network=network, destructive=False, open_world=network))
     replay: ReplayClass = "idempotent" if claims.idempotent else "unsafe"
     return Effects("external", replay, SafetyProfile(network=network, destructive=claims.destructive, open_world=True))
+
+
+def effects_of_method(method: str) -> Effects:
+    """Return the effects of an HTTP method (RFC 9110 section 9.2); whether POST, PUT and PATCH destroy is unknown."""
+    if method in SAFE_METHODS:
+        return Effects("read", "idempotent", SafetyProfile(network=True, destructive=False, open_world=True))
+    replay = replay_of("external", idempotent=method in ("PUT", "DELETE"))
+    destructive = True if method == "DELETE" else None
+    return Effects("external", replay, SafetyProfile(network=True, destructive=destructive, open_world=True))
 
 
 def read_claims(spec: ToolSpec) -> Claims:

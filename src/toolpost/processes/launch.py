@@ -16,19 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _WINDOWS = (
-    "APPDATA",
-    "COMSPEC",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "LOCALAPPDATA",
-    "PATH",
-    "PATHEXT",
-    "SYSTEMDRIVE",
-    "SYSTEMROOT",
-    "TEMP",
-    "USERNAME",
-    "USERPROFILE",
-)
+    "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT",
+    "TEMP", "USERNAME", "USERPROFILE",
+)  # fmt: skip
 INHERITED = _WINDOWS if sys.platform == "win32" else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """Variables that a child inherits from this process; any other may be a secret."""
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from toolpost.contracts.errors import ErrorCategory, ToolRateLimitError, from_status
+from toolpost.contracts.errors import ErrorCategory, ToolOutputError, ToolRateLimitError, from_status
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import decode_text, looks_like_json, parse_json, parse_media_type
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 500
 _LONGEST_LOOK = 20_000
+_LONGEST_QUOTED = 4096
+_LONGEST_QUOTE = 120
 _DEEPEST = 4
 _MOST_COMPLAINTS = 3
 _MARKUP = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)?[^<>]*>|([^<]+|<)")
@@ -70,6 +72,12 @@ def response_error(
     error.retry_after_s = parse_retry_after(headers, now=now)
     error.challenges = headers.get_all("www-authenticate")
     return error
+
+
+def unusable_error(subject: str, status: int, body: bytes, reason: object, secrets: Iterable[str]) -> ToolOutputError:
+    """Build the error of a successful response whose body cannot be used; it quotes how the body begins."""
+    begins = sanitize(decode_text(body[:_LONGEST_QUOTED]), secrets)[:_LONGEST_QUOTE]
+    return ToolOutputError(f"{subject} answered {status}, but the answer is unusable: {reason}. It begins: {begins!r}")
 
 
 def extract_reason(headers: Headers, body: bytes) -> str:

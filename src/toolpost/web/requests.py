@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
+from toolpost.catalog.specs import SAFE_METHODS
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError, ToolTimeoutError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.web.content import parse_media_type
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Response"]]
 _new_request = fast_constructor(Request)
-
-READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
-"""The methods that change nothing (RFC 9110 section 9.2.1, and QUERY)."""
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _DOT_SEGMENTS = frozenset({".", ".."})
@@ -243,7 +241,7 @@ def make_sender(
                 await _read_stream(response, end)
             return response
         except (ToolConnectionError, ToolTimeoutError, ToolClientError) as failed:
-            if not reads and planned.method not in READS:
+            if not reads and planned.method not in SAFE_METHODS:
                 _add_doubt(failed)
             raise
 

@@ -71,22 +71,15 @@ class ArgumentSchemas:
 def _first_complete(writers: list[_SchemaWriter], field: GraphQLField, beside: JsonSchema) -> JsonSchema:
     """Return the first schema that defines every argument type; later writers use shorter descriptions."""
     for writer in writers[:-1]:
-        arguments = writer.write(field, beside)
-        if arguments.is_complete:
-            return arguments.schema
-    return writers[-1].write(field, beside).schema
+        schema, is_complete = writer.write(field, beside)
+        if is_complete:
+            return schema
+    return writers[-1].write(field, beside)[0]
 
 
 def is_large(schema: JsonSchema) -> bool:
     """Return whether a schema is too long to show to a model."""
     return _size(schema) > _MAX_VIEW_CHARS
-
-
-class _ArgumentsSchema(NamedTuple):
-    """A schema; `is_complete` when no type of an argument was cut to a stub."""
-
-    schema: JsonSchema
-    is_complete: bool
 
 
 class _TypeDefinition(NamedTuple):
@@ -107,7 +100,8 @@ class _SchemaWriter:
         self._limit = limit
         self._definitions_by_name: dict[str, _TypeDefinition] = {}
 
-    def write(self, field: GraphQLField, beside: JsonSchema) -> _ArgumentsSchema:
+    def write(self, field: GraphQLField, beside: JsonSchema) -> tuple[JsonSchema, bool]:
+        """Return the schema, and whether no type of an argument was cut to a stub."""
         references: References = {}
         given = {name: self._argument(inner, references) for name, inner in field.args.items()}
         schema: JsonSchema = {
@@ -118,7 +112,7 @@ class _SchemaWriter:
         }
         definitions, cut = self._definitions(references, self._budget - _size(schema))
         whole = {**schema, "$defs": definitions} if definitions else schema
-        return _ArgumentsSchema(whole, cut.isdisjoint(references))
+        return whole, cut.isdisjoint(references)
 
     def _definitions(self, references: References, budget: int) -> tuple[dict[str, JsonSchema], set[str]]:
         """Return the definitions, breadth first, and the names of those cut to a stub by the budget."""

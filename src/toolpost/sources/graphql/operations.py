@@ -17,7 +17,6 @@ from toolpost.sources.graphql.json_schema import (
     output_schema,
 )
 from toolpost.sources.graphql.selections import (
-    ParsedSelection,
     SelectionBuilder,
     SelectionError,
     parse_selection,
@@ -250,7 +249,7 @@ class OperationBuilder:
         kind = composite_of(operation.result)
         if kind is None:
             raise SelectionError("the result has no fields to choose from")
-        return replace(operation, selection=self._parse_selection(text, kind, operation).text)
+        return replace(operation, selection=self._parse_selection(text, kind, operation)[1])
 
     def _operation(self, root: _RootField) -> GraphqlOperation:
         kind, tool_name, name, field = root
@@ -302,7 +301,7 @@ class OperationBuilder:
             known = self._defaults[kind.name] = _ResultSelection.of(selection, render_selection(selection))
         return known
 
-    def _parse_selection(self, text: str, kind: Composite, operation: GraphqlOperation) -> ParsedSelection:
+    def _parse_selection(self, text: str, kind: Composite, operation: GraphqlOperation) -> tuple[Selection, str]:
         return parse_selection(text, kind, self._schema, operation.document)
 
     def _schema_problems(self, known: set[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from graphql import GraphQLError, build_client_schema, build_schema, get_introspection_query, parse_const_value
 
@@ -124,19 +124,15 @@ def _reason(error: Exception) -> str:
     return truncate(str(error), _MAX_REASON_CHARS)
 
 
-class SanitizedIntrospection(NamedTuple):
-    """An introspection result that graphql-core can build a schema from, and what was dropped from it."""
+def sanitize_introspection(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the valid part of `__schema`, and the problems of the rest.
 
-    introspection: dict[str, Any]
-    problems: list[str]
-
-
-def sanitize_introspection(schema: dict[str, Any]) -> SanitizedIntrospection:
-    """Keep the valid part of `__schema`; drop inputs whose required fields are invalid, and what requires those."""
+    Inputs whose required fields are invalid are dropped, and what requires those.
+    """
     sanitizer = _Sanitizer(schema)
     roots = {root: sanitizer.root(schema.get(root)) for root in _ROOTS}
     whole = {"__schema": {**roots, "types": sanitizer.types(), "directives": _STANDARD_DIRECTIVES}}
-    return SanitizedIntrospection(whole, list(dict.fromkeys(sanitizer.problems)))
+    return whole, list(dict.fromkeys(sanitizer.problems))
 
 
 class _Sanitizer:

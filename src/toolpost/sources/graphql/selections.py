@@ -255,17 +255,10 @@ class SelectionError(ValueError):
     """An invalid selection; the message is the reason."""
 
 
-class ParsedSelection(NamedTuple):
-    """A valid selection and its printed text."""
-
-    selection: Selection
-    text: str
-
-
 def parse_selection(
     text: str, kind: Composite, schema: GraphQLSchema, document: Callable[[str], str]
-) -> ParsedSelection:
-    """Parse a selection on a type and validate it within the document that `document` builds."""
+) -> tuple[Selection, str]:
+    """Parse a selection on a type, validate it within the document that `document` builds, and print it."""
     node_set = _parse_braced(text)
     if sum(1 for _ in _iter_fields(node_set)) > MAX_FIELDS:
         raise SelectionError(f"it asks for more than {MAX_FIELDS} fields")
@@ -279,7 +272,7 @@ def parse_selection(
         raise SelectionError(truncate(" ".join(messages.split()), _MAX_ERROR_CHARS))
     selection = Selection(kind)
     _collect(selection, node_set, schema)
-    return ParsedSelection(selection, printed)
+    return selection, printed
 
 
 def _parse_braced(text: str) -> SelectionSetNode:

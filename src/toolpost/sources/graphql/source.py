@@ -26,9 +26,9 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.graphql.schema_loader import SchemaLoader
 from toolpost.transports.base import BaseSource, SourceTool
-from toolpost.web.content import UnreadableError, decode_text, parse_body
+from toolpost.web.content import UnreadableError, parse_body
 from toolpost.web.encoding import FormPart, UnsendableError, compact_json, encode_multipart
-from toolpost.web.failures import response_error, sanitize
+from toolpost.web.failures import response_error, sanitize, unusable_error
 from toolpost.web.files import load_artifacts
 from toolpost.web.requests import PlannedRequest, Presentation, make_sender, split_query
 from toolpost.wire.client import HttpClient
@@ -78,7 +78,13 @@ class GraphqlSource(BaseSource):
         self._loader = SchemaLoader(config)
         policy = services.network.for_source(config.connection)
         self._client = HttpClient(policy, timeout_s=config.timeout_s, max_bytes=_MAX_RESPONSE_BYTES, max_redirects=0)
-        self._endpoint = GraphqlEndpoint(config, self._client)
+        address, _, query = config.connection.partition("#")[0].partition("?")
+        self._http_request = PlannedRequest("POST", address, query=split_query(query))
+        self._headers = tuple(config.headers.items())
+        self._secrets = tuple(value for name, value in self._headers if is_secret_header(name, value))
+        self._write = make_sender(self._client)
+        self._read = make_sender(self._client, reads=True)
+        self._send_introspection = make_sender(self._client, timeout_s=config.connect_timeout_s, reads=True)
 
     async def discover(self) -> Sequence[GraphqlTool]:
         """Load the schema from `graphql.schema_file` or by introspection, and build the tools."""
@@ -115,7 +121,7 @@ class GraphqlSource(BaseSource):
         error: ToolError = ToolSchemaError(f"{subject} gave no schema")
         for query in loader.introspection_queries:
             request = GraphqlRequest(subject, query, "IntrospectionQuery", {})
-            response = await self._endpoint.introspect(request, self.credential)
+            response = await self._send(request, self.credential, self._send_introspection)
             if is_object(response.data) and is_object(response.data.get("__schema")):
                 return response.data
             if not response.errors:
@@ -137,10 +143,21 @@ class GraphqlSource(BaseSource):
         if split.files:
             tenant = call.request.principal.tenant
             files = split.form_parts(await load_artifacts(split.artifact_ids, self._artifacts, tenant))
-        subject, writes = f"{operation.kind} {operation.name!r}", operation.kind == "mutation"
-        request = GraphqlRequest(subject, operation.query, operation.name, split.variables, files, writes)
-        response = await self._endpoint.send(request, call.credential)
+        subject, send = (
+            f"{operation.kind} {operation.name!r}",
+            self._write if operation.kind == "mutation" else self._read,
+        )
+        request = GraphqlRequest(subject, operation.query, operation.name, split.variables, files)
+        response = await self._send(request, call.credential, send)
         return with_next_page(output_of(operation, response, subject), operation.input_schema, split.variables)
+
+    async def _send(self, request: GraphqlRequest, credential: Credential, send: Send) -> GraphqlResponse:
+        """Send a request; raise a ToolError for a response that is not a GraphQL response."""
+        presented = Presentation(headers=tuple(credential.headers.items()))
+        headers, body = _encode(request)
+        http_request = self._http_request._replace(headers=headers, body=body, presented=presented)
+        response = await send(http_request.with_headers(self._headers))
+        return parse_response(request.subject, response, secrets=(*presented.secrets, *self._secrets))
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
@@ -193,8 +210,6 @@ _JSON_MEDIA_TYPES = ("application/json",)
 _PLAIN_HTTP_ERRORS = frozenset({401, 403, 429})
 _REMEDY = "Check the credential of the source."
 _MAX_ERRORS = 5
-_EXCERPT_BYTES = 4096
-_EXCERPT_CHARS = 120
 _CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _AUTH_STATUSES = frozenset({401, 403})
 # The HTTP status for an error code: the codes of Apollo, GitHub, Hasura, Hot Chocolate, Lighthouse, Linear, Saleor,
@@ -221,35 +236,6 @@ class GraphqlRequest(NamedTuple):
     operation_name: str
     variables: Mapping[str, Any]
     files: Mapping[str, FormPart] = {}
-    writes: bool = False
-
-
-class GraphqlEndpoint:
-    """Sends GraphQL requests to one URL with the configured headers and a credential."""
-
-    def __init__(self, config: ExternalToolConfig, client: HttpClient) -> None:
-        address, _, query = config.connection.partition("#")[0].partition("?")
-        self._http_request = PlannedRequest("POST", address, query=split_query(query))
-        self._headers = tuple(config.headers.items())
-        self._secrets = tuple(value for name, value in config.headers.items() if is_secret_header(name, value))
-        self._write = make_sender(client)
-        self._read = make_sender(client, reads=True)
-        self._introspect = make_sender(client, timeout_s=config.connect_timeout_s, reads=True)
-
-    async def send(self, request: GraphqlRequest, credential: Credential) -> GraphqlResponse:
-        """Send a request; raise a ToolError for a response that is not a GraphQL response."""
-        return await self._send(request, credential, self._write if request.writes else self._read)
-
-    async def introspect(self, request: GraphqlRequest, credential: Credential) -> GraphqlResponse:
-        """Send an introspection query, with `connect_timeout_s` as its timeout."""
-        return await self._send(request, credential, self._introspect)
-
-    async def _send(self, request: GraphqlRequest, credential: Credential, send: Send) -> GraphqlResponse:
-        presented = Presentation(headers=tuple(credential.headers.items()))
-        headers, body = _encode(request)
-        http_request = self._http_request._replace(headers=headers, body=body, presented=presented)
-        response = await send(http_request.with_headers(self._headers))
-        return parse_response(request.subject, response, secrets=(*presented.secrets, *self._secrets))
 
 
 def _encode(request: GraphqlRequest) -> tuple[tuple[Pair, ...], bytes]:
@@ -331,8 +317,7 @@ def parse_response(subject: str, response: Response, *, secrets: Sequence[str] =
             return GraphqlResponse(content.get("data"), errors, status, headers, "data" in content, wait, secrets)
     if not ok:
         raise response_error(subject, status, headers, response.body, remedy=_REMEDY, secrets=secrets)
-    excerpt = sanitize(decode_text(response.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
-    raise ToolOutputError(f"{subject} answered {status}, but the answer is unusable: {reason}. It begins: {excerpt!r}")
+    raise unusable_error(subject, status, response.body, reason, secrets)
 
 
 def output_of(operation: GraphqlOperation, response: GraphqlResponse, subject: str) -> ToolOutput:

@@ -20,7 +20,6 @@ from toolpost.sources.mcp.tools import ServerTool, build_tools, declared_offers,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.errors import ToolError
     from toolpost.sources.mcp.session import McpSession
     from toolpost.stores.sealing import CacheFolder
@@ -48,19 +47,17 @@ class ToolListing(NamedTuple):
     offers: list[str]
 
 
-async def list_tools(
-    session: McpSession, config: ExternalToolConfig, server: BaseSource, *, remote: bool
-) -> ToolListing:
+async def list_tools(session: McpSession, source: BaseSource) -> ToolListing:
     """List the server's tools, page by page, and add utility tools for its resources and prompts."""
     pages, offers = await _fetch(session)
     raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
-    tools, problems = await asyncio.to_thread(build_tools, raw, config, server, remote=remote)
+    tools, problems = await asyncio.to_thread(build_tools, raw, source)
     if pages and pages[-1].get("nextCursor"):
-        problems.append(f"source {config.name!r} lists tools without end; the first {len(raw)} are kept")
-    usable = [tool for tool in tools if _register_headers(session, tool, config, problems)]
+        problems.append(f"source {source.name!r} lists tools without end; the first {len(raw)} are kept")
+    usable = [tool for tool in tools if _register_headers(session, tool, source.name, problems)]
     names = {tool.remote_name for tool in usable}
     offerable = [one for one in raw if is_object(one) and one.get("name") in names]
-    all_tools = _add_utility_tools(usable, offers, config, server, remote=remote)
+    all_tools = _add_utility_tools(usable, offers, source)
     return ToolListing(all_tools, problems, _ttl(pages), offerable, offers)
 
 
@@ -78,31 +75,27 @@ async def _fetch(session: McpSession) -> tuple[list[dict[str, Any]], list[str]]:
         await asyncio.gather(probe, return_exceptions=True)
 
 
-def build_cached_tools(
-    listed: CachedListing, config: ExternalToolConfig, server: BaseSource, *, remote: bool
-) -> tuple[list[ServerTool], list[str]]:
+def build_cached_tools(listed: CachedListing, source: BaseSource) -> tuple[list[ServerTool], list[str]]:
     """Build the tools of an earlier listing; also return the problems of those left out."""
-    tools, problems = build_tools(listed.tools, config, server, remote=remote)
+    tools, problems = build_tools(listed.tools, source)
     for tool in tools:
         tool.has_header_arguments = True  # unknown until a session has read the schema: its first call registers them
-    return _add_utility_tools(tools, listed.offers, config, server, remote=remote), problems
+    return _add_utility_tools(tools, listed.offers, source), problems
 
 
-def _add_utility_tools(
-    tools: list[ServerTool], offers: list[str], config: ExternalToolConfig, server: BaseSource, *, remote: bool
-) -> list[ServerTool]:
+def _add_utility_tools(tools: list[ServerTool], offers: list[str], source: BaseSource) -> list[ServerTool]:
     """Add the utility tools; a tool of the server with the same name has precedence."""
     names = {tool.spec.name for tool in tools}
-    more = utility_tools(offers, config, server, remote=remote)
+    more = utility_tools(offers, source)
     return [*tools, *(tool for tool in more if tool.spec.name not in names)]
 
 
-def _register_headers(session: McpSession, tool: ServerTool, config: ExternalToolConfig, problems: list[str]) -> bool:
+def _register_headers(session: McpSession, tool: ServerTool, source: str, problems: list[str]) -> bool:
     """Register a tool's header arguments; False when they are invalid and the tool must not be offered."""
     reason = session.client_session.register_header_arguments(tool.remote_name, tool.spec.input_schema)
     tool.has_header_arguments = session.client_session.has_header_arguments(tool.remote_name)
     if reason is not None:
-        problems.append(f"tool {tool.remote_name!r} of source {config.name!r} is set aside: {reason}")
+        problems.append(f"tool {tool.remote_name!r} of source {source!r} is set aside: {reason}")
     return reason is None
 
 
@@ -185,12 +178,9 @@ def _parse_listings(document: object, target: str) -> dict[str, CachedListing]:
 class AnonymousListing:
     """Remembers whether the server lists tools without a user's credential. `refusal` is its last 401 or 403."""
 
-    def __init__(
-        self, config: ExternalToolConfig, server: BaseSource, *, remote: bool, listings: CacheFolder | None
-    ) -> None:
-        self._config = config
-        self._server = server
-        self._remote = remote
+    def __init__(self, source: BaseSource, listings: CacheFolder | None) -> None:
+        config = self._config = source.config
+        self._source = source
         self._cache = ListingCache(listings, config.name, target=config.connection)
         self.requires_account = False
         self.refusal: ToolError | None = None
@@ -213,11 +203,11 @@ class AnonymousListing:
 
     def known_tools(self) -> tuple[list[ServerTool], list[str]]:
         """Build the cached tools, else the declared ones; also return the problems of those left out."""
-        return build_cached_tools(self._known_listing(), self._config, self._server, remote=self._remote)
+        return build_cached_tools(self._known_listing(), self._source)
 
     def saved_tools(self) -> tuple[list[ServerTool], list[str]]:
         """Build the cached tools; also return the problems of those left out."""
-        return build_cached_tools(self._cache.load(), self._config, self._server, remote=self._remote)
+        return build_cached_tools(self._cache.load(), self._source)
 
     def _known_listing(self) -> CachedListing:
         """Return the cached listing, else the tools that an operator declared."""

@@ -28,7 +28,7 @@ from toolpost.sources.mcp.errors import to_tool_error
 from toolpost.sources.mcp.listing import AnonymousListing, ToolListing, list_tools
 from toolpost.sources.mcp.session import McpSession
 from toolpost.sources.mcp.tools import UtilityTool
-from toolpost.sources.mcp.transport import McpConnection, UrlEndpoint, limit_sdk_logs, parse_endpoint
+from toolpost.sources.mcp.transport import McpConnection, limit_sdk_logs, parse_endpoint
 from toolpost.transports.base import BaseSource
 from toolpost.web.session_pool import SessionPool
 
@@ -74,8 +74,7 @@ class McpSource(BaseSource):
         )
         self._sessions = SessionPool(config.name, self._open_session, pinned=credential)
         self._connect = partial(self._sessions.get, credential)
-        self._remote = isinstance(self._endpoint, UrlEndpoint)
-        self._anonymous = AnonymousListing(config, self, remote=self._remote, listings=services.listings)
+        self._anonymous = AnonymousListing(self, services.listings)
         self._monitor = ConnectionMonitor(
             self._callbacks, self._connect, self._list, anonymous=self._anonymous, poll_s=config.mcp.poll_s
         )
@@ -101,7 +100,7 @@ class McpSource(BaseSource):
     async def _list(self, session: McpSession, *, key: str = "") -> ToolListing:
         try:
             async with asyncio.timeout(self.config.connect_timeout_s):
-                listing = await list_tools(session, self.config, self, remote=self._remote)
+                listing = await list_tools(session, self)
         except TimeoutError as error:
             seconds = f"{self.config.connect_timeout_s:g} s"
             raise ToolTimeoutError(f"{self.name!r} did not list its tools within {seconds}", cause=error) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
@@ -13,7 +13,7 @@ from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.mcp.session import items_of
-from toolpost.sources.mcp.transport import describe_server
+from toolpost.sources.mcp.transport import describe_server, is_remote
 from toolpost.transports.base import SourceTool
 
 if TYPE_CHECKING:
@@ -40,69 +40,47 @@ class ServerTool(SourceTool):
         self.has_header_arguments = False
 
 
-class ToolBatch(NamedTuple):
-    """The tools of a listing, and the problems of those left out."""
-
-    tools: list[ServerTool]
-    problems: list[str]
-
-
-def build_tools(raw_tools: Iterable[Any], config: ExternalToolConfig, server: BaseSource, *, remote: bool) -> ToolBatch:
+def build_tools(raw_tools: Iterable[Any], source: BaseSource) -> tuple[list[ServerTool], list[str]]:
     """Build the tools of a listing; report broken tools and duplicate names as problems."""
-    batch = ToolBatch([], [])
-    target = server_targets(config)
-    taken: dict[str, str] = {}
+    tools: dict[str, ServerTool] = {}
+    problems: list[str] = []
+    config = source.config
+    target, remote = server_targets(config), is_remote(config)
     for raw in raw_tools:
         name = raw.get("name") if is_object(raw) else None
         if not isinstance(name, str) or not name:
-            batch.problems.append(f"source {config.name!r} lists a tool without a name; it is set aside")
-        elif config.includes(name):
-            _add_tool(name, cast("dict[str, Any]", raw), config, server, batch, taken, target, remote=remote)
-    return batch
-
-
-def _add_tool(
-    name: str,
-    raw: dict[str, Any],
-    config: ExternalToolConfig,
-    server: BaseSource,
-    batch: ToolBatch,
-    taken: dict[str, str],
-    target: Callable[[str], ToolTarget],
-    *,
-    remote: bool,
-) -> None:
-    canonical = canonical_name(config.name, name)
-    if canonical in taken:
-        text = f"Duplicate tool name '{canonical}' in ToolNode '{config.name}': the server lists {taken[canonical]!r}"
-        batch.problems.append(f"{text} and {name!r}; the first one is kept")
-        return
-    try:
-        spec = _spec(canonical, name, raw, config, batch.problems, target, remote=remote)
-    except ToolSchemaError as error:
-        batch.problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
-        return
-    taken[canonical] = name
-    batch.tools.append(ServerTool(spec, name, server))
+            problems.append(f"source {config.name!r} lists a tool without a name; it is set aside")
+            continue
+        if not config.includes(name):
+            continue
+        canonical = canonical_name(config.name, name)
+        if canonical in tools:
+            first = tools[canonical].remote_name
+            text = f"Duplicate tool name '{canonical}' in ToolNode '{config.name}': the server lists {first!r}"
+            problems.append(f"{text} and {name!r}; the first one is kept")
+            continue
+        try:
+            spec = _spec(canonical, raw, config, problems, target(f"tool {name!r}"), remote=remote)
+            tools[canonical] = ServerTool(spec, name, source)
+        except ToolSchemaError as error:
+            problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
+    return list(tools.values()), problems
 
 
 def _spec(
     canonical: str,
-    name: str,
     raw: dict[str, Any],
     config: ExternalToolConfig,
     problems: list[str],
-    target: Callable[[str], ToolTarget],
+    target: ToolTarget,
     *,
     remote: bool,
 ) -> ToolSpec:
     effects, replay, safety = effects_from_claims(
         read_annotations(raw.get("annotations")), trusted=config.trust, remote=remote
     )
-    extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": name}
-    for key in ("title", "annotations", "icons", "_meta"):
-        if raw.get(key):
-            extra[key.strip("_")] = raw[key]
+    extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": raw["name"]}
+    extra |= {key.strip("_"): raw[key] for key in ("title", "annotations", "icons", "_meta") if raw.get(key)}
     return ToolSpec(
         name=canonical,
         description=_description(raw, config),
@@ -116,7 +94,7 @@ def _spec(
         source=config.name,
         origin=config.name,
         extra=extra,
-        target=target(f"tool {name!r}"),
+        target=target,
     )
 
 
@@ -217,12 +195,11 @@ async def _has_any(session: McpSession, method: str, key: str) -> bool:
     return bool(items_of(page, key)) or bool(page.get("nextCursor"))
 
 
-def utility_tools(
-    offers: Sequence[str], config: ExternalToolConfig, server: BaseSource, *, remote: bool
-) -> list[UtilityTool]:
+def utility_tools(offers: Sequence[str], source: BaseSource) -> list[UtilityTool]:
     """Build the utility tools for what the server offers."""
+    config = source.config
     return [
-        UtilityTool(_utility_spec(name, text, schema, config, remote=remote), name, server)
+        UtilityTool(_utility_spec(name, text, schema, config), name, source)
         for kind, tools in _OFFERED.items()
         if kind in offers
         for name, text, schema in tools
@@ -230,9 +207,8 @@ def utility_tools(
     ]
 
 
-def _utility_spec(
-    name: str, text: str, schema: dict[str, Any], config: ExternalToolConfig, *, remote: bool
-) -> ToolSpec:
+def _utility_spec(name: str, text: str, schema: dict[str, Any], config: ExternalToolConfig) -> ToolSpec:
+    remote = is_remote(config)
     return ToolSpec(
         name=f"{config.name}.{name}",
         description=text.format(config.name),

@@ -99,6 +99,11 @@ def parse_endpoint(config: ExternalToolConfig) -> Endpoint:
     return UrlEndpoint(connection, kinds[transport] if explicit else "auto")
 
 
+def is_remote(config: ExternalToolConfig) -> bool:
+    """Return whether a server is reached over the network."""
+    return isinstance(parse_endpoint(config), UrlEndpoint)
+
+
 def describe_server(config: ExternalToolConfig) -> str:
     """Describe the server for people by its command or URL."""
     match parse_endpoint(config):

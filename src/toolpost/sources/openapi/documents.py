@@ -18,7 +18,7 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_VALUES = 3_000_000
 MAX_DEPTH = 250
@@ -530,8 +530,7 @@ _OTHER_FORMATS = {
 
 
 def _kind(value: Any) -> str:
-    kinds: list[tuple[Callable[[Any], bool], str]] = [(is_array, "a list"), (lambda v: isinstance(v, str), "text")]
-    return next((kind for fits, kind in kinds if fits(value)), "a single value")
+    return "a list" if is_array(value) else "text" if isinstance(value, str) else "a single value"
 
 
 _MAX_HOPS = 50
@@ -540,28 +539,11 @@ _DATA = frozenset({"example", "examples", "default", "enum", "const", "value", "
 # Keywords whose keys are names, not keywords.
 _NAMED = frozenset(
     {
-        "properties",
-        "patternProperties",
-        "dependentSchemas",
-        "$defs",
-        "definitions",
-        "paths",
-        "schemas",
-        "responses",
-        "parameters",
-        "requestBodies",
-        "headers",
-        "securitySchemes",
-        "securityDefinitions",
-        "links",
-        "callbacks",
-        "pathItems",
-        "mediaTypes",
-        "content",
-        "encoding",
-        "additionalOperations",
+        "properties", "patternProperties", "dependentSchemas", "$defs", "definitions", "paths", "schemas",
+        "responses", "parameters", "requestBodies", "headers", "securitySchemes", "securityDefinitions", "links",
+        "callbacks", "pathItems", "mediaTypes", "content", "encoding", "additionalOperations",
     }
-)
+)  # fmt: skip
 _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 _BARE_NAMES = ("#/components/schemas/", "#/definitions/")
 

@@ -226,14 +226,6 @@ class Definitions(Mapping[str, "AnySchema"]):
         return parts
 
 
-def collect_definitions(
-    schema: AnySchema, definitions: Mapping[str, AnySchema], *, most: int | None = None
-) -> dict[str, AnySchema]:
-    """Return the definitions that a schema references, directly or through others."""
-    known = definitions if isinstance(definitions, Definitions) else Definitions(dict(definitions))
-    return known.collect(schema, most=most)
-
-
 def _schema_stats(schema: AnySchema) -> _SchemaStats:
     """Collect the references of a schema and count its subschemas."""
     names: dict[str, None] = {}

@@ -17,7 +17,13 @@ from toolpost.sources.openapi.models import (
     SecurityScheme,
 )
 from toolpost.sources.openapi.naming import UniqueNames, argument_name, html_to_markdown, tool_name
-from toolpost.sources.openapi.request_bodies import ITEM_DELIMITERS, BodyReader, body_format, choose_media_type
+from toolpost.sources.openapi.request_bodies import (
+    DEEPEST_LIST,
+    ITEM_DELIMITERS,
+    BodyReader,
+    body_format,
+    choose_media_type,
+)
 from toolpost.web.requests import split_query
 
 if TYPE_CHECKING:
@@ -128,8 +134,8 @@ class OperationReader:
         lists = [
             ResolvedNode(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.path_items)
         ]
-        scope = _ParameterScope.of(found.method, found.path, is_swagger=self._is_swagger)
-        parameters = _merge_parameters(lists, self._registry, scope, self._problems)
+        parameters, faults = _merge_parameters(lists, self._registry, _SWAGGER_PLACES if self._is_swagger else _PLACES)
+        self._problems += [f"{found.method.upper()} {found.path}: {fault}" for fault in faults]
         if "?" in found.path:
             fixed = {name for name, _ in split_query(found.path.partition("#")[0].partition("?")[2])}
             parameters = [one for one in parameters if one.node["in"] != "query" or one.node["name"] not in fixed]
@@ -145,7 +151,7 @@ class OperationReader:
         for holder in (node, *(layer.node for layer in found.path_items), self._document):
             if is_array(listed := holder.get("servers")) and listed:
                 return _resolve_servers(listed, self._address)
-        return _default_servers(self._address)
+        return _resolve_servers([{"url": "/"}], self._address)  # the root of the document's host
 
     def _responses(self, operation: dict[str, Any], base: str) -> Iterator[ApiResponse]:
         answers = operation.get("responses")
@@ -213,43 +219,24 @@ _NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
 _TEMPLATE = re.compile(r"\{([^{}]+)\}")
 
 
-class _ParameterContent(NamedTuple):
-    """Schema of a parameter, and its media type if it uses `content`."""
-
-    schema: AnySchema
-    content_type: str | None
-
-
-class _ParameterScope(NamedTuple):
-    """Name of the operation for messages, and the parameter locations of its OpenAPI version."""
-
-    operation: str
-    places: tuple[str, ...]
-
-    @classmethod
-    def of(cls, method: str, path: str, *, is_swagger: bool) -> _ParameterScope:
-        return cls(f"{method.upper()} {path}", _SWAGGER_PLACES if is_swagger else _PLACES)
-
-
 def _merge_parameters(
-    lists: Iterable[ResolvedNode], registry: DocumentRegistry, scope: _ParameterScope, problems: list[str]
-) -> list[ResolvedNode]:
-    """Merge parameter lists and resolve references; the first of the same name and location wins."""
+    lists: Iterable[ResolvedNode], registry: DocumentRegistry, places: tuple[str, ...]
+) -> tuple[list[ResolvedNode], list[str]]:
+    """Merge parameter lists; the first of the same name and location wins. Also return what is wrong with others."""
+    faults: list[str] = []
     found: dict[tuple[str, str], ResolvedNode] = {}
     for listed, base in lists:
         for given in listed if is_array(listed) else ():
             target = registry.resolve(given, base)
             node: dict[str, Any] = target.node if target is not None and is_object(target.node) else {}
             fault = (
-                _find_fault(node, scope.places)
-                if "name" in node
-                else f"a parameter is left out: {_describe_nameless(given)}"
+                _find_fault(node, places) if "name" in node else f"a parameter is left out: {_describe_nameless(given)}"
             )
             if target is None or fault:
-                problems.append(f"{scope.operation}: {fault}")
+                faults.append(fault)
             else:
                 found.setdefault((node["in"], node["name"]), target)
-    return list(found.values())
+    return list(found.values()), faults
 
 
 def _find_fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
@@ -319,7 +306,7 @@ class _ParameterReader:
     def _parameter(self, target: ResolvedNode, argument: str) -> Parameter:
         node = target.node
         location = cast("Location", node["in"])
-        carrier = self._read_content(node, target.base)
+        schema, content_type = self._read_content(node, target.base)
         style = _style(node, location)
         explode = node.get("explode")
         description = node.get("description")
@@ -327,26 +314,27 @@ class _ParameterReader:
             name=node["name"],
             location=location,
             argument=argument,
-            schema=carrier.schema,
+            schema=schema,
             required=location == "path" or node.get("required") is True,
             description=html_to_markdown(description) if isinstance(description, str) else "",
             style=style,
             explode=explode if isinstance(explode, bool) else style == "form",
             allow_reserved=node.get("allowReserved") is True,
             allow_empty=node.get("allowEmptyValue") is True,
-            content_type=carrier.content_type,
+            content_type=content_type,
             deprecated=node.get("deprecated") is True,
             item_delimiters=str(node.get(ITEM_DELIMITERS, "")),
         )
 
-    def _read_content(self, node: dict[str, Any], base: str) -> _ParameterContent:
+    def _read_content(self, node: dict[str, Any], base: str) -> tuple[AnySchema, str | None]:
+        """Return the schema of a parameter, and its media type if it uses `content`."""
         content = node.get("content")
         if not is_object(content) or not content:
-            return _ParameterContent(self._schemas.read(node.get("schema", {}), base), None)
+            return self._schemas.read(node.get("schema", {}), base), None
         media_type = choose_media_type(content)
         media = content[media_type] if media_type is not None else None
         schema = self._schemas.read(media.get("schema", {}), base) if is_object(media) else {}
-        return _ParameterContent(schema, media_type)
+        return schema, media_type
 
 
 def _is_sent(node: dict[str, Any], placeholders: Mapping[str, str]) -> bool:
@@ -378,7 +366,6 @@ def _style(node: dict[str, Any], location: Location) -> Style:
     return given if given in styles else styles[0]
 
 
-_VARIABLE = re.compile(r"\{([^{}]+)\}")
 _BEST_FIRST = ("https", "http")
 
 
@@ -386,11 +373,6 @@ def _resolve_servers(listed: Any, address: str) -> tuple[str, ...]:
     """Return the absolute URLs of a server list; relative ones resolve against the document's URL."""
     found = [_server(server, address) for server in listed if is_object(server)] if is_array(listed) else []
     return tuple(dict.fromkeys(url for url in found if url is not None))
-
-
-def _default_servers(address: str) -> tuple[str, ...]:
-    """Return the server of an API that declares none: the root of its document's host."""
-    return _resolve_servers([{"url": "/"}], address)
 
 
 def _swagger_servers(document: dict[str, Any], schemes: Any, address: str) -> tuple[str, ...]:
@@ -414,13 +396,13 @@ def _server(server: dict[str, Any], address: str) -> str | None:
     if not isinstance(url, str):
         return None
     variables = server.get("variables")
-    filled = _VARIABLE.sub(lambda found: _variable_value(variables, found[1]) or found[0], url.strip())
+    filled = _TEMPLATE.sub(lambda found: _variable_value(variables, found[1]) or found[0], url.strip())
     try:
         whole = urljoin(address, filled)
         parts = urlsplit(whole)
     except ValueError:
         return None
-    if _VARIABLE.search(filled) or parts.scheme not in _BEST_FIRST or not parts.netloc:
+    if _TEMPLATE.search(filled) or parts.scheme not in _BEST_FIRST or not parts.netloc:
         return None
     return whole.partition("#")[0].rstrip("/") or None
 
@@ -434,8 +416,6 @@ def _variable_value(variables: Any, name: str) -> str | None:
     value = variable.get("default", options[0] if is_array(options) and options else None)
     return str(value) if isinstance(value, str | int | float) else None
 
-
-_SecurityRequirements = tuple[tuple[SecurityRequirement, ...], ...]
 
 _SWAGGER_FLOWS = {"application": "clientCredentials", "accessCode": "authorizationCode"}
 # Flows that need no user first.
@@ -506,19 +486,15 @@ def _token_url(flows: dict[str, Any], address: str) -> str | None:
     return None
 
 
-def _parse_security(declared: Any) -> _SecurityRequirements:
+def _parse_security(declared: Any) -> tuple[tuple[SecurityRequirement, ...], ...]:
     """Parse a `security` list; an empty object in it is an alternative without credentials."""
     if not is_array(declared):
         return ()
     return tuple(
-        tuple(SecurityRequirement(scheme=name, scopes=_scopes(scopes)) for name, scopes in alternative.items())
+        tuple(SecurityRequirement(scheme=name, scopes=_texts(scopes)) for name, scopes in alternative.items())
         for alternative in declared
         if is_object(alternative)
     )
-
-
-def _scopes(scopes: Any) -> tuple[str, ...]:
-    return tuple(scope for scope in scopes if isinstance(scope, str)) if is_array(scopes) else ()
 
 
 _JSON = "application/json"
@@ -537,7 +513,6 @@ _SWAGGER_STYLES: dict[str, dict[str, Any]] = {
     "multi": {"explode": True},
 }
 _DELIMITERS = {"ssv": " ", "tsv": "\t", "pipes": "|"}
-_DEEPEST_LIST = 5
 
 
 class OperationInputs(NamedTuple):
@@ -580,7 +555,7 @@ def _swagger_style(node: dict[str, Any]) -> dict[str, Any]:
 
 def _inner_delimiters(items: Any) -> Iterator[str]:
     """Yield the delimiters of nested lists, outermost first; nested lists cannot be repeated as `multi`."""
-    for _ in range(_DEEPEST_LIST):
+    for _ in range(DEEPEST_LIST):
         if not is_object(items) or items.get("type") != "array":
             return
         yield _DELIMITERS.get(str(items.get("collectionFormat")), ",")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Keyword for the separators of lists within a list (Swagger 2); OpenAPI 3 has none.
 ITEM_DELIMITERS = "x-item-delimiters"
-_DEEPEST_LIST = 5
+DEEPEST_LIST = 5
 _SCALARS = ("string", "number", "integer", "boolean")
 _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 
@@ -137,7 +137,7 @@ class BodyReader:
             return False
         node = target.node
         if node.get("type") == "array":
-            inner = node.get("items") if depth < _DEEPEST_LIST else None
+            inner = node.get("items") if depth < DEEPEST_LIST else None
             return self._is_file(inner, target.base, content_type=content_type, depth=depth + 1)
         kind = node.get("type", "string")
         if kind in ("file", "binary"):

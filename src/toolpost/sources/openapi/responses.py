@@ -7,14 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
+from toolpost.catalog.specs import SAFE_METHODS
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.web.content import UnreadableError, decode_text, parse_body
-from toolpost.web.failures import response_error, sanitize, status_phrase
-from toolpost.web.requests import READS
+from toolpost.web.content import UnreadableError, parse_body
+from toolpost.web.failures import response_error, status_phrase, unusable_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 
 _new_output = fast_constructor(ToolOutput)
-_LONGEST_LOOK = 4096
-_LONGEST_QUOTE = 120
 _NO_BODY = frozenset({204, 205})
 _HIDDEN_HEADERS = frozenset({"authorization", "proxy-authenticate", "set-cookie", "set-cookie2", "www-authenticate"})
 
@@ -57,7 +54,7 @@ def parse_response(
         return ToolOutput({**meta}, meta=meta)  # the location is the result
     method = operation.method.upper()
     remedy = _credential_hint(operation) if status == 401 else ""
-    subject, writes = f"{method} {operation.path}", method not in READS
+    subject, writes = f"{method} {operation.path}", method not in SAFE_METHODS
     raise response_error(subject, status, headers, body, remedy=remedy, secrets=secrets, writes=writes, now=now)
 
 
@@ -113,9 +110,8 @@ def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes
     try:
         return parse_body(body, headers.get("content-type") or "", declared=declared)
     except UnreadableError as error:
-        begins = sanitize(decode_text(body[:_LONGEST_LOOK]), secrets)[:_LONGEST_QUOTE]
-        head = f"{operation.method.upper()} {operation.path} answered {status}, but the answer is unusable"
-        raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
+        subject = f"{operation.method.upper()} {operation.path}"
+        raise unusable_error(subject, status, body, error, secrets) from error
 
 
 def _declared_response(operation: ApiOperation, status: int, *, exactly: bool = False) -> ApiResponse | None:
@@ -151,54 +147,21 @@ _LINK = re.compile(r'<([^<>]*+)>((?:\s*+;\s*+[^\s=;,]++(?:\s*+=\s*+(?:"(?:[^"\\]
 _RELATION = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^";,\s]*))', re.IGNORECASE)
 # Body members that hold the URL of the next page, or its cursor.
 _ADDRESSES = (
-    ("@odata.nextLink",),
-    ("nextLink",),
-    ("next_page_url",),
-    ("next_page_uri",),
-    ("next_url",),
-    ("links", "next"),
-    ("_links", "next"),
-    ("paging", "next"),
-    ("pagination", "next"),
-    ("meta", "next_page_url"),
-    ("info", "next"),
+    ("@odata.nextLink",), ("nextLink",), ("next_page_url",), ("next_page_uri",), ("next_url",), ("links", "next"),
+    ("_links", "next"), ("paging", "next"), ("pagination", "next"), ("meta", "next_page_url"), ("info", "next"),
     ("next",),
-)
+)  # fmt: skip
 _CURSORS = (
-    ("nextPageToken",),
-    ("next_page_token",),
-    ("nextCursor",),
-    ("next_cursor",),
-    ("nextToken",),
-    ("NextToken",),
-    ("next_token",),
-    ("continuationToken",),
-    ("metadata", "continue"),
-    ("response_metadata", "next_cursor"),
-    ("meta", "next_cursor"),
-    ("meta", "next_token"),
-    ("pagination", "next_cursor"),
-    ("paging", "cursors", "after"),
-    ("paging", "next", "after"),
-    ("next_page", "offset"),
-    ("next_page",),
-    ("offset",),
-)
+    ("nextPageToken",), ("next_page_token",), ("nextCursor",), ("next_cursor",), ("nextToken",), ("NextToken",),
+    ("next_token",), ("continuationToken",), ("metadata", "continue"), ("response_metadata", "next_cursor"),
+    ("meta", "next_cursor"), ("meta", "next_token"), ("pagination", "next_cursor"), ("paging", "cursors", "after"),
+    ("paging", "next", "after"), ("next_page", "offset"), ("next_page",), ("offset",),
+)  # fmt: skip
 # Names of cursor parameters, in lower case without separators.
 _CURSOR_PARAMETERS = (
-    "cursor",
-    "pagetoken",
-    "nexttoken",
-    "nextcursor",
-    "continuationtoken",
-    "continue",
-    "paginationtoken",
-    "startcursor",
-    "after",
-    "startingafter",
-    "offset",
-    "page",
-)
+    "cursor", "pagetoken", "nexttoken", "nextcursor", "continuationtoken", "continue", "paginationtoken",
+    "startcursor", "after", "startingafter", "offset", "page",
+)  # fmt: skip
 
 _HINTS = frozenset({"has_more", *(path[0] for path in (*_ADDRESSES, *_CURSORS))})
 _READERS: dict[Any, tuple[re.Pattern[str], Callable[[str], Any]]] = {

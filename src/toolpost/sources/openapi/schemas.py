@@ -27,18 +27,10 @@ _NO_NAMES: frozenset[str] = frozenset()
 _DEEPEST = 20
 _ONE = frozenset(
     {
-        "not",
-        "if",
-        "then",
-        "else",
-        "additionalProperties",
-        "unevaluatedProperties",
-        "unevaluatedItems",
-        "contains",
-        "propertyNames",
-        "contentSchema",
+        "not", "if", "then", "else", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "contains",
+        "propertyNames", "contentSchema",
     }
-)
+)  # fmt: skip
 _SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _BY_NAME = frozenset({"patternProperties", "dependentSchemas", "dependencies"})
 # Keywords honoured beside a `$ref` in OpenAPI 3.0 and Swagger 2.

@@ -9,25 +9,24 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
+from toolpost.catalog.specs import effects_of_method
+from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.openapi.models import DEFINITION_PREFIX, collect_definitions, relax
+from toolpost.sources.openapi.models import DEFINITION_PREFIX, Definitions, relax
 from toolpost.sources.openapi.naming import shorten
 from toolpost.sources.openapi.request_bodies import body_format, choose_media_type
 from toolpost.sources.openapi.schemas import make_nullable
-from toolpost.web.requests import READS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
+    from toolpost.contracts.spec import JsonSchema
     from toolpost.schema.json_values import AnySchema
     from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, RequestBody
 
 # The limit of OpenAI's function calling.
 _MAX_DESCRIPTION = 1024
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_REPEATABLE = frozenset({"PUT", "DELETE"})
 _MAX_RESPONSE_SCHEMAS = 300
 _NULL: JsonSchema = {"type": "null"}
 _REDIRECT: JsonSchema = {
@@ -39,7 +38,7 @@ _REDIRECT: JsonSchema = {
 
 def tool_spec(operation: ApiOperation, *, source: str) -> ToolSpec:
     """Build the ToolSpec of the tool that calls an operation."""
-    effects = _effects(operation.method)
+    effects = effects_of_method(operation.method)
     return ToolSpec(
         name=canonical_name(source, operation.tool_name),
         description=_describe(operation),
@@ -48,7 +47,7 @@ def tool_spec(operation: ApiOperation, *, source: str) -> ToolSpec:
         output_schema=output_schema(operation),
         side_effects=effects.side_effects,
         replay=effects.replay,
-        safety=SafetyProfile(network=True, destructive=effects.destructive, open_world=True),
+        safety=effects.safety,
         tags=tuple(dict.fromkeys(("http", source, *operation.tags))),
         source=source,
         origin=source,
@@ -92,20 +91,6 @@ def _join_summary(summary: str, description: str) -> str:
     if not description[:1].isalnum():  # nothing, or Markdown that needs a line of its own
         return f"{summary}\n\n{description}".strip()
     return f"{summary} {description}" if summary[-1] in ".!?:…" else f"{summary}. {description}"
-
-
-class _Effects(NamedTuple):
-    side_effects: SideEffects
-    replay: ReplayClass
-    destructive: bool | None
-
-
-def _effects(method: str) -> _Effects:
-    """Return the effects of an HTTP method (RFC 9110 §9.2); whether POST, PUT and PATCH destroy data is unknown."""
-    if method in READS:
-        return _Effects("read", "idempotent", destructive=False)
-    replay: ReplayClass = "idempotent" if method in _REPEATABLE else "unsafe"
-    return _Effects("external", replay, destructive=True if method == "DELETE" else None)
 
 
 def input_schema(operation: ApiOperation) -> JsonSchema:
@@ -176,7 +161,8 @@ def _json_schema(response: ApiResponse) -> JsonSchema | None:
 
 def _with_definitions(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
     """Add the definitions that the schema references."""
-    needed = collect_definitions(schema, definitions, most=most)
+    known = definitions if isinstance(definitions, Definitions) else Definitions(dict(definitions))
+    needed = known.collect(schema, most=most)
     return {**schema, "$defs": needed} if needed else schema
 
 

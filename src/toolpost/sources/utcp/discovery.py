@@ -231,17 +231,16 @@ class ManualDiscovery:
     def _manual(self, data: Mapping[str, Any], origin: _Origin) -> Manual:
         default = origin.template.get("allowed_communication_protocols")
         allowed = self._config.utcp.allowed_communication_protocols or default
-        return parse_manual(
-            data,
+        manual = Manual(
             name=origin.name,
             kind=origin.kind,
             remote=origin.remote,
             operator_url=origin.operator_url,
             folder=origin.folder,
             allowed=frozenset(map(str, allowed)) if allowed else None,
-            template=origin.template,
             variables=origin.variables,
         )
+        return parse_manual(data, manual, origin.template)
 
     def _openapi(self, text: str, origin: _Origin) -> DiscoveryResult:
         if origin.kind not in _OPENAPI_KINDS:
@@ -354,7 +353,7 @@ def _base_manual(config: ExternalToolConfig) -> Manual:
     connection = config.connection.strip()
     is_url = connection.startswith(("http://", "https://"))
     tool = _http_tool(config, connection) if is_url else _cli_tool(config, connection)
-    return parse_manual({"tools": [tool]}, name=manual_name(config.name), kind="http" if is_url else "cli")
+    return parse_manual({"tools": [tool]}, Manual(name=manual_name(config.name), kind="http" if is_url else "cli"))
 
 
 def _http_tool(config: ExternalToolConfig, url: str) -> dict[str, Any]:

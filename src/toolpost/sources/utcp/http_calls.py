@@ -6,7 +6,7 @@ yields the items that came before its deadline or size limit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote_plus, urlencode
 
 from toolpost.contracts.calls import ToolOutput
@@ -34,7 +34,7 @@ from toolpost.web.encoding import (
     format_value,
     percent_encode,
 )
-from toolpost.web.failures import response_error, sanitize, status_phrase
+from toolpost.web.failures import response_error, sanitize, status_phrase, unusable_error
 from toolpost.web.files import choose_media_type, is_file, parse_file
 from toolpost.web.requests import NOTHING, PlannedRequest, build_url, split_query
 from toolpost.wire.network import split_url
@@ -56,14 +56,7 @@ TRUNCATED = "The stream went on; this is what came until then."
 REMEDY = "Check the credential of the source and the variables of its manual."
 _NO_NAMES: AbstractSet[str] = frozenset()
 _NO_BODY = frozenset({204, 205})
-_EXCERPT_BYTES = 4096
-_EXCERPT_CHARS = 120
 _MAX_ERRORS = 3
-
-
-class _Body(NamedTuple):
-    data: bytes
-    content_type: str
 
 
 class TemplateRequestBuilder:
@@ -155,26 +148,27 @@ def _with_body(template: RequestTemplate, sent: Any, headers: Sequence[Pair]) ->
     header = next((value for name, value in headers if name.lower() == "content-type"), None)
     default = template.content_type if isinstance(template, (HttpTemplate, StreamTemplate)) else "application/json"
     try:
-        body = _encode_body(sent, header or default)
+        data, content_type = _encode_body(sent, header or default)
     except UnsendableError as error:
         raise ToolValidationError(f"{template.body_field}: {error}") from error
     others = [pair for pair in headers if pair[0].lower() != "content-type"]
-    return body.data, [*others, ("Content-Type", body.content_type)]
+    return data, [*others, ("Content-Type", content_type)]
 
 
-def _encode_body(sent: Any, content_type: str) -> _Body:
+def _encode_body(sent: Any, content_type: str) -> tuple[bytes, str]:
+    """Return the encoded body and its content type."""
     match parse_media_type(content_type).kind:
         case "json":
-            return _Body(compact_json(sent).encode(), content_type)
+            return compact_json(sent).encode(), content_type
         case "form" if is_object(sent):
-            return _Body(urlencode([*_form_fields(sent)]).encode(), content_type)
+            return urlencode([*_form_fields(sent)]).encode(), content_type
         case "multipart" if is_object(sent):
             data, boundary = encode_multipart([*_multipart_parts(sent)])
-            return _Body(data, f"multipart/form-data; boundary={boundary}")
+            return data, f"multipart/form-data; boundary={boundary}"
         case _ if is_file(sent):
-            return _Body(parse_file(sent, {}).data, content_type)
+            return parse_file(sent, {}).data, content_type
         case _:
-            return _Body(format_value(sent).encode(), content_type)
+            return format_value(sent).encode(), content_type
 
 
 def _form_fields(sent: dict[str, Any]) -> Iterator[Pair]:
@@ -265,9 +259,7 @@ def parse_response(tool: PreparedTool, response: Response, secrets: Sequence[str
     try:
         content = parse_body(response.body, headers.get("content-type") or "", declared=_declared_types(tool))
     except UnreadableError as error:
-        begins = sanitize(decode_text(response.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
-        head = f"{tool.label} answered {status}, but the answer is unusable"
-        raise ToolOutputError(f"{head}: {error}. It begins: {begins!r}") from error
+        raise unusable_error(tool.label, status, response.body, error, secrets) from error
     output = _new_output((content.value, None, content.media_type, NO_META))
     if content.note:
         output = output.with_note(content.note)
@@ -344,7 +336,13 @@ async def call_stream(tool: PreparedTool, invocation: Invocation, context: Manua
         kind = parse_media_type(response.headers.get("content-type") or "")
         report = invocation.progress()
         if kind.kind == "lines":
-            return await _collect(response, _JsonLines(), report)
+            lines = LineDecoder()
+
+            def decode(chunk: bytes) -> list[Any]:
+                found = lines.feed(chunk) if chunk else lines.flush()
+                return [json_or_text(line) for line in found if line.strip()]
+
+            return await _collect(response, decode, report)
         data = bytearray()
         async for chunk in response.stream():
             data += chunk
@@ -354,17 +352,6 @@ async def call_stream(tool: PreparedTool, invocation: Invocation, context: Manua
         if kind.kind in ("text", "xml", "yaml", "events"):
             return ToolOutput(decode_text(bytes(data), kind.charset))
         return ToolOutput(bytes(data), media_type=kind.essence or OCTETS)
-
-
-class _JsonLines:
-    """Decode chunks into the values of JSON lines; an empty chunk flushes the last line."""
-
-    def __init__(self) -> None:
-        self._lines = LineDecoder()
-
-    def __call__(self, chunk: bytes) -> list[Any]:
-        lines = self._lines.feed(chunk) if chunk else self._lines.flush()
-        return [json_or_text(line) for line in lines if line.strip()]
 
 
 async def _collect(

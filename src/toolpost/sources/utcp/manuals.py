@@ -57,7 +57,7 @@ class Manual:
 
     name: str
     kind: str
-    tools: tuple[ManualTool, ...]
+    tools: tuple[ManualTool, ...] = ()
     problems: tuple[str, ...] = ()
     remote: str | None = None
     operator_url: str = ""
@@ -77,42 +77,24 @@ def manual_name(name: str) -> str:
     return _NOT_IN_NAME.sub("_", name)
 
 
-def parse_manual(
-    data: Mapping[str, Any],
-    *,
-    name: str,
-    kind: str,
-    remote: str | None = None,
-    operator_url: str = "",
-    folder: Path | None = None,
-    allowed: frozenset[str] | None = None,
-    template: Mapping[str, Any] | None = None,
-    variables: tuple[Mapping[str, Any], ...] = (),
-) -> Manual:
-    """Parse a manual; a broken tool is skipped and reported. `template` is the call template of the manual itself."""
+def parse_manual(data: Mapping[str, Any], manual: Manual, template: Mapping[str, Any] | None = None) -> Manual:
+    """Return the manual with its tools; a broken tool is skipped and reported.
+
+    `template` is the call template of the manual itself.
+    """
     tools: dict[str, ManualTool] = {}
     problems: list[str] = []
-    default = template if kind in _TEMPLATE_INHERITING_KINDS else None
+    default = template if manual.kind in _TEMPLATE_INHERITING_KINDS else None
     for number, item in enumerate(data["tools"]):
         try:
-            tool = _parse_tool(item, name, number, default)
+            tool = _parse_tool(item, manual.name, number, default)
         except ConfigError as error:
             problems.append(str(error))
             continue
         if tool.full_name in tools:
             problems.append(f"tool {tool.full_name!r} is there twice; the second is left out")
         tools.setdefault(tool.full_name, tool)
-    return Manual(
-        name=name,
-        kind=kind,
-        tools=_assign_names(tools.values(), name),
-        problems=tuple(problems),
-        remote=remote,
-        operator_url=operator_url,
-        folder=folder,
-        allowed=allowed,
-        variables=variables,
-    )
+    return replace(manual, tools=_assign_names(tools.values(), manual.name), problems=tuple(problems))
 
 
 def _assign_names(tools: Iterable[ManualTool], manual: str) -> tuple[ManualTool, ...]:

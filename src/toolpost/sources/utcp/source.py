@@ -8,14 +8,15 @@ import os
 import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.catalog.names import canonical_name
+from toolpost.catalog.specs import Effects, effects_of_method
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolError, adapt_exception
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.sources import HoldingSource
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget, replay_of
+from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, check_kind_allowed, compile_tool, fill_template
@@ -28,7 +29,7 @@ from toolpost.sources.utcp.context import (
     template_urls,
 )
 from toolpost.sources.utcp.discovery import ManualDiscovery, check_remote_servers, mcp_delegates, redact_error
-from toolpost.sources.utcp.manuals import manual_name, parse_manual
+from toolpost.sources.utcp.manuals import Manual, manual_name, parse_manual
 from toolpost.sources.utcp.templates import (
     TEMPLATE_TYPES,
     CliTemplate,
@@ -56,14 +57,14 @@ if TYPE_CHECKING:
     from toolpost.sources.utcp.compile import CallFunction
     from toolpost.sources.utcp.context import ManualContext, RemoteContexts
     from toolpost.sources.utcp.discovery import Delegate, DiscoveryResult
-    from toolpost.sources.utcp.manuals import Manual, ManualTool
+    from toolpost.sources.utcp.manuals import ManualTool
     from toolpost.transports.base import Services
 
     SourceFactory = Callable[[ExternalToolConfig], ToolSource]
     from collections.abc import Generator, Mapping
 
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects
+    from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.utcp.templates import CallTemplate
 
 _new_invocation = fast_constructor(Invocation)
@@ -296,23 +297,12 @@ def _is_selected(tool: Tool, only: Iterable[str] | None) -> bool:
     return only is None or str(tool.spec.extra.get("remote_name", "")).rpartition(".")[2] in only
 
 
-_IDEMPOTENT = frozenset({"PUT", "DELETE"})
 _CATEGORIES: dict[type[object], ToolCategory] = {
     CliTemplate: ToolCategory.SYSTEM,
     FileTemplate: ToolCategory.FILE,
     TextTemplate: ToolCategory.DATA,
 }
 _STREAMS = (SseTemplate, StreamTemplate)
-
-
-class _Effects(NamedTuple):
-    side_effects: SideEffects
-    replay: ReplayClass
-    destructive: bool | None
-
-
-_READS = _Effects("read", "idempotent", destructive=False)
-_UNKNOWN = _Effects("external", "unsafe", destructive=None)
 
 
 def tool_spec(
@@ -322,8 +312,7 @@ def tool_spec(
 
     `max_timeout_s` limits the timeout that the manual declares.
     """
-    effects = _UNKNOWN if template is None else _effects(template)
-    local = isinstance(template, (CliTemplate, FileTemplate, TextTemplate))
+    effects = _effects(template)
     return ToolSpec(
         name=canonical_name(source, tool.name),
         description=tool.description,
@@ -332,12 +321,7 @@ def tool_spec(
         output_schema=_output_schema(tool, template),
         side_effects=effects.side_effects,
         replay=effects.replay,
-        safety=SafetyProfile(
-            network=not local,
-            file=isinstance(template, FileTemplate),
-            destructive=effects.destructive,
-            open_world=not isinstance(template, (FileTemplate, TextTemplate)),
-        ),
+        safety=effects.safety,
         timeout_s=_timeout_s(template, max_timeout_s),
         tags=tuple(dict.fromkeys(("utcp", source, *tool.tags))),
         source=source,
@@ -377,26 +361,19 @@ def _target(tool: ManualTool, template: CallTemplate | None) -> ToolTarget:
     return ToolTarget.of("utcp", summary, template=drop_secrets(declared), hosts=hosts)
 
 
-def _effects(template: CallTemplate) -> _Effects:
+def _effects(template: CallTemplate | None) -> Effects:
     match template:
         case HttpTemplate() | StreamTemplate():
-            return _method_effects(template.http_method)
+            return effects_of_method(template.http_method)
         case SseTemplate():
-            return _method_effects("GET" if template.body_field is None else "POST")
+            return effects_of_method("GET" if template.body_field is None else "POST")
         case GraphqlTemplate():
-            return _UNKNOWN if template.is_mutation else _READS
+            return effects_of_method("POST" if template.is_mutation else "GET")
         case TextTemplate() | FileTemplate():
-            return _READS
+            return Effects("read", "idempotent", SafetyProfile(file=isinstance(template, FileTemplate)))
         case _:
-            return _UNKNOWN
-
-
-def _method_effects(method: str) -> _Effects:
-    """Derive the effects of an HTTP method (RFC 9110 section 9.2)."""
-    if method == "GET":
-        return _READS
-    replay = replay_of("external", idempotent=method in _IDEMPOTENT)
-    return _Effects("external", replay, destructive=True if method == "DELETE" else None)
+            safety = SafetyProfile(network=not isinstance(template, CliTemplate), destructive=None, open_world=True)
+            return Effects("external", "unsafe", safety)
 
 
 def _output_schema(tool: ManualTool, template: CallTemplate | None) -> JsonSchema | None:
@@ -481,7 +458,7 @@ class UtcpBridge:
             raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error
         if not result.success:
             raise ConfigError(f"source {self._config.name!r}: no manual by {kind}: {'; '.join(result.errors)[:500]}")
-        parsed = parse_manual(result.manual.model_dump(by_alias=True), name=name, kind=kind)
+        parsed = parse_manual(result.manual.model_dump(by_alias=True), Manual(name=name, kind=kind))
         return [self._tool(tool, client) for tool in parsed.tools if self._config.includes(tool.name)]
 
     async def close(self) -> None:

@@ -262,16 +262,7 @@ def _attempt(what: str, problems: list[str], action: Callable[[], _T]) -> _T | N
         return None
 
 
-class _WorkflowDocs(NamedTuple):
-    """Description and schemas read from a workflow's notes and samples."""
-
-    description: str = ""
-    input_schema: JsonSchema | None = None
-    output_schema: JsonSchema | None = None
-    problems: tuple[str, ...] = ()
-
-
-def _read_docs(trigger: WebhookTrigger) -> _WorkflowDocs:
+def _read_docs(trigger: WebhookTrigger) -> WorkflowNote:
     """Read the notes and the pinned sample; the first value of each kind is used."""
     notes = [parse_note(text) for text in trigger.notes]
     problems = [problem for note in notes for problem in note.problems]
@@ -283,10 +274,10 @@ def _read_docs(trigger: WebhookTrigger) -> _WorkflowDocs:
         input_schema = infer_schema(trigger.sample)
     output_schema = next((note.output_schema for note in notes if note.output_schema is not None), None)
     description = next((note.description for note in notes if note.description), "")
-    return _WorkflowDocs(description, input_schema, output_schema, tuple(problems))
+    return WorkflowNote(description, input_schema, output_schema, tuple(problems))
 
 
-def _with_docs(trigger: WebhookTrigger, configured: WebhookTool | None, docs: _WorkflowDocs) -> WebhookTool:
+def _with_docs(trigger: WebhookTrigger, configured: WebhookTool | None, docs: WorkflowNote) -> WebhookTool:
     """Return the configured options, completed from the workflow's own description and schemas."""
     tool = WebhookTool() if configured is None else configured
     configured_fields = tool.model_fields_set
@@ -483,21 +474,18 @@ def tool_names(triggers: Sequence[WebhookTrigger]) -> list[str]:
         slugify(trigger.workflow) or f"workflow_{slugify(trigger.workflow_id)}".rstrip("_") for trigger in triggers
     ]
     # Every trigger of a shared name gets the suffix, so that a new workflow never takes over a name in use.
-    for suffix in (_path_suffix, _method_suffix, _hash_suffix):
+    suffixes: tuple[Callable[[WebhookTrigger], str], ...] = (
+        lambda trigger: slugify(trigger.path) or "root",
+        lambda trigger: trigger.method.lower(),
+        _hash_suffix,
+    )
+    for suffix in suffixes:
         counts = Counter(names)
         names = [
             f"{name}_{suffix(trigger)}" if counts[name] > 1 else name
             for name, trigger in zip(names, triggers, strict=True)
         ]
     return names
-
-
-def _path_suffix(trigger: WebhookTrigger) -> str:
-    return slugify(trigger.path) or "root"
-
-
-def _method_suffix(trigger: WebhookTrigger) -> str:
-    return trigger.method.lower()
 
 
 def _hash_suffix(trigger: WebhookTrigger) -> str:

@@ -10,7 +10,7 @@ from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServ
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import UnreadableError, decode_text, parse_body, parse_json
 from toolpost.web.encoding import compact_json
-from toolpost.web.failures import response_error, sanitize
+from toolpost.web.failures import response_error, sanitize, unusable_error
 from toolpost.wire.requests import Headers
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolpost.web.content import Content
     from toolpost.wire.responses import Response
 
-_EXCERPT_BYTES = 4096
-_EXCERPT_CHARS = 120
 _REMEDY = "Check the source's auth_config and headers; they go to the connection's own server and no other."
 _STREAM_CUT = "The stream went on; this is what came until then."
 _MAY_HAVE_FAILED = (
@@ -61,7 +59,7 @@ def output_of(
     if isinstance(content.value, bytes):
         return ToolOutput(content.value, media_type=content.media_type)
     notes = (content.note, _STREAM_CUT if response.is_cut else "", _location_note(response, secrets))
-    return ToolOutput(content.value, _text_with_note(content, " ".join(filter(None, notes))), content.media_type)
+    return ToolOutput(content.value, media_type=content.media_type).with_note(" ".join(filter(None, notes)))
 
 
 def _empty_output(
@@ -91,20 +89,10 @@ def _parse_content(subject: str, response: Response, *, declares_output: bool, s
     try:
         content = parse_body(response.body, response.headers.get("content-type") or "", declared=declared)
     except UnreadableError as error:
-        excerpt = sanitize(decode_text(response.body[:_EXCERPT_BYTES]), secrets)[:_EXCERPT_CHARS]
-        msg = f"{subject} answered {response.status}, but the answer is unusable: {error}. It begins: {excerpt!r}"
-        raise ToolOutputError(msg) from error
+        raise unusable_error(subject, response.status, response.body, error, secrets) from error
     if declares_output and isinstance(content.value, bytes):
         raise ToolOutputError(f"{subject} answered with {content.media_type} where JSON was promised")
     return content
-
-
-def _text_with_note(content: Content, note: str) -> str | None:
-    """Return the content as text followed by the note; None without a note."""
-    if not note:
-        return None
-    text = content.value if isinstance(content.value, str) else compact_json(content.value)
-    return f"{text}\n\n{note}"
 
 
 def n8n_error(subject: str, hook: Hook, response: Response, *, secrets: Sequence[str] = ()) -> ToolNodeError:

@@ -21,6 +21,7 @@ from toolpost.sources.websocket.session import (
     WebSocketSession,
 )
 from toolpost.transports.base import BaseSource, SourceTool
+from toolpost.web.content import OCTETS
 from toolpost.web.session_pool import SessionPool
 from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.websockets import connect_websocket, require_websockets
@@ -94,7 +95,6 @@ def _refuse_id(tool: WebSocketTool, correlation: Correlation | None) -> None:
 # Less than there is, so that a source can tell what it saw before its caller's time is up.
 _SHARE = 0.95
 _CONNECT_SHARE = 0.8
-_OCTETS = "application/octet-stream"
 
 
 class MessageTool(SourceTool):
@@ -223,4 +223,4 @@ class WebSocketSource(BaseSource):
 
 
 def _output(content: Any) -> ToolOutput:
-    return ToolOutput(content, media_type=_OCTETS) if isinstance(content, bytes) else ToolOutput(content)
+    return ToolOutput(content, media_type=OCTETS) if isinstance(content, bytes) else ToolOutput(content)
