@@ -28,26 +28,9 @@ _MAX_VISITS = 20_000
 # A name is secret by its last words: `github_token` is, `token_count` is not.
 _LAST_WORDS = frozenset(
     {
-        "password",
-        "passwords",
-        "passwd",
-        "pwd",
-        "passphrase",
-        "passcode",
-        "secret",
-        "secrets",
-        "token",
-        "credential",
-        "credentials",
-        "authorization",
-        "cookie",
-        "cookies",
-        "bearer",
-        "jwt",
-        "otp",
-        "cvv",
-        "apikey",
-        "apikeys",
+        *("password", "passwords", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "token"),
+        *("credential", "credentials", "authorization", "cookie", "cookies", "bearer", "jwt", "otp", "cvv"),
+        *("apikey", "apikeys"),
     }
 )
 _LAST_PAIRS = frozenset(
@@ -75,19 +58,8 @@ _HARMLESS_VALUE = re.compile(r"[A-Za-z]{0,7}|[\d.:-]{0,10}|[a-z]+/[\w.+*-]+")
 # Words that may follow a secret name without making it harmless: `password_confirm`, `private_key_pem`.
 _NEUTRAL_TAILS = frozenset(
     {
-        "value",
-        "text",
-        "plain",
-        "raw",
-        "pem",
-        "string",
-        "str",
-        "header",
-        "data",
-        "confirm",
-        "confirmation",
-        "new",
-        "old",
+        *("value", "text", "plain", "raw", "pem", "string", "str", "header", "data", "confirm", "confirmation"),
+        *("new", "old"),
     }
 )
 _RUN_TOGETHER = re.compile(
@@ -97,23 +69,8 @@ _RUN_TOGETHER = re.compile(
 # Words before `token` that make it a page to turn or a piece of text.
 _HARMLESS_TOKENS = frozenset(
     {
-        "page",
-        "next",
-        "previous",
-        "prev",
-        "continuation",
-        "sync",
-        "cursor",
-        "pagination",
-        "change",
-        "max",
-        "min",
-        "stop",
-        "eos",
-        "bos",
-        "pad",
-        "unk",
-        "per",
+        *("page", "next", "previous", "prev", "continuation", "sync", "cursor", "pagination", "change", "max"),
+        *("min", "stop", "eos", "bos", "pad", "unk", "per"),
     }
 )
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
