@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from toolpost.processes.launch import Launch, exec_error, launch_error, locate
 from toolpost.processes.process_supervisor import (
@@ -62,7 +62,7 @@ class Process:
     it (-9 also when its supervisor was killed).
     """
 
-    def __init__(self, child: _Child, *, pid: int) -> None:
+    def __init__(self, child: _SupervisedChild | _UnsupervisedChild, *, pid: int) -> None:
         self.pid = pid
         self.supervisor_pid = child.supervisor_pid
         self.stdin = child.stdin
@@ -117,25 +117,6 @@ class Process:
                 self._child.kill()
                 await asyncio.wait({self._watching}, timeout=_LAST_RESORT_S)
             await self._child.close_streams()
-
-
-class _Child(Protocol):
-    """The program as the host sees it: below a supervisor, or on Windows without one."""
-
-    stdin: asyncio.StreamWriter
-    stdout: asyncio.StreamReader
-    stderr: OutputTail
-
-    @property
-    def supervisor_pid(self) -> int: ...
-
-    async def wait(self) -> int: ...
-
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    async def close_streams(self) -> None: ...
 
 
 class _SupervisedChild:

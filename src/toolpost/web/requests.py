@@ -9,7 +9,7 @@ import base64
 import re
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from toolpost.catalog.specs import SAFE_METHODS
@@ -156,6 +156,18 @@ def present_headers(credential: Credential) -> Presentation:
         headers=tuple((name, value) for name, value in credential.headers.items() if name.lower() != "cookie"),
         cookies=tuple((name, value) for name, _, value in cookies),
     )
+
+
+def present_key(location: Literal["header", "query", "cookie"], name: str, key: str) -> Presentation:
+    """Return an API key at its place in the request."""
+    pair = ((name, key),)
+    match location:
+        case "query":
+            return Presentation(query=pair)
+        case "cookie":
+            return Presentation(cookies=pair)
+        case "header":
+            return Presentation(headers=pair)
 
 
 class PlannedRequest(NamedTuple):

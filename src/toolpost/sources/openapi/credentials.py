@@ -11,7 +11,7 @@ from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.json_values import is_object
 from toolpost.web.client_credentials import parse_grant
 from toolpost.web.encoding import UnsendableError, check_header_value
-from toolpost.web.requests import NOTHING, Presentation, present_headers
+from toolpost.web.requests import NOTHING, Presentation, present_headers, present_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -169,7 +169,7 @@ class Credentials:
 def _by_secret(scheme: SecurityScheme, value: Any) -> Presentation:
     match scheme.type:
         case "apiKey":
-            return _place_key(scheme, _text(scheme.name, value, "value", "api_key", "key"))
+            return present_key(scheme.location, scheme.parameter, _text(scheme.name, value, "value", "api_key", "key"))
         case "http" if scheme.scheme.lower() == "basic":
             pair = _basic(scheme.name, value)
             return Presentation(headers=(("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),))
@@ -178,17 +178,6 @@ def _by_secret(scheme: SecurityScheme, value: Any) -> Presentation:
         case _:
             token = _text(scheme.name, value, "token", "value")
             return Presentation(headers=(("Authorization", f"Bearer {token}"),))
-
-
-def _place_key(scheme: SecurityScheme, key: str) -> Presentation:
-    pair = ((scheme.parameter, key),)
-    match scheme.location:
-        case "query":
-            return Presentation(query=pair)
-        case "cookie":
-            return Presentation(cookies=pair)
-        case "header":
-            return Presentation(headers=pair)
 
 
 def _text(name: str, value: Any, *keys: str) -> str:
@@ -217,7 +206,7 @@ def _adapt(scheme: SecurityScheme, credential: Credential) -> Presentation | Non
             return Presentation(headers=(("Authorization", headers["authorization"]),))
         case "apiKey":
             key = _find_key(scheme, headers)
-            return None if key is None else _place_key(scheme, key)
+            return None if key is None else present_key(scheme.location, scheme.parameter, key)
         case _:
             return None
 

@@ -20,7 +20,7 @@ from toolpost.schema.secrets import is_secret_name
 from toolpost.schema.violations import plain_message
 from toolpost.web.client_credentials import ClientGrant, ClientTokens
 from toolpost.web.encoding import UnsendableError, check_header_value
-from toolpost.web.requests import NOTHING, Presentation, present_headers
+from toolpost.web.requests import NOTHING, Presentation, present_headers, present_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -132,18 +132,12 @@ async def _template_presentation(
 
 
 def _api_key_presentation(auth: ApiKeyAuth) -> Presentation:
-    pair = ((auth.var_name, auth.api_key),)
-    match auth.location:
-        case "query":
-            return Presentation(query=pair)
-        case "cookie":
-            return Presentation(cookies=pair)
-        case "header":
-            try:
-                check_header_value(auth.api_key)
-            except (UnsendableError, UnicodeEncodeError):
-                raise ConfigError(f"the API key for {auth.var_name!r} holds what a header cannot carry.") from None
-            return Presentation(headers=pair)
+    if auth.location == "header":
+        try:
+            check_header_value(auth.api_key)
+        except (UnsendableError, UnicodeEncodeError):
+            raise ConfigError(f"the API key for {auth.var_name!r} holds what a header cannot carry.") from None
+    return present_key(auth.location, auth.var_name, auth.api_key)
 
 
 def _basic_header(auth: BasicAuth) -> str:

@@ -304,8 +304,7 @@ def _with_slots(schema: JsonSchema, slots: tuple[str, ...]) -> JsonSchema:
     """Add the path parameters to the schema as required properties."""
     if not slots:
         return schema
-    properties = schema.get("properties")
-    known: dict[str, Any] = properties if is_object(properties) else {}
+    known = _object(schema.get("properties"))
     named: dict[str, Any] = {slot: known.get(slot, {"type": ["string", "number"]}) for slot in slots}
     required = schema.get("required")
     names = [name for name in required if isinstance(name, str)] if is_array(required) else []
@@ -365,8 +364,7 @@ class TriggerReader:
                 self.problems += _other_trigger_problems(name, node)
 
     def _add_webhook(self, workflow: dict[str, Any], name: str, node: dict[str, Any], notes: tuple[str, ...]) -> None:
-        given = node.get("parameters")
-        parameters = given if is_object(given) else {}
+        parameters = _object(node.get("parameters"))
         methods, path = _methods(parameters), _path(workflow, node, parameters)
         if not methods or path is None:
             reason = "its path or method is worked out by n8n" if path is None else "its method cannot be called"
@@ -401,9 +399,7 @@ def _other_trigger_problems(workflow: str, node: dict[str, Any]) -> Iterator[str
     if kind in _OTHER_TRIGGERS:
         yield f"workflow {workflow!r} starts with {_OTHER_TRIGGERS[kind]}; give it a Webhook node to call it as a tool"
     elif kind == _MCP_NODE:
-        parameters = node.get("parameters")
-        path = parameters.get("path") if is_object(parameters) else ""
-        where = sanitize(f"/mcp/{path}", ())
+        where = sanitize(f"/mcp/{_object(node.get('parameters')).get('path', '')}", ())
         yield f"workflow {workflow!r} is an MCP server: connect it as a source of its own, transport mcp, at {where}"
 
 
@@ -443,20 +439,20 @@ def _notes(
     workflow: dict[str, Any], version: dict[str, Any], node: dict[str, Any], nodes: list[dict[str, Any]]
 ) -> tuple[str, ...]:
     """Return the node's notes, the descriptions of the workflow, and the sticky notes, in this order."""
-    meta = workflow.get("meta")
     texts = [node.get("notes"), workflow.get("description"), version.get("description")]
-    texts.append(meta.get("description") if is_object(meta) else None)
-    for other in nodes:
-        parameters = other.get("parameters")
-        if other.get("type") == _STICKY_NOTE and is_object(parameters):
-            texts.append(parameters.get("content"))
+    texts.append(_object(workflow.get("meta")).get("description"))
+    stickies = [other for other in nodes if other.get("type") == _STICKY_NOTE]
+    texts += [_object(sticky.get("parameters")).get("content") for sticky in stickies]
     return tuple(text for text in texts if isinstance(text, str) and text.strip())
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if is_object(value) else {}
 
 
 def _pinned_sample(workflow: dict[str, Any], node: dict[str, Any], method: str) -> Any:
     """Return the body or query of the call that is pinned to the node as test data."""
-    pinned = workflow.get("pinData")
-    items = pinned.get(str(node.get("name"))) if is_object(pinned) else None
+    items = _object(workflow.get("pinData")).get(str(node.get("name")))
     first = items[0] if is_array(items) and items else None
     inner = first.get("json", first) if is_object(first) else None
     return inner.get("query" if method in ("GET", "DELETE", "HEAD") else "body") if is_object(inner) else None

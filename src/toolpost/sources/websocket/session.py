@@ -111,7 +111,9 @@ class WebSocketSession:
             try:
                 await self._socket.send(text, deadline=until)
             except TimeoutError:
-                raise self._unread() from None
+                # It had no effect: nothing of it was read.
+                text = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
+                raise ToolConnectionError(text, sent=False) from None
             told = await answer
         except BaseException:
             self._waiting.pop(number, None)
@@ -123,11 +125,6 @@ class WebSocketSession:
         if isinstance(told, ToolError):
             raise told
         return ToolOutput(result_of(told))
-
-    def _unread(self) -> ToolConnectionError:
-        """Build the error of a message that could not be sent in time; it had no effect."""
-        message = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
-        return ToolConnectionError(message, sent=False)
 
     async def close_when_idle(self) -> None:
         """Close the connection as soon as no call waits for an answer."""
