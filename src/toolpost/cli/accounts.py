@@ -149,9 +149,9 @@ def forget(
         kept = "accounts, pending actions, results, artifacts and what events say"
         require_confirmation(f"Remove all that is kept of {person} ({kept}), for good?", yes=yes, done="removed")
         who, manager = Principal.parse(person), _account_manager(box, output)
-        told = {} if manager is None else await _disconnect_all(manager, who)
+        revoked = {} if manager is None else await _disconnect_all(manager, who)
         removed = await box.store.forget(who) if manager is None else await manager.forget(who)
-        return _show_forgotten(person, told, dict(removed), output)
+        return _show_forgotten(person, revoked, dict(removed), output)
 
     run_with_box(work, config=config, as_json=json, sources=no_source)
 
@@ -178,7 +178,7 @@ def _register(manager: AccountManager, source: ExternalToolConfig, output: Outpu
 async def _disconnect_all(manager: AccountManager, who: Principal) -> dict[str, bool]:
     """Disconnect every account of a user; return the services and whether each confirmed the revocation."""
     revoked = {name: await manager.disconnect(name, who) for name in manager.consents.services}
-    return {name: told for name, told in revoked.items() if told is not None}
+    return {name: done for name, done in revoked.items() if done is not None}
 
 
 def _show_list(states: list[AccountState], output: Output) -> None:
@@ -203,17 +203,17 @@ def _show_list(states: list[AccountState], output: Output) -> None:
         output.note(f"`toolpost accounts connect SERVICE{output.options}` signs you in.")
 
 
-def _show_forgotten(person: str, told: dict[str, bool], removed: dict[str, int], output: Output) -> int:
+def _show_forgotten(person: str, revoked: dict[str, bool], removed: dict[str, int], output: Output) -> int:
     left = removed.pop("under_way", 0)
-    not_revoked = sorted(name for name, revoked in told.items() if not revoked)
+    not_revoked = sorted(name for name, done in revoked.items() if not done)
     if output.as_json:
         output.document(
-            {"status": "forgotten", "user": person, "services_told": told, "removed": removed, "under_way": left}
+            {"status": "forgotten", "user": person, "services_told": revoked, "removed": removed, "under_way": left}
         )
     else:
         output.text(f"forgotten: {person}.")
         rows = [
-            ("accounts", str(len(told))),
+            ("accounts", str(len(revoked))),
             *((_REMOVED_LABELS.get(kind, kind), str(n)) for kind, n in removed.items()),
         ]
         output.table(["Removed", "Count"], rows)

@@ -91,8 +91,8 @@ def _refuse_missing_requirements(source: ExternalToolConfig, *, force: bool) -> 
     """Raise a ToolError when the source is known not to start, unless `force` is set."""
     missing = list(missing_requirements(source, os.environ))
     if missing and not force:
-        told = f"{source.name!r} cannot start, and nothing was written: {'; '.join(missing)}"
-        raise ToolError(f"{told}. With --force it is written all the same.", code="cannot_start")
+        message = f"{source.name!r} cannot start, and nothing was written: {'; '.join(missing)}"
+        raise ToolError(f"{message}. With --force it is written all the same.", code="cannot_start")
 
 
 def _with_relative_paths(source: ExternalToolConfig, path: Path) -> ExternalToolConfig:
@@ -324,10 +324,10 @@ def _show_import(plan: _ImportPlan, output: Output) -> None:
 
 def _report_next_steps(plan: _ImportPlan, output: Output) -> None:
     output.note(f"{_count(plan.new)} written to {plan.path.name}; nothing was started.")
-    told = {variable.name: variable.stands_for for variable in plan.imported.variables}
+    meanings = {variable.name: variable.stands_for for variable in plan.imported.variables}
     environ = environment(plan.path.parent)
     for name in unset_variables(plan.new, environ):
-        output.note(f"Set {name}: {told.get(name, f'{plan.file.name} refers to it')}.")
+        output.note(f"Set {name}: {meanings.get(name, f'{plan.file.name} refers to it')}.")
     lacking = [source.name for source in plan.new if unset_variables([source], environ)]
     if lacking:
         output.note(
@@ -358,8 +358,8 @@ def _ask_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: b
     if not loosened:
         return False
     if yes or not is_interactive():
-        told = f"{name} is not trusted: what it claims lets no call run unasked."
-        output.note(f"{told} `trust: true` in the configuration, or --trust here, takes its word.")
+        message = f"{name} is not trusted: what it claims lets no call run unasked."
+        output.note(f"{message} `trust: true` in the configuration, or --trust here, takes its word.")
         return False
     output.status.clear()
     return confirm(f"Trust {name}? Then these claims count, and its tools are pinned as they are now.", yes=False)

@@ -224,8 +224,8 @@ def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str
     if not split:
         raise typer.BadParameter("give a preset, a command or a URL", param_hint="WHAT")
     if len(split) == 1 and shutil.which(split[0], path=environ.get("PATH")) is None:
-        told = f"{unknown_preset(split[0])}. There is no program of that name either."
-        raise ToolError(told, code="preset_unknown")
+        message = f"{unknown_preset(split[0])}. There is no program of that name either."
+        raise ToolError(message, code="preset_unknown")
     return split
 
 
@@ -318,14 +318,16 @@ def unsupported_target(what: Sequence[str]) -> ToolError | None:
     first = what[0]
     scheme = first.lower().partition("://")[0] if _SCHEME.match(first) else ""
     if scheme in ("ws", "wss"):
-        told = "a WebSocket does not tell which messages it takes, so that nothing can be written for it"
+        message = "a WebSocket does not tell which messages it takes, so that nothing can be written for it"
         advice = "declare them by hand, in a source with `transport: websocket` (docs/websockets.md)"
-        return ToolError(f"{told}; {advice}", code="messages_undeclared")
+        return ToolError(f"{message}; {advice}", code="messages_undeclared")
     if scheme in ("http", "https"):
         return None
     if scheme:
-        told = f"nothing is connected at {scheme}://; give an address with http:// or https://, or the path of a file"
-        return ToolError(told, code="scheme_unknown")
+        message = (
+            f"nothing is connected at {scheme}://; give an address with http:// or https://, or the path of a file"
+        )
+        return ToolError(message, code="scheme_unknown")
     return _missing_path(first) if len(what) == 1 and len(first.split()) == 1 else None
 
 
@@ -384,11 +386,11 @@ def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
     if found.because.startswith((GRAPHQL_SCHEMA, SERVER_LIST.partition("`")[0])):
         raise ToolError(f"{file} {found.because}", code="not_recognised")
     if Path(file).suffix == ".py":
-        told = f"{file} has no tools: nothing of toolpost is imported there to mark functions with, such as `tool`"
+        message = f"{file} has no tools: nothing of toolpost is imported there to mark functions with, such as `tool`"
         remedy = f"if it is an MCP server, give its whole command: 'python {file}'"
-        raise ToolError(f"{told}; {remedy}", code="not_recognised")
-    told = f"{file} is neither the document of an API nor a UTCP manual ({found.because})"
-    raise ToolError(f"{told}; a program is given with its whole command: 'python {file}'", code="not_recognised")
+        raise ToolError(f"{message}; {remedy}", code="not_recognised")
+    message = f"{file} is neither the document of an API nor a UTCP manual ({found.because})"
+    raise ToolError(f"{message}; a program is given with its whole command: 'python {file}'", code="not_recognised")
 
 
 def _not_recognised(found: Endpoint) -> str:
@@ -477,9 +479,9 @@ def variable_documents(
     names: Sequence[str], variables: Sequence[Variable], environ: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return the variables as JSON data: what each stands for, and whether it is set."""
-    told = {variable.name: variable.stands_for for variable in variables}
-    every = dict.fromkeys([*told, *names])
-    return [{"name": name, "stands_for": told.get(name), "set": name in environ} for name in every]
+    meanings = {variable.name: variable.stands_for for variable in variables}
+    every = dict.fromkeys([*meanings, *names])
+    return [{"name": name, "stands_for": meanings.get(name), "set": name in environ} for name in every]
 
 
 def relative_to_config(source: ExternalToolConfig, config: Path) -> ExternalToolConfig:

@@ -312,15 +312,15 @@ def _outcome(
     title: str, arguments: Mapping[str, Any], outcome: Outcome, expected: str, holds: str, *, show: str | None = None
 ) -> Step:
     """Show a call; it must end with the expected status, and its text must contain `holds`."""
-    said = _outcome_text(outcome)
-    shown = _text(outcome.content[show]) if show and isinstance(outcome, Completed) else said
+    text = _outcome_text(outcome)
+    shown = _text(outcome.content[show]) if show and isinstance(outcome, Completed) else text
     return Step(
         title=title,
         did=f"{outcome.tool_name} {_text(arguments)}",
         expected=expected,
         status=outcome.status,
         says=_short(shown),
-        fine=holds in said,
+        fine=holds in text,
         detail=outcome_to_dict(outcome),
     )
 
@@ -374,9 +374,9 @@ def _panel(step: Step, number: int) -> Panel:
 
 def _summary(steps: list[Step], seconds: float) -> Panel:
     good = sum(step.ok for step in steps)
-    told = f"{good} of {len(steps)} steps came out as expected, in {seconds:.1f} s."
+    result = f"{good} of {len(steps)} steps came out as expected, in {seconds:.1f} s."
     after = "Next: README.md makes your own tools in twelve lines; `toolpost --help` shows the commands."
-    return Panel(f"{told}\n{after}", border_style="green" if good == len(steps) else "red")
+    return Panel(f"{result}\n{after}", border_style="green" if good == len(steps) else "red")
 
 
 class Order(TypedDict):

@@ -145,8 +145,8 @@ async def _not_cancelled(box: Toolbox, run_id: str, *, user: str, output: Output
     run = await box.run(run_id, user=user) or next((one for one in runs if one.call_id == run_id), None)
     if run is None:
         return run_not_found(run_id, user=user, output=output)
-    said = f"Run {run.run_id!r} has ended: {run.status}. There is nothing to cancel."
-    return ToolError(said, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="run_ended")
+    message = f"Run {run.run_id!r} has ended: {run.status}. There is nothing to cancel."
+    return ToolError(message, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="run_ended")
 
 
 def _owner(run: RunSummary) -> str:
@@ -185,8 +185,8 @@ def _types(written: list[str]) -> list[str]:
         name = each.upper().replace("-", "_")
         if name not in _TYPES and name not in {str(int(code)) for code in EventCode}:
             near = nearest(name, _TYPES)
-            meant = f"did you mean {near}?" if near else f"they are {', '.join(sorted(_TYPES))}"
-            raise typer.BadParameter(f"{each!r} is no type of event; {meant}")
+            hint = f"did you mean {near}?" if near else f"they are {', '.join(sorted(_TYPES))}"
+            raise typer.BadParameter(f"{each!r} is no type of event; {hint}")
     return written
 
 

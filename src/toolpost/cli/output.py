@@ -111,8 +111,8 @@ class Output:
         below = "\n" + " " * (wide + 4)
         for first, *rest in rows:
             named = zip(columns[1:], rest, strict=True)
-            told = [f"  {name:<{wide}}  {below.join(cell.splitlines())}" for name, cell in named if cell]
-            self._write("\n".join([first, *told, ""]))
+            lines = [f"  {name:<{wide}}  {below.join(cell.splitlines())}" for name, cell in named if cell]
+            self._write("\n".join([first, *lines, ""]))
         self._flush()
 
     def note(self, text: str) -> None:

@@ -84,8 +84,8 @@ def _print_outcome(outcome: Outcome, output: Output) -> None:
     match outcome:
         case Completed():
             output.text(format_json(outcome.content))
-            if said := outcome.meta.get("note") or (outcome.text if outcome.content is None else None):
-                output.note(str(said))
+            if note := outcome.meta.get("note") or (outcome.text if outcome.content is None else None):
+                output.note(str(note))
             output.note(f"completed: {outcome.tool_name} in {outcome.duration_ms:.1f} ms (run {outcome.run_id})")
             for artifact in outcome.artifacts:
                 save = f"`toolpost artifacts save {artifact} FILE{output.options}`"
@@ -94,8 +94,8 @@ def _print_outcome(outcome: Outcome, output: Output) -> None:
             output.explain(error)
         case Paused(question=question):
             step = next_step(question, outcome.pending_id, output.options, by_asker=True)
-            told = [*describe_call(question), *describe_form(question.answer_schema)]
-            output.text("\n".join([f"paused: {question.prompt}", *told, step]))
+            lines = [*describe_call(question), *describe_form(question.answer_schema)]
+            output.text("\n".join([f"paused: {question.prompt}", *lines, step]))
         case _:
             assert_never(outcome)
 

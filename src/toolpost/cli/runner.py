@@ -194,7 +194,7 @@ def _read_only(loaded: LoadedSettings) -> LoadedSettings:
     folder = loaded.settings.data_dir
     if folder is None or folder.exists():
         return loaded
-    return without_data_dir(loaded) if folder.parent.is_dir() else loaded  # where it can never be made, that is told
+    return without_data_dir(loaded) if folder.parent.is_dir() else loaded
 
 
 def _sources_of_tools(names: Collection[str], settings: Settings) -> set[str]:

@@ -136,8 +136,8 @@ def call_tool(
     arguments = read_json(args, option="--args")
     given, files = add_pairs(pairs or (), arguments), read_file_args(file or (), arguments)
     if files and idempotency_key is not None:
-        told = "every call keeps its files anew, so that a second one would not be the same call"
-        raise typer.BadParameter(told, param_hint="--idempotency-key")
+        message = "every call keeps its files anew, so that a second one would not be the same call"
+        raise typer.BadParameter(message, param_hint="--idempotency-key")
 
     async def work(box: Toolbox, output: Output) -> int:
         if given:
@@ -270,13 +270,13 @@ def export_tools(
     if address is not None and not _is_base_url(address):
         raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
     written = _config_path(config)
-    said = "" if user == default_user() else user  # whoever calls is the person at their own machine
+    caller = "" if user == default_user() else user  # whoever calls is the person at their own machine
 
     async def work(box: Toolbox, output: Output) -> int:
         from toolpost.sources.utcp.export import command_route, export_manual, http_route, serialize_manual
 
         specs = [spec for spec in box.registry.specs() if source is None or spec.source == source]
-        route = http_route(address) if address else command_route(config=written, user=said, env=_variables(written))
+        route = http_route(address) if address else command_route(config=written, user=caller, env=_variables(written))
         output.text(serialize_manual(export_manual(specs, route)))
         return 0
 
