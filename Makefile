@@ -1,6 +1,7 @@
 # make demo    tools listed, called, refused, paused, approved and finished; brings the package alone into .venv
 # make setup   the whole environment: .venv with the package, its extras and the checkers, and what tests run against
 # make test    all checks, then all tests with the coverage gates
+# make quick   the tests that start no other programs, without linters: two minutes, for while you work
 # make test-live   search and scrape providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
@@ -20,7 +21,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(wildcard tools/parts
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup chromium demo test test-live check check-style check-mypy check-pyright check-layers bench conformance test-n8n docs clean
+.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance test-n8n docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) chromium
@@ -58,6 +59,9 @@ demo: .venv/.package
 test: check
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --cov --cov-report=term-missing:skip-covered --cov-report=json
 	@$(BIN)/python -m tools.branch_gate coverage.json 90
+
+quick: .venv/.installed
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) -m "not programs and not slow"
 
 # Never part of `test`: it asks strangers, and some of them want to be paid.
 test-live: .venv/.installed

@@ -1,7 +1,7 @@
 """What holds for the whole suite."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import requirements
 from tests.parts import MEASURED
+from tests.programs import UNMARKED, Watch
 from toolpost import Settings
 from toolpost.toolbox.source_manager import SourceManager
 
@@ -17,6 +18,8 @@ from toolpost.toolbox.source_manager import SourceManager
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+WATCH = Watch()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,6 +43,14 @@ def _sources_have_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SourceManager, "load_all", patient)
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if WATCH.take() and report.passed and item.get_closest_marker("programs") is None:
+        report.outcome, report.longrepr = "failed", UNMARKED
+    return report
 
 
 @pytest.hookimpl(trylast=True)

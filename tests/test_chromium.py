@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parent.parent
 MANAGER = '#!/bin/sh\necho "$@" >> "$(dirname "$0")/asked"\n'
 BRINGS_IT = 'case "$1" in install) printf "#!/bin/sh\\n" > "$0.d/chromium"; chmod +x "$0.d/chromium";; esac\n'

@@ -5,6 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 # A bracket in each pattern keeps this file from matching itself.
@@ -18,6 +20,7 @@ FOREIGN = re.compile(
 )
 
 
+@pytest.mark.programs
 def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 PROGRAM = """
 import asyncio, json, sys
 for missing in ("fastmcp", "mcp", "mcp_types", "httpx2"):

@@ -56,6 +56,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(toolpost, "no_such_name")
 
 
+@pytest.mark.programs
 def test_importing_the_package_alone_imports_nothing_heavy() -> None:
     program = f"import json, sys, toolpost; print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
 

@@ -71,6 +71,7 @@ HOST = dedent(
 )
 
 
+@pytest.mark.programs
 @pytest.mark.req("OAUTH-23", "OAUTH-28")
 def test_a_run_whose_process_was_killed_is_resumed_in_another(tmp_path: Path) -> None:
     host = subprocess.Popen(

@@ -86,6 +86,7 @@ def test_a_form_that_two_secrets_share_is_known_as_long_as_one_of_them(matcher: 
     assert shown(matcher, "Token-Number-One")
 
 
+@pytest.mark.slow
 def test_among_many_that_come_and_go_those_that_stay_are_found_and_others_leave_nothing(
     matcher: SecretMatcher,
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_key_file_that_vanishes_does_not_change_the_keys_of_those_who_run(tmp_
     assert sealer.seal(b"more", row=ROW).startswith(sealed[:9])
 
 
+@pytest.mark.programs
 def test_of_rotations_at_once_none_is_lost(tmp_path: Path) -> None:
     code = f"from toolpost.auth.keys import *; [print(keys_from('file:{tmp_path / 'key'}', folder=None).rotate())]"
     children = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
@@ -157,6 +158,7 @@ def test_of_rotations_at_once_none_is_lost(tmp_path: Path) -> None:
     assert len(ids) == len(set(ids)) == 9
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("reference", ["file", "file:KEYS", "keyring:toolpost/main", "kms:fake"])
 @pytest.mark.usefixtures("plugin", "system_keyring")
 def test_keys_come_from_every_place(tmp_path: Path, reference: str) -> None:

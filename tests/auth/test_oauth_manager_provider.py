@@ -18,6 +18,8 @@ from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthP
 from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.policy.redaction import MASK
 
+pytestmark = pytest.mark.programs
+
 REDIRECT = "http://127.0.0.1:7777/callback"
 CLIENT: dict[str, Any] = {
     "client_id": "web",

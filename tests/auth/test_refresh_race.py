@@ -13,6 +13,8 @@ from tests.auth.refresh_race import ROOT, race
 from toolpost.auth.oauth.grants import RefreshOutcome, RefreshUnknown
 from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher
 
+pytestmark = pytest.mark.programs
+
 EXPIRIES = 200
 
 

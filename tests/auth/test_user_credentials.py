@@ -106,6 +106,7 @@ async def test_what_a_manager_does_wrong_is_told_without_its_secrets(broken: Bro
     assert "canary" not in str(failed.error)
 
 
+@pytest.mark.programs
 @pytest.mark.req("OAUTH-24", "OAUTH-29")
 async def test_users_at_once_travel_each_with_their_own_token() -> None:
     ledger = Ledger(acme_ann="token-of-ann", acme_bob="token-of-bob", rival_ann="token-of-rival")
@@ -117,6 +118,7 @@ async def test_users_at_once_travel_each_with_their_own_token() -> None:
     assert [each.content["authorization"] for each in outcomes] == [f"Bearer {whose[user]}" for user in users]
 
 
+@pytest.mark.programs
 async def test_a_token_that_is_refused_is_exchanged_for_a_newer_one_or_asked_for_anew() -> None:
     ledger = Ledger(acme_ann="revoked")
     with mirror("good", "list") as url:

@@ -12,7 +12,7 @@ from bench.mcp.seats import Sat
 
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=1, cycles=1)
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="CPU is read from /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="CPU is read from /proc"), pytest.mark.slow]
 
 
 def taken(us: float) -> calls.Taken:
@@ -20,6 +20,7 @@ def taken(us: float) -> calls.Taken:
     return calls.Taken(sat, sat)
 
 
+@pytest.mark.programs
 def test_commands_are_measured_beside_a_bare_subprocess() -> None:
     ticks: list[str] = []
 

@@ -24,6 +24,8 @@ from bench.core.subject import ARGUMENTS, SUM, add3
 from bench.core.worker import serve
 from toolpost.cli.output import Output
 
+pytestmark = pytest.mark.slow
+
 TINY = Scale(rounds=1, calls=5, starts=1, event_rounds=1, events=300, catalog_rounds=1, catalogs=(10, 20))
 
 CONTENDERS = """
@@ -108,6 +110,7 @@ def test_contenders_are_compared_round_by_round() -> None:
     assert slow.times(quick) == 2
 
 
+@pytest.mark.programs
 def test_a_worker_measures_in_an_interpreter_of_its_own_and_its_prints_do_no_harm(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +123,7 @@ def test_a_worker_measures_in_an_interpreter_of_its_own_and_its_prints_do_no_har
     assert capfd.readouterr().err.count("a peer that talks") == 9
 
 
+@pytest.mark.programs
 def test_a_worker_that_cannot_start_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="the worker ended with code 1"):
         Worker(sys.executable, "no_such_contenders")
@@ -247,6 +251,7 @@ def test_catalogs_of_every_size_are_filled_and_weighed() -> None:
     assert figure.targets[-1].value > 0
 
 
+@pytest.mark.programs
 def test_fresh_interpreters_are_started() -> None:
     figure = imports.measure(TINY, unheard)
 
@@ -254,6 +259,7 @@ def test_fresh_interpreters_are_started() -> None:
     assert [target.limit for target in figure.targets] == [2.0, 3.0]
 
 
+@pytest.mark.programs
 def test_json_is_one_document_with_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
     code = print_figures(TINY, as_json=True)
 
@@ -263,6 +269,7 @@ def test_json_is_one_document_with_every_figure(capsys: pytest.CaptureFixture[st
     assert printed["machine"]["cores"]
 
 
+@pytest.mark.programs
 def test_people_get_tables_and_a_last_line_that_counts_the_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_figures(TINY, as_json=False) == 0
 

@@ -5,6 +5,8 @@ import pytest
 
 from bench.envs import environment, home_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -13,6 +15,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.programs
 def test_an_environment_is_made_once(root: Path) -> None:
     python = environment("none", root=root)
 

@@ -18,6 +18,8 @@ from bench.mcp.seats import USUAL, Sat
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
 
+pytestmark = pytest.mark.slow
+
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=1, cycles=1)
 
 
@@ -26,6 +28,7 @@ def taken(us: float) -> calls.Taken:
     return calls.Taken(sat, sat)
 
 
+@pytest.mark.programs
 def test_calls_are_measured_beside_the_floor_and_bare_clients() -> None:
     ticks: list[str] = []
 
@@ -53,6 +56,7 @@ def test_a_crowd_counts_with_what_it_leaves_to_settle() -> None:
     assert settled == Turn([3.0], 3.0, 2.0)
 
 
+@pytest.mark.programs
 async def test_the_server_echoes_by_hand_and_describes_itself() -> None:
     with serving() as url:
         async with asyncio.timeout(100), raw_api(url) as api:
@@ -61,6 +65,7 @@ async def test_the_server_echoes_by_hand_and_describes_itself() -> None:
             assert await api.get("/elsewhere", {}) == {}
 
 
+@pytest.mark.programs
 async def test_a_box_calls_the_operation_as_often_at_once_as_a_crowd_does() -> None:
     with serving() as url:
         async with asyncio.timeout(100), Toolbox(settings=settings(url, None)) as box:
@@ -71,6 +76,7 @@ async def test_a_box_calls_the_operation_as_often_at_once_as_a_crowd_does() -> N
     assert USUAL.callers <= MAX_CONCURRENCY
 
 
+@pytest.mark.programs
 def test_the_server_ends_with_its_input() -> None:
     command = [sys.executable, "-m", "bench.http.server"]
 

@@ -1,8 +1,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from bench.__main__ import keep
 from bench.core.figures import Column, Figure, Target
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_result_is_kept_as_a_json_document(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from bench.mcp.scale import McpScale
 from bench.mcp.seats import SMALL, USUAL, ManyAtOnce, OneByOne, Sat, crowded, seated
 from bench.mcp.server import ECHO, PROTOCOL, Answers
 
+pytestmark = pytest.mark.slow
+
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=20, cycles=5)
 BUSY_TURNS = 8  # what a busy machine is given to be fast once
 
@@ -24,6 +26,7 @@ def unheard(_name: str) -> None:
     pass
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("wire", calls.WIRES, ids=lambda wire: wire.key)
 def test_calls_are_measured_beside_the_floor_the_sdk_and_fastmcp(wire: calls.Wire) -> None:
     ticks: list[str] = []
@@ -37,6 +40,7 @@ def test_calls_are_measured_beside_the_floor_the_sdk_and_fastmcp(wire: calls.Wir
     assert len(ticks) == calls.count(TINY, wire, peers=False)
 
 
+@pytest.mark.programs
 @pytest.mark.req("MET-01")
 async def test_every_tool_is_discovered_in_a_fresh_process_and_made_ready_for_a_model() -> None:
     with serving() as small, serving(tools=TINY.tools) as large:
@@ -56,6 +60,7 @@ def fastest(track: discovery.DiscoveryTrack) -> float:
     return min(cell["wall_ms"] for cell in track.cells[discovery.TOOLBOX])
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("name", discovery.KINDS)
 async def test_every_contender_discovers(name: str) -> None:
     with serving(tools=TINY.tools) as url:
@@ -72,6 +77,7 @@ def test_discovery_is_held_to_fastmcp_and_to_two_seconds() -> None:
     assert [(target.value, target.limit) for target in figure.targets] == [(2, 1.3), (2, 1.3), (24, 2_000), (2, 20)]
 
 
+@pytest.mark.programs
 def test_connections_that_hang_and_are_cut_leave_nothing_behind() -> None:
     figure = cycles.measure(TINY, unheard)
 
@@ -79,6 +85,7 @@ def test_connections_that_hang_and_are_cut_leave_nothing_behind() -> None:
     assert left == {f"{key} left": 0 for key in cycles.KEPT}
 
 
+@pytest.mark.programs
 async def test_the_server_echoes_by_hand_on_stdio_and_over_http() -> None:
     with serving() as url:
         for target in (STDIO, url):
@@ -99,6 +106,7 @@ def test_the_server_knows_the_handshake_of_old_and_nothing_newer() -> None:
     assert answers.to({"method": "notifications/initialized"}) is None
 
 
+@pytest.mark.programs
 def test_the_server_ends_with_its_input() -> None:
     done = subprocess.run(command(), input=b"", capture_output=True, timeout=100, check=True)
 

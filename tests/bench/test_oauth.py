@@ -1,8 +1,12 @@
 """The benchmark of accounts measures what it says; how fast anything is, no test asserts."""
 
+import pytest
+
 from bench.mcp.scale import McpScale
 from bench.oauth import expiries, flow
 from bench.oauth.flow import STEPS, Spent
+
+pytestmark = pytest.mark.slow
 
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=1, cycles=5)
 
@@ -25,6 +29,7 @@ def test_the_slowest_flow_counts() -> None:
     assert [(target.value, target.met) for target in figure.targets] == [(3.0, False)]
 
 
+@pytest.mark.programs
 def test_processes_renew_once_for_each_expiry() -> None:
     ticks: list[str] = []
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from bench.core.harness import Turn
 from bench.http.calls import Taken
 from bench.http.endpoint import serving
@@ -15,6 +17,8 @@ from bench.utcp.own import settings
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
 
+pytestmark = pytest.mark.slow
+
 TINY = McpScale(rounds=1, calls=2, crowds=1, starts=1, tools=1, cycles=1)
 
 
@@ -23,6 +27,7 @@ def taken(us: float) -> Taken:
     return Taken(sat, sat)
 
 
+@pytest.mark.programs
 def test_calls_are_measured_beside_the_floor_and_the_same_operation_by_its_document() -> None:
     ticks: list[str] = []
 
@@ -44,6 +49,7 @@ def test_a_tool_of_a_manual_is_held_to_one_of_a_document_and_to_its_peer() -> No
     assert [target.met for target in figure.targets] == [False, False, True, True]
 
 
+@pytest.mark.programs
 async def test_a_box_calls_the_tool_as_often_at_once_as_a_crowd_does() -> None:
     with serving() as url:
         async with asyncio.timeout(100), Toolbox(settings=settings(url, None)) as box:

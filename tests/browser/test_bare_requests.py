@@ -15,6 +15,8 @@ from tests.toolbox.signing_in import logged_in, outcome_of, toolbox
 from toolpost import ConfigError, Toolbox
 from toolpost.toolbox.callback_app import callback_app
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:

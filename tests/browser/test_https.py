@@ -13,7 +13,7 @@ from tests.toolbox.signing_in import ANN, NotesApi, Program, logged_in, notes_so
 from tests.wire.certificates import Authority
 from toolpost.toolbox.callback_app import callback_app
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 HOST, NEIGHBOUR, DOMAIN = "app.tools.localhost", "evil.tools.localhost", "tools.localhost"
 PLANTED = "p" * 43
 

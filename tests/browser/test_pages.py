@@ -10,7 +10,7 @@ from tests.browser.conftest import Newcomer, Opening
 from tests.browser.visitor import Visitor, button, picture, press, spoken
 from tests.toolbox.signing_in import Program
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 
 GUARDS = {
     "referrer-policy": "no-referrer",

@@ -10,7 +10,7 @@ from tests.browser.visitor import Visitor, button, heading, press
 from tests.toolbox.signing_in import ANN, Program, outcome_of
 from toolpost import Principal
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 EVIL = "http://evil.localhost/"
 
 

@@ -9,7 +9,7 @@ from tests.browser.visitor import Visitor, button, heading, past_addresses, pres
 from tests.toolbox.signing_in import ANN, NOTE, Program, outcome_of
 from toolpost import Paused
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 CONNECTED = "Connected, you can close this page"
 
 

@@ -16,7 +16,7 @@ from tests.browser.visitor import Visitor, heading, spoken
 from tests.cli.program import child_environment, command
 from tests.toolbox.signing_in import NotesApi, notes_source
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 STRAYS = ("", "?a=1&a=1", "?state=x&code=y", "?" + "a=1&" * 99, "?state=x&error=access_denied&error_description=No?")
 NO_SCREEN = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": ""}
 

@@ -13,7 +13,10 @@ from toolpost.builtin.system import TaskEnvironment, system_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.processes.commands import CommandRunner
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a shell")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a shell"),
+    pytest.mark.programs,
+]
 
 
 @pytest.fixture

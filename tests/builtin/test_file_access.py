@@ -254,6 +254,7 @@ async def test_names_and_paths_that_are_too_long_are_told(
     assert len(result.error_info["message"]) < 400
 
 
+@pytest.mark.programs
 async def test_without_a_path_the_first_allowed_folder_is_searched_where_the_working_folder_is_closed(
     caller: Caller, inside: Path
 ) -> None:

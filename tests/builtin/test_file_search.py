@@ -13,6 +13,8 @@ from tests.builtin.caller import Caller
 from toolpost.builtin.file_search import grep_tools
 from toolpost.processes.commands import CommandRunner
 
+pytestmark = pytest.mark.programs
+
 RIPGREP = shutil.which("rg")
 needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 

@@ -55,6 +55,7 @@ def test_the_live_workflow_is_started_by_hand_and_runs_the_live_tests() -> None:
     assert all(value == f"${{{{ secrets.{name} }}}}" for name, value in given.items())
 
 
+@pytest.mark.programs
 @pytest.mark.req("TEST-08", "TEST-14")
 def test_real_providers_are_asked_with_the_switch_only() -> None:
     usual, live = collected(), collected(TOOLPOST_LIVE="1")
@@ -65,6 +66,7 @@ def test_real_providers_are_asked_with_the_switch_only() -> None:
     assert {name for name, state in live.items() if state == "runs"} >= searches
 
 
+@pytest.mark.programs
 @pytest.mark.req("TEST-14")
 def test_the_switch_is_in_one_target_that_no_other_needs() -> None:
     live, usual = output_of("make", "--dry-run", "test-live"), output_of("make", "--dry-run", "test", "docs", "check")

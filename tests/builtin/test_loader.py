@@ -40,6 +40,7 @@ def test_the_documents_tell_of_every_tool_and_of_no_other() -> None:
     assert sorted(told) == sorted(set(read_specs()) - {*COMMANDS, "retrieve"})
 
 
+@pytest.mark.programs
 async def test_commands_are_there_when_they_are_named(tmp_path: Path) -> None:
     facts = settings(builtins=["run_command", "read_file"], tools={"allowedPaths": [str(tmp_path)]})
     async with Toolbox(settings=facts) as box:
@@ -132,6 +133,7 @@ async def test_the_network_settings_hold_and_results_are_marked() -> None:
     assert str(refused.error).startswith("Permission denied: ")
 
 
+@pytest.mark.programs
 @pytest.mark.req("PSEC-06")
 async def test_connections_and_files_are_released(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
@@ -205,6 +207,7 @@ async def test_sending_waits_for_a_person_and_reading_does_not() -> None:
     assert isinstance(got, Failed)
 
 
+@pytest.mark.programs
 def test_a_toolbox_imports_the_code_of_no_tool_before_it_is_called() -> None:
     program = """
 import asyncio, sys

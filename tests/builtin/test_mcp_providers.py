@@ -18,6 +18,8 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome
 
+pytestmark = pytest.mark.programs
+
 LIBRARIAN = [sys.executable, str(Path(__file__).with_name("librarian.py"))]
 PAIR = ["https://tea.example/", "https://pots.example/"]
 

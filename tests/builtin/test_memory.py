@@ -185,6 +185,7 @@ async def test_earlier_versions_are_kept_and_can_be_read(caller: Caller) -> None
     assert "3 earlier versions" in error["message"]
 
 
+@pytest.mark.programs
 async def test_git_sees_the_files_and_not_their_history(caller: Caller) -> None:
     for number in range(2):
         await caller.do("memory_write", path="facts/a.md", content=f"{number}\n")
@@ -215,6 +216,7 @@ async def test_no_entry_is_lost_when_many_append_at_once(caller: Caller) -> None
     assert sorted(lines) == sorted(f"- {n}" for n in range(30))
 
 
+@pytest.mark.programs
 async def test_no_entry_is_lost_when_several_processes_append(caller: Caller) -> None:
     command = [sys.executable, str(WRITER), str(memory(caller))]
     writers = [subprocess.Popen([*command, who, "15"], stdout=subprocess.DEVNULL) for who in "abc"]
@@ -227,6 +229,7 @@ async def test_no_entry_is_lost_when_several_processes_append(caller: Caller) ->
     assert text.count("> Summary:") == 1
 
 
+@pytest.mark.programs
 async def test_a_writer_that_is_killed_leaves_whole_files_and_no_lock(caller: Caller) -> None:
     command = [sys.executable, str(WRITER), str(memory(caller)), "a", "100000"]
     for _ in range(3):

@@ -42,6 +42,7 @@ tools: {{webSearch: {{chain: [{{provider: mcp, tool: library.search, timeout_s: 
 }
 
 
+@pytest.mark.programs
 @pytest.mark.req("NPRV-01", "NPRV-02", "NPRV-03")
 @pytest.mark.parametrize("name", sorted(SEARCHES))
 async def test_who_searches_is_a_matter_of_configuration(name: str, tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ tools: {{webFetch: {{chain: [{{provider: mcp, tool: library.fetch, timeout_s: 60
 }
 
 
+@pytest.mark.programs
 @pytest.mark.req("NPRV-01", "NPRV-02", "NPRV-03")
 @pytest.mark.parametrize("name", sorted(READERS))
 async def test_who_reads_pages_is_a_matter_of_configuration(name: str, tmp_path: Path) -> None:

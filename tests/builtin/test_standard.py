@@ -118,6 +118,7 @@ def test_every_argument_is_described(name: str) -> None:
     assert [word for word in schema["properties"] if f"`{word}`" not in text] == []
 
 
+@pytest.mark.programs
 @pytest.mark.req("TEST-07")
 @pytest.mark.parametrize(("name", "case"), CASES)
 async def test_the_cases_that_ship_hold(

@@ -111,6 +111,7 @@ def run_program(program: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.programs
 def test_a_function_that_never_returns_does_not_hold_up_the_end_of_the_program() -> None:
     program = """
 import asyncio, threading
@@ -127,6 +128,7 @@ asyncio.run(main())
     assert run_program(program) == "leaving"
 
 
+@pytest.mark.programs
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_forked_process_starts_threads_of_its_own() -> None:
     program = """

@@ -21,7 +21,7 @@ from tests.cli.program import Done, Run, child_environment, command
 from tests.parts import reserved_port
 from tests.toolbox.signing_in import CLIENT, NotesApi, notes_source
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.programs]
 CALL = ("tools", "call", "notes.read_note", "--args", '{"id": 7}')
 
 

@@ -61,6 +61,7 @@ def test_artifacts_are_listed(toolpost: Run) -> None:
     assert toolpost("artifacts", "list", "--user", "evil:mallory", "--json").json == []
 
 
+@pytest.mark.programs
 def test_an_artifact_is_saved_once_to_a_file_or_given_to_a_pipe(child: Run, home: Path) -> None:
     made = child("tools", "call", "local.large", "--json").json["artifacts"][0]
     piped = child("artifacts", "save", made, "-")

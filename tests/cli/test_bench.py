@@ -1,6 +1,10 @@
 """`toolpost bench` from the command line."""
 
+import pytest
+
 from tests.cli.program import Run
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_costs_of_a_call_are_one_document(toolpost: Run) -> None:

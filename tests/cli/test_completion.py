@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli.program import Run, child_environment, command
 
+pytestmark = pytest.mark.programs
+
 STARTED = "import pathlib\npathlib.Path(__file__).with_name('started').touch()\n"
 
 

@@ -47,6 +47,7 @@ def test_a_preset_is_shown_in_one_version_and_nothing_is_written_in_a_dry_run(to
     assert (home / "toolpost.yaml").read_text() == before
 
 
+@pytest.mark.programs
 @pytest.mark.req("CLI-02")
 def test_a_server_is_written_and_its_tools_are_shown(toolpost: Run, home: Path) -> None:
     done = toolpost("tools", "connect", "--name", "small", "--yes", *SMALL)
@@ -62,6 +63,7 @@ def test_a_server_is_written_and_its_tools_are_shown(toolpost: Run, home: Path) 
     assert toolpost("tools", "call", "small.greet", "--args", '{"name": "Ann"}').code == 3  # nobody trusts it
 
 
+@pytest.mark.programs
 @pytest.mark.req("CLI-02")
 def test_a_secret_is_used_now_and_a_variable_is_written(
     toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch
@@ -82,6 +84,7 @@ def test_a_secret_is_used_now_and_a_variable_is_written(
     assert "true" in toolpost("tools", "call", "small_server.has_token").out
 
 
+@pytest.mark.programs
 def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_told(toolpost: Run, home: Path) -> None:
     done = toolpost("tools", "connect", "--name", "small", "--env", "SMALL_TOKEN=wrong-s3cret", "--yes", *SMALL)
     again = toolpost("tools", "connect", "no-such-program --flag", "--yes", "--force", "--json")
@@ -97,6 +100,7 @@ def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_told(to
     assert list(_sources(home)) == ["local", "small", "no-such-program"]
 
 
+@pytest.mark.programs
 def test_the_address_of_an_api_is_recognised(toolpost: Run, home: Path) -> None:
     with little_shop() as shop:
         done = toolpost("tools", "connect", f"{shop}/openapi.json", "--name", "shop", "--yes")
@@ -106,6 +110,7 @@ def test_the_address_of_an_api_is_recognised(toolpost: Run, home: Path) -> None:
     assert _sources(home)["shop"]["transport"] == "http"
 
 
+@pytest.mark.programs
 def test_a_graphql_api_is_recognised(toolpost: Run, home: Path) -> None:
     with library() as books:
         done = toolpost("tools", "connect", books, "--name", "books", "--yes")
@@ -114,6 +119,7 @@ def test_a_graphql_api_is_recognised(toolpost: Run, home: Path) -> None:
     assert _sources(home)["books"]["transport"] == "graphql"
 
 
+@pytest.mark.programs
 def test_a_utcp_manual_is_recognised(toolpost: Run, home: Path) -> None:
     (home / "served").mkdir()
     call = {"call_template_type": "http", "url": "http://127.0.0.1:9/add", "http_method": "POST"}
@@ -129,6 +135,7 @@ def test_a_utcp_manual_is_recognised(toolpost: Run, home: Path) -> None:
     assert _sources(home)["sums"]["transport"] == "utcp"
 
 
+@pytest.mark.programs
 async def test_the_key_of_an_n8n_is_written_as_a_variable_for_its_api_alone(child: Run, home: Path) -> None:
     page = b'<html><head><meta name="n8n:config:rest-endpoint" content="cmVzdA=="></head></html>'
     flows = by_path(workflows=said(200, {"data": []}), page=said(200, page, **{"content-type": "text/html"}))
@@ -151,6 +158,7 @@ def test_the_document_of_an_api_may_be_a_file(toolpost: Run, home: Path) -> None
     assert _sources(home)["notes"]["transport"] == "http"
 
 
+@pytest.mark.programs
 def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Path) -> None:
     before = (home / "toolpost.yaml").read_text()
     done = child("tools", "connect", "everything", given="y\n")
@@ -163,6 +171,7 @@ def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Pat
     assert (home / "toolpost.yaml").read_text() == before
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(("typed", "code"), [(b"n\n", 1), (b"\n", 1), (b"\x03", 130)])
 def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) -> None:
     before = (home / "toolpost.yaml").read_text()
@@ -173,6 +182,7 @@ def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) 
     assert (home / "toolpost.yaml").read_text() == before
 
 
+@pytest.mark.programs
 def test_a_person_at_a_terminal_may_say_yes(home: Path) -> None:
     done = at_a_terminal(
         home, {"[y/N] ": b"y\n"}, "tools", "connect", "--name", "brief", "--", sys.executable, "-c", "pass"
@@ -363,6 +373,7 @@ def test_a_wrong_command_line_is_told(toolpost: Run, arguments: list[str]) -> No
     assert "zzz" not in done.err
 
 
+@pytest.mark.programs
 def test_what_a_server_claims_is_shown_and_counts_only_with_trust(toolpost: Run, home: Path) -> None:
     shut = toolpost("tools", "connect", "--name", "shut", "--yes", *SMALL)
     believed = toolpost("tools", "connect", "--name", "small", "--yes", "--trust", *SMALL)
@@ -374,6 +385,7 @@ def test_what_a_server_claims_is_shown_and_counts_only_with_trust(toolpost: Run,
     assert set(json.loads((home / "toolpost.lock").read_text())["sources"]) == {"small"}
 
 
+@pytest.mark.programs
 def test_a_trusted_server_is_called_unasked_and_its_pins_hold(
     toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,6 +402,7 @@ def test_a_trusted_server_is_called_unasked_and_its_pins_hold(
     assert SECRET not in (home / "toolpost.lock").read_text()
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(("typed", "trusted"), [(b"y\n", True), (b"n\n", False)])
 def test_a_person_is_asked_whether_a_source_is_trusted(home: Path, typed: bytes, trusted: bool) -> None:
     answers = {"connect it once? [y/N] ": b"y\n", "Trust small?": typed}

@@ -39,6 +39,7 @@ def guarded_document(scheme: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("header", "scheme", "auth"),
     [
@@ -73,6 +74,7 @@ async def test_a_header_that_is_a_credential_is_written_as_one_and_serves_its_sc
     assert TOKEN not in done.out + done.err + (home / "toolpost.yaml").read_text()
 
 
+@pytest.mark.programs
 def test_a_dry_run_shows_what_the_real_run_writes(toolpost: Run, home: Path) -> None:
     before = (home / "toolpost.yaml").read_text()
     with little_shop() as shop, library() as books:
@@ -88,6 +90,7 @@ def test_a_dry_run_shows_what_the_real_run_writes(toolpost: Run, home: Path) -> 
             before = (home / "toolpost.yaml").read_text()
 
 
+@pytest.mark.programs
 def test_the_root_of_an_api_is_enough(toolpost: Run, home: Path) -> None:
     with little_shop() as shop:
         done = toolpost("tools", "connect", f"{shop}/", "--name", "shop", "--yes")
@@ -96,6 +99,7 @@ def test_the_root_of_an_api_is_enough(toolpost: Run, home: Path) -> None:
     assert written(home, "shop") == {"name": "shop", "transport": "http", "connection": f"{shop}/"}
 
 
+@pytest.mark.programs
 def test_the_root_of_an_mcp_server_is_enough(toolpost: Run, home: Path) -> None:
     with mirror() as server:
         done = toolpost("tools", "connect", server.removesuffix("mcp"), "--name", "far", "--yes")
@@ -114,6 +118,7 @@ def test_where_nothing_answers_nothing_is_written(toolpost: Run, home: Path, mor
     assert (home / "toolpost.yaml").read_text() == before
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("status", [200, 401, 404])
 async def test_what_does_not_say_what_it_is_is_not_written_unless_one_says_it(
     child: Run, home: Path, status: int
@@ -179,6 +184,7 @@ def test_a_file_of_python_tools_is_a_source_of_them(toolpost: Run, home: Path) -
     assert toolpost("tools", "call", "mine.add", "--args", '{"a": 2, "b": 3}', "--json").json["content"] == 5
 
 
+@pytest.mark.programs
 async def test_an_address_that_does_not_speak_mcp_is_told_without_the_traceback_of_a_library(child: Run) -> None:
     async with Site(by_path(hook=said(200, {"got": "it"}))) as site:
         options = ("--name", "hook", "--transport", "streamable_http", "--yes")

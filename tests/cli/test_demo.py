@@ -11,6 +11,8 @@ from tests.cli.program import Run
 from toolpost.cli import demo
 from toolpost.contracts.errors import ToolError
 
+pytestmark = pytest.mark.programs
+
 LISTING = demo.SCENES[0]
 
 

@@ -133,6 +133,7 @@ def test_the_presets_are_listed(toolpost: Run) -> None:
     assert "filesystem" in toolpost("tools", "presets").out
 
 
+@pytest.mark.programs
 def test_a_reader_that_has_seen_enough_is_no_error(toolpost: Run, home: Path) -> None:
     for _ in range(3):
         toolpost("tools", "call", "local.add", "--args", '{"a": 1, "b": 2}')

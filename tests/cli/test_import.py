@@ -213,6 +213,7 @@ def small_json(home: Path) -> None:
     _write(home / "broken.json", {"broken": {"command": sys.executable, "args": ["-c", "pass"]}})
 
 
+@pytest.mark.programs
 @pytest.mark.usefixtures("small_json")
 def test_trust_takes_the_servers_word_and_pins_their_tools(toolpost: Run, home: Path) -> None:
     done = toolpost("import", ".mcp.json", "--yes", "--trust", "--json")
@@ -233,6 +234,7 @@ def test_trust_waits_for_the_variables_that_a_server_needs(toolpost: Run, home: 
     assert not (home / "started").exists()
 
 
+@pytest.mark.programs
 @pytest.mark.usefixtures("small_json")
 @pytest.mark.parametrize(("sees", "trusts"), [(b"y\n", b"y\n"), (b"y\n", b"n\n"), (b"n\n", None)])
 def test_a_person_may_look_at_the_claims_and_decide(home: Path, sees: bytes, trusts: bytes | None) -> None:

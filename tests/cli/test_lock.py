@@ -17,6 +17,8 @@ from tests.sources.webhook.boxes import listing as workflows
 from tests.sources.webhook.boxes import said, sticky, workflow
 from tests.wire.site import Received, site_in_thread
 
+pytestmark = pytest.mark.programs
+
 SERVER = Path(__file__).parents[1] / "life_of_a_call" / "listing_server.py"
 LOOK = {
     "name": "look",

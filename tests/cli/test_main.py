@@ -14,6 +14,7 @@ from toolpost import __version__
 from toolpost.cli.commands import default_user
 
 
+@pytest.mark.programs
 def test_the_version_is_told_without_importing_anything_heavy() -> None:
     program = (
         "import json, sys; from toolpost.cli import main; main(['--version']);"

@@ -22,6 +22,7 @@ def pause(toolpost: Run, *options: str) -> str:
     return done.json["pending"]["id"]
 
 
+@pytest.mark.programs
 def test_another_process_approves_and_the_call_runs_once(child: Run, paused: str, home: Path) -> None:
     approved = child("pending", "approve", paused, "--json")
     again = child("pending", "approve", paused, "--json")
@@ -199,6 +200,7 @@ def interrupted(home: Path, toolpost: Run) -> str:
     return question["id"]
 
 
+@pytest.mark.programs
 def test_who_answers_in_the_wrong_way_is_told_the_right_one(toolpost: Run, home: Path) -> None:
     asked = interrupted(home, toolpost)
 

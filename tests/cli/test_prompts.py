@@ -10,6 +10,8 @@ from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
 from toolpost.cli.prompts import parse_answer, parse_field
 
+pytestmark = pytest.mark.programs
+
 LATER = "answer later: "
 ASK = ("tools", "call", "local.ask")
 ORDER = ("tools", "call", "old.order")

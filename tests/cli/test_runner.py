@@ -140,6 +140,7 @@ def test_a_tool_that_may_call_others_finds_them(toolpost: Run) -> None:
     assert toolpost("tools", "call", "third.relay", "--json").json["content"] == "hello"
 
 
+@pytest.mark.programs
 def test_a_tool_that_may_call_others_waits_for_none_that_it_does_not_call(toolpost: Run, home: Path) -> None:
     silent = {"name": "silent", "transport": "mcp", "connection": "sleep 1000"}
     (home / "toolpost.yaml").write_text(yaml.safe_dump({"sources": [silent, *SOURCES[:2]]}))

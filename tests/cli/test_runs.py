@@ -184,6 +184,7 @@ def test_what_was_changed_from_outside_is_found(toolpost: Run, home: Path) -> No
     assert "event 3 was changed" in after.json["problems"][0]
 
 
+@pytest.mark.programs
 @pytest.mark.req("NRT-05")
 def test_one_process_calls_another_follows_and_a_third_cancels(home: Path, toolpost: Run) -> None:
     with (
@@ -207,6 +208,7 @@ def test_one_process_calls_another_follows_and_a_third_cancels(home: Path, toolp
         assert following.stderr.read() == ""
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_call_that_is_interrupted_ends_in_the_record_too(
     home: Path, toolpost: Run, sent: signal.Signals, code: int

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
+
+pytestmark = pytest.mark.programs
 
 SLOW = '''
 from toolpost import ToolContext, tool

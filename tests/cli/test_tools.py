@@ -73,6 +73,7 @@ def test_the_tools_of_a_collection_are_listed(toolpost: Run, home: Path) -> None
     assert "There are no such tools." in toolpost("tools", "list", "--tag", "nobody-has-it").err
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("columns", [40, 80])
 def test_at_a_narrow_terminal_ids_and_words_stay_whole(home: Path, columns: int) -> None:
     later = {"decide later: ": b"\n"}
@@ -117,6 +118,7 @@ def test_a_call_prints_its_outcome(toolpost: Run) -> None:
     assert (done.json["status"], done.json["content"], done.json["error"]) == ("completed", 5, None)
 
 
+@pytest.mark.programs
 def test_arguments_come_from_a_file_or_from_stdin_too(home: Path, toolpost: Run, child: Run) -> None:
     (home / "args.json").write_text('{"a": 2, "b": 3}')
 
@@ -169,6 +171,7 @@ def test_the_same_key_gives_the_same_answer(toolpost: Run) -> None:
     assert (other[0], other[1]["error"]["type"]) == (1, "ToolConflictError")
 
 
+@pytest.mark.programs
 def test_what_a_tool_prints_never_mixes_with_the_answer(child: Run) -> None:
     done = child("tools", "call", "local.noisy", "--json")
 
@@ -265,6 +268,7 @@ def test_what_is_said_beside_an_empty_result_is_shown(toolpost: Run, home: Path)
     assert "Taken, but it may not be done yet." in done.err
 
 
+@pytest.mark.programs
 def test_helpers_for_resources_are_listed_and_not_counted_as_tools(toolpost: Run, home: Path) -> None:
     (home / "server.py").write_text(
         "from fastmcp import FastMCP\n"

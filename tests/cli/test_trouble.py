@@ -15,6 +15,7 @@ from toolpost.contracts.errors import ToolError
 ADD = ("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}')
 
 
+@pytest.mark.programs
 def test_a_wrong_key_in_the_configuration_names_the_right_one(toolpost: Run, child: Run, home: Path) -> None:
     (home / "toolpost.yaml").write_text("polcy: audit\n")
 
@@ -85,6 +86,7 @@ def test_a_question_sealed_with_another_key_is_not_run(toolpost: Run, home: Path
     assert not (home / "wiped.txt").exists()
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("closed", [1, 2])
 def test_a_closed_stream_is_no_trouble(home: Path, closed: int) -> None:
     line = shlex.join(command("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}'))

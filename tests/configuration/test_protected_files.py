@@ -221,6 +221,7 @@ async def test_the_parts_of_a_document_are_protected_like_its_first_file(project
     assert [outcome for outcome in outcomes if not is_refused(outcome)] == []
 
 
+@pytest.mark.programs
 async def test_lists_and_searches_leave_it_out(project: Path) -> None:
     (project / ".toolpost").mkdir()
     (project / ".toolpost" / "notes.txt").write_text("policy: exploratory")
@@ -240,6 +241,7 @@ async def test_lists_and_searches_leave_it_out(project: Path) -> None:
     assert counted.content["files"] == [{"file": "readme.txt", "count": 1}]
 
 
+@pytest.mark.programs
 async def test_no_command_runs_in_the_data_folder(project: Path) -> None:
     async with Toolbox.open("rules.yaml") as box:
         refused = await box.call("run_command", {"command": ["ls"], "cwd": ".toolpost"})

@@ -55,12 +55,14 @@ def test_who_takes_no_get_is_an_mcp_server_only_if_written_as_one(url: str, kind
     assert "docs/webhooks.md" in explain(ProbeResponse(url, url, 405, {}, b""))
 
 
+@pytest.mark.programs
 async def test_real_servers_are_told_apart() -> None:
     with little_shop() as shop, mirror() as server:
         kinds = [name_of(await detect_url(url, {})) for url in (f"{shop}/openapi.json", server, "http://127.0.0.1:9/")]
     assert kinds == ["http", "mcp", "unknown"]
 
 
+@pytest.mark.programs
 @pytest.mark.req("MISC-04")
 async def test_graphql_utcp_and_n8n_are_told_apart_from_the_rest(tmp_path: Path) -> None:
     page = b'<html><head><meta name="n8n:config:rest-endpoint" content="cmVzdA=="></head></html>'
@@ -77,6 +79,7 @@ async def test_graphql_utcp_and_n8n_are_told_apart_from_the_rest(tmp_path: Path)
         assert [name_of(await detect_url(site.url, {})) for site in (shown, hidden)] == ["webhook", "webhook"]
 
 
+@pytest.mark.programs
 async def test_what_is_below_an_address_is_found() -> None:
     with little_shop() as shop, mirror() as server:
         api, far = await detect_url(shop, {}), await detect_url(f"{server.removesuffix('/mcp')}?a=b", {})

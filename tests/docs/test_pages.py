@@ -11,6 +11,7 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.docs.reader import LOGIN, PageError, Reader
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_reader_who_follows_the_page_sees_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,6 +50,7 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in readme] == []
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("language", "text", "complaint"),
     [
@@ -64,6 +66,7 @@ def test_a_page_that_does_not_hold_is_noticed(tmp_path: Path, language: str, tex
         Reader(tmp_path).follow(Block("page.md", 1, language, text))
 
 
+@pytest.mark.programs
 def test_a_page_with_much_left_out_is_soon_found_to_be_wrong(tmp_path: Path) -> None:
     shown = "1 ..." + " a ..." * 30 + " b"
 
@@ -71,6 +74,7 @@ def test_a_page_with_much_left_out_is_soon_found_to_be_wrong(tmp_path: Path) -> 
         Reader(tmp_path).follow(Block("page.md", 1, "console", f"$ seq -s ' a ' 3000\n{shown}\n"))
 
 
+@pytest.mark.programs
 def test_an_id_that_was_shown_stands_for_the_real_one_from_then_on(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
 

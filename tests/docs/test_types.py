@@ -5,7 +5,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
+
+pytestmark = pytest.mark.programs
 
 CACHE = ROOT / ".mypy_cache" / "documents"
 

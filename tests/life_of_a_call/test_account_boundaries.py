@@ -11,6 +11,8 @@ import pytest
 
 from tests.life_of_a_call.account_trials import Case, Nursery, boundaries, killed_at, nursery, trial
 
+pytestmark = pytest.mark.programs
+
 CONSENT = "after SQLiteTokenRows.put 5"  # the tokens are kept; whatever comes before is the same for every tool
 INTENT, RESULT = "after SQLiteJournal.begin 1", "before SQLiteJournal.finish 1"
 

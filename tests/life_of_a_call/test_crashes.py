@@ -14,6 +14,8 @@ from toolpost import Paused, Settings, Toolbox, tool
 from toolpost.configuration.settings import ApprovalSettings
 from toolpost.errors import ToolConflictError, ToolPermissionError
 
+pytestmark = pytest.mark.programs
+
 ANN = "acme:ann"
 
 HOST = dedent(

@@ -26,6 +26,8 @@ from toolpost import (
 from toolpost.catalog.lock import Lock
 from toolpost.errors import ToolConflictError, ToolPermissionError
 
+pytestmark = pytest.mark.programs
+
 SERVER = Path(__file__).with_name("listing_server.py")
 SCHEMA = {
     "type": "object",

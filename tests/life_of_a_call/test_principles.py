@@ -73,6 +73,7 @@ async def test_a_tool_that_blocks_its_thread_holds_up_nobody_and_its_end_is_told
     assert quick.content == 3
 
 
+@pytest.mark.programs
 @pytest.mark.req("GEN-23")
 async def test_an_executor_validates_bounds_and_tells_of_tools_of_every_kind() -> None:
     @tool(side_effects="pure")
@@ -95,6 +96,7 @@ async def test_an_executor_validates_bounds_and_tells_of_tools_of_every_kind() -
     assert bus.history[-1].payload["result"] == 3
 
 
+@pytest.mark.programs
 @pytest.mark.req("GEN-25")
 async def test_functions_apis_mcp_servers_and_workflows_are_one_catalog_called_alike() -> None:
     async with Site(said(200, {"sum": 3})) as hook:
@@ -136,6 +138,7 @@ async def test_a_model_only_says_what_it_wants_and_only_reads_what_came_of_it() 
     assert json.loads(json.dumps(model.told)) == model.told
 
 
+@pytest.mark.programs
 @pytest.mark.req("NRT-01")
 async def test_a_call_becomes_a_request_to_an_mcp_server_and_its_answer_the_result() -> None:
     async with open_box(policy="exploratory", sources=[abacus()]) as box:

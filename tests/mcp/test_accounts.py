@@ -33,6 +33,8 @@ from toolpost.contracts.principal import Principal
 from toolpost.errors import ToolAuthError
 from toolpost.stores.sealing import CacheFolder
 
+pytestmark = pytest.mark.programs
+
 USER = "local:ann"
 REDIRECT = "http://127.0.0.1:7777/callback"
 DECLARED = [{"name": name, "inputSchema": {"type": "object"}} for name in ("whoami", "publish")]

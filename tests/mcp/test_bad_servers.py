@@ -23,6 +23,8 @@ from tests.mcp.rogues import (
 from toolpost import ExternalToolConfig
 from toolpost.errors import ToolCancelledError, ToolClientError, ToolServerError, ToolTimeoutError
 
+pytestmark = pytest.mark.programs
+
 
 def state_of(box: Any, name: str) -> Any:
     return next(state for state in box.report if state.name == name)

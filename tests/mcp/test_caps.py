@@ -11,6 +11,8 @@ from tests.mcp.rogue import filler
 from tests.mcp.rogues import WAYS, Rogue, config_by, rogue_by, tool, toolbox
 from toolpost import ToolError
 
+pytestmark = pytest.mark.programs
+
 MB = 1_000_000
 LINE = "\n0000012345"  # the beginning of one line of the filler
 CAP = {"max_message_bytes": 1 << 20}

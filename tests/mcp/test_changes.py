@@ -9,6 +9,8 @@ from tests.mcp.programs import inquirer, until
 from tests.mcp.rogues import Rogue, config_by, rogue_by, tool
 from toolpost import EventCode, ExternalToolConfig, Settings, Toolbox
 
+pytestmark = pytest.mark.programs
+
 
 def toolbox(source: ExternalToolConfig) -> Any:
     return Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[source]))

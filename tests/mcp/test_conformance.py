@@ -10,6 +10,8 @@ import pytest
 from conformance import runner
 from tests import warm
 
+pytestmark = pytest.mark.programs
+
 SCENARIOS = [
     "initialize",
     "tools_call",

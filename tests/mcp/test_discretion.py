@@ -15,6 +15,8 @@ from tests.mcp.programs import mirror
 from tests.mcp.rogues import Rogue, heartbeat, text, tool, toolbox
 from toolpost import ExternalToolConfig, Settings, Toolbox
 
+pytestmark = pytest.mark.programs
+
 
 async def test_no_secret_of_a_connection_reaches_a_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)

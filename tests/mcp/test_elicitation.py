@@ -12,6 +12,8 @@ from toolpost import Completed, Failed, Paused, Settings, Toolbox
 from toolpost.cli import main
 from toolpost.errors import ToolClientError, ToolValidationError
 
+pytestmark = pytest.mark.programs
+
 ME = "local:ann"
 ERAS = pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
 

@@ -25,6 +25,8 @@ from toolpost import (
     ToolRegistry,
 )
 
+pytestmark = pytest.mark.programs
+
 TOKEN = "tok-1234567890-abcdefghij"
 KNOWN: dict[str, Any] = {"auth_type": "bearer", "auth_config": {"token": TOKEN}}
 PATHS = ["sources", "node", "shared registry", "manager"]

@@ -35,6 +35,7 @@ async def test_a_server_whose_name_leads_to_the_metadata_of_a_cloud_is_never_con
     assert asked == []
 
 
+@pytest.mark.programs
 async def test_a_server_that_an_operator_wrote_down_is_reached_at_its_own_port() -> None:
     with mirror() as url:
         source = ExternalToolConfig(name="web", transport="mcp", connection=url)

@@ -11,6 +11,8 @@ from tests.mcp.rogues import answering, config_by, rogue_by, tool
 from toolpost import Failed, Settings, Toolbox, ToolContext
 from toolpost.errors import PauseSignal, ToolClientError, ToolOutputError
 
+pytestmark = pytest.mark.programs
+
 ME = "local:ann"
 
 

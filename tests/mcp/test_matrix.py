@@ -15,6 +15,8 @@ from toolpost.configuration.settings import NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.errors import ToolClientError
 
+pytestmark = pytest.mark.programs
+
 ABACUS = Path(__file__).parent / "servers" / "abacus.py"
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 

@@ -17,6 +17,8 @@ from toolpost.policy.redaction import MASK
 from toolpost.toolbox.mcp_manager import MCPManager
 from toolpost.toolbox.node import ToolNode
 
+pytestmark = pytest.mark.programs
+
 SECRET = "a secret of the parent process"
 PNG = b"\x89PNG\r\n\x1a\n"
 

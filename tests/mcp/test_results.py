@@ -19,6 +19,8 @@ from toolpost.errors import (
     ToolServerError,
 )
 
+pytestmark = pytest.mark.programs
+
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 WAV = b"RIFF" + bytes(range(200)) + b"WAVE"
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -12,6 +12,8 @@ from toolpost import Completed, EventCode, Failed, ToolNode, ToolRegistry
 from toolpost import tool as native_tool
 from toolpost.errors import ToolNodeError, ToolValidationError
 
+pytestmark = pytest.mark.programs
+
 
 def nested(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}

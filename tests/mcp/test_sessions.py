@@ -10,6 +10,8 @@ from toolpost import ExternalToolConfig, MCPClient, MCPManager, Settings, Toolbo
 from toolpost.errors import ToolAuthError
 from toolpost.sources import Credential
 
+pytestmark = pytest.mark.programs
+
 ERAS = pytest.mark.parametrize("protocol", ["legacy", "auto"])
 
 

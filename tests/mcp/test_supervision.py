@@ -25,6 +25,8 @@ from tests.mcp.rogues import (
 from toolpost import EventCode, MCPManager, RetryPolicy, ToolContext, ToolNode, ToolRegistry
 from toolpost.errors import ToolConnectionError, ToolNodeError, ToolTimeoutError
 
+pytestmark = pytest.mark.programs
+
 HTTP = ["http-legacy-sse", "http-legacy-json", "http-modern-json", "sse"]
 ONCE = RetryPolicy(max_attempts=1)
 OFTEN = RetryPolicy(max_attempts=10, wait_exponential_min_s=0.1, wait_exponential_max_s=0.5)

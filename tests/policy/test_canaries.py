@@ -8,6 +8,8 @@ from tests.policy.canaries import DISGUISES, Watch, canary
 from tests.policy.echoing import COUNTS, KINDS, fly
 from toolpost.policy.redaction import MASK, Redactor
 
+pytestmark = pytest.mark.slow
+
 ALL = [canary(kind, number) for role, kinds in KINDS.items() for kind in kinds for number in range(COUNTS[role])]
 TOLD = {
     "people": {"errors", "events", "previews", "results"},

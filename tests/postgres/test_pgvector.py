@@ -28,6 +28,8 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 
+pytestmark = pytest.mark.programs
+
 TABLE = "CREATE TABLE chunks (id text, text text, source text, metadata jsonb, embedding vector(2))"
 ROWS: list[tuple[str, str | None, dict[str, Any] | None, str | None]] = [
     ("north", "Go north.", {"lang": "en", "tags": ["a"]}, "[0,2]"),

@@ -19,6 +19,8 @@ from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.stores.chain import PlainRow, find_plain_breaks
 from toolpost.stores.state import PlannerPauses, StateEvents
 
+pytestmark = pytest.mark.programs
+
 Open = Callable[[], Any]
 
 

@@ -32,7 +32,10 @@ from toolpost.contracts.errors import ToolClientError, ToolConnectionError, Tool
 from toolpost.processes.commands import CommandResult, CommandRunner, run_command
 from toolpost.processes.launch import child_environment
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's"),
+    pytest.mark.programs,
+]
 
 
 def words(program: str, *arguments: str) -> tuple[str, ...]:

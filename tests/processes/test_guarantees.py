@@ -34,7 +34,10 @@ from toolpost.contracts.errors import ToolConnectionError
 from toolpost.processes.launch import INHERITED, Launch, child_environment
 from toolpost.processes.sandbox import sandbox_report
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's"),
+    pytest.mark.programs,
+]
 
 Begin = Callable[..., Awaitable[Subject]]
 

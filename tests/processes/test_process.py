@@ -18,7 +18,10 @@ from tests.processes.subjects import GONE_WITHIN_S, below_supervisor, child, run
 from toolpost.processes.launch import Launch, child_environment
 from toolpost.processes.process import Process, start
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's"),
+    pytest.mark.programs,
+]
 
 
 async def family(kind: str) -> tuple[Process, list[int]]:

@@ -14,6 +14,7 @@ def test_ids_differ_within_and_between_makers_and_sort_by_birth() -> None:
     assert not set(made) & {second.make("call") for _ in range(1000)}
 
 
+@pytest.mark.programs
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_counts_from_another_start() -> None:

@@ -30,6 +30,7 @@ def own() -> str:
     return ORDER
 
 
+@pytest.mark.programs
 @pytest.mark.req("NINJ-01")
 async def test_the_words_of_a_source_are_marked_for_a_model_and_untouched_for_a_program(tmp_path: Path) -> None:
     async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[says(ORDER, tmp_path)])) as box:
@@ -44,6 +45,7 @@ async def test_the_words_of_a_source_are_marked_for_a_model_and_untouched_for_a_
     )
 
 
+@pytest.mark.programs
 async def test_hosts_that_ask_an_executor_get_the_marked_text(tmp_path: Path) -> None:
     async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[says(ORDER, tmp_path)])) as box:
         result = await box.executor(EventBus()).execute("stranger.say", {}, ToolContext("task_1"))

@@ -335,6 +335,7 @@ class TestHostileValues:
         assert heavy.startswith("$: not checked: more than ")
         assert issues({"type": "string"}, ring) == ["$: does not fit the schema, and is too large to say where"]
 
+    @pytest.mark.programs
     def test_a_hundred_thousand_levels_do_not_crash_the_process(self) -> None:
         program = (
             "from toolpost.schema.validator import compile_validator as c\n"

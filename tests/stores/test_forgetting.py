@@ -177,6 +177,7 @@ async def test_what_is_under_way_is_counted_and_ends_by_itself(store: AnyStore) 
     assert await store.forget(ANN) == {**NOTHING, "journal": 1, "pending": 1, "keys": 1}
 
 
+@pytest.mark.programs
 async def test_what_a_dead_process_left_is_forgotten_too(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"

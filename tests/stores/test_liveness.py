@@ -80,6 +80,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Liveness(tmp_path / "file" / "owners")
 
 
+@pytest.mark.programs
 def test_a_forked_child_does_not_end_its_parent(tmp_path: Path) -> None:
     parent, looking = Liveness(tmp_path / "owners"), Liveness(tmp_path / "owners")
     child = os.fork()

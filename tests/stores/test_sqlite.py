@@ -30,6 +30,7 @@ async def test_it_is_a_store(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.programs
 async def test_a_killed_writer_leaves_whole_chains_and_loses_nothing_it_was_promised(tmp_path: Path) -> None:
     promised = 0
     for kill in range(KILLS):
@@ -47,6 +48,7 @@ async def test_a_killed_writer_leaves_whole_chains_and_loses_nothing_it_was_prom
             promised = min(run.events for run in await store.events.runs())
 
 
+@pytest.mark.programs
 async def test_two_processes_append_to_one_run(tmp_path: Path) -> None:
     with ExitStack() as stack:
         writers = children(stack, 2, "append", tmp_path)
@@ -60,6 +62,7 @@ async def test_two_processes_append_to_one_run(tmp_path: Path) -> None:
         assert await store.events.verify("run_shared") == []
 
 
+@pytest.mark.programs
 async def test_a_fresh_folder_opened_by_many_at_once_opens_for_all(tmp_path: Path) -> None:
     for attempt in range(3):
         with ExitStack() as stack:
@@ -68,6 +71,7 @@ async def test_a_fresh_folder_opened_by_many_at_once_opens_for_all(tmp_path: Pat
             assert [said(each) for each in openers] == ["opened"] * 4
 
 
+@pytest.mark.programs
 async def test_of_racing_answers_in_several_processes_exactly_one_wins_each_question(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         for number in range(20):
@@ -80,6 +84,7 @@ async def test_of_racing_answers_in_several_processes_exactly_one_wins_each_ques
     assert sorted(int(number) for numbers in won for number in numbers) == list(range(20))
 
 
+@pytest.mark.programs
 async def test_what_a_killed_process_left_is_adopted_once(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"
@@ -96,6 +101,7 @@ async def test_what_a_killed_process_left_is_adopted_once(tmp_path: Path) -> Non
     assert sorted(adopted) == ["ask_1", "call_unfinished"]
 
 
+@pytest.mark.programs
 async def test_a_key_reserved_by_a_killed_process_says_so(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"
@@ -133,6 +139,7 @@ async def test_a_claim_is_adopted_only_after_what_its_call_began(tmp_path: Path)
     assert (too_early, action.call_id) == ([], entry.call_id)
 
 
+@pytest.mark.programs
 async def test_lock_files_of_the_dead_go_and_what_they_left_is_adopted_all_the_same(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"
@@ -145,6 +152,7 @@ async def test_lock_files_of_the_dead_go_and_what_they_left_is_adopted_all_the_s
     assert list((tmp_path / "owners").iterdir()) == []
 
 
+@pytest.mark.programs
 async def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path) -> None:
     with child("forget", tmp_path) as forgetful:
         assert forgetful.wait() == 0

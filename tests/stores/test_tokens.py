@@ -162,6 +162,7 @@ async def test_a_lease_past_its_time_makes_the_row_doubtful_and_its_holder_may_s
             assert (late.status, late.body) == ("live", {"access": "2"})
 
 
+@pytest.mark.programs
 async def test_a_lease_whose_process_was_killed_is_known_at_once(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         row = await store.tokens.put(ANN, BODY)
@@ -175,6 +176,7 @@ async def test_a_lease_whose_process_was_killed_is_known_at_once(tmp_path: Path)
     assert (busy.status, busy.holder, after.status) == ("live", "child", "doubtful")
 
 
+@pytest.mark.programs
 async def test_of_racing_processes_exactly_one_takes_each_lease(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         for number in range(20):

@@ -261,6 +261,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.programs
 @pytest.mark.skipif(not Path("/bin/mount").exists(), reason="NOT TESTED on a real full disk: there is no mount here")
 async def test_a_disk_that_is_really_full_loses_nothing_and_heals_by_itself(small_disk: Path) -> None:
     async with open_store(small_disk / "data") as store:

@@ -37,6 +37,8 @@ from toolpost.configuration.settings import AccountSettings
 from toolpost.errors import ToolAuthError, ToolPermissionError
 from toolpost.toolbox.callback_app import callback_app
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[str]:

@@ -25,6 +25,8 @@ from toolpost.catalog.registry import ToolRegistry
 from toolpost.configuration.settings import McpServerSettings
 from toolpost.errors import ToolNodeError
 
+pytestmark = pytest.mark.programs
+
 ABACUS = SERVERS / "abacus.py"
 
 

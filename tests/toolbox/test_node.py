@@ -170,6 +170,7 @@ async def test_a_call_that_may_be_repeated_is_tried_again(tmp_path: Path) -> Non
             assert await made.call("get", {}) == "hi"
 
 
+@pytest.mark.programs
 @pytest.mark.req("NODE-04", "GEN-09")
 @pytest.mark.parametrize("transport", ["mcp", "http", "utcp", "cli"])
 async def test_the_transport_decides_who_is_spoken_to(transport: str, tmp_path: Path) -> None:
@@ -282,6 +283,7 @@ async def test_what_a_tool_reports_as_an_error_is_raised() -> None:
             await made.call("fail", {})
 
 
+@pytest.mark.programs
 @pytest.mark.req("KMCP-04", "RES-04")
 async def test_a_connection_that_cannot_be_made_is_raised_with_what_the_server_wrote() -> None:
     made = command("import sys; sys.exit('no licence')")
@@ -310,6 +312,7 @@ async def test_an_error_of_the_tree_is_raised_as_it_is(tmp_path: Path) -> None:
     assert raised.value.retry_after_seconds == 7
 
 
+@pytest.mark.programs
 async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     made = command(SLOW, connect_timeout_s=0.3)
     with pytest.raises(ToolConnectionError, match=r"no answer within 0\.3 s"):
@@ -361,6 +364,7 @@ async def test_native_tools_and_external_ones_share_the_registry() -> None:
         assert [spec.name for spec in registry.specs()][:2] == ["native", "math.add"]
 
 
+@pytest.mark.programs
 @pytest.mark.req("KMCP-01", "KMCP-03")
 @pytest.mark.parametrize("where", ["remote", "local"])
 async def test_a_server_is_connected_listed_and_called(where: str) -> None:
@@ -374,6 +378,7 @@ async def test_a_server_is_connected_listed_and_called(where: str) -> None:
     assert result["host"] in url if where == "remote" else result == {"result": 3}
 
 
+@pytest.mark.programs
 @pytest.mark.req("KMCP-04", "ERR-18")
 async def test_what_goes_wrong_is_raised_as_the_clients_own_errors() -> None:
     async with MCPClient(connect_timeout_s=60) as client:

@@ -137,6 +137,7 @@ async def test_a_call_that_runs_again_after_an_answer_in_vain_is_an_error() -> N
             await made.call("create", {"title": "Bug"}, answered)
 
 
+@pytest.mark.programs
 @pytest.mark.req("OAUTH-19", "OAUTH-24")
 async def test_users_at_once_travel_each_with_their_own_token_over_mcp(everybody: str) -> None:
     ledger = Ledger(ann="token-of-ann", bob="token-of-bob")
@@ -146,6 +147,7 @@ async def test_users_at_once_travel_each_with_their_own_token_over_mcp(everybody
     assert [each["authorization"] for each in got] == [f"Bearer token-of-{user}" for user in users]
 
 
+@pytest.mark.programs
 @pytest.mark.req("OAUTH-19")
 async def test_users_at_once_travel_each_with_their_own_token_over_http() -> None:
     ledger = Ledger(ann="token-of-ann", bob="token-of-bob")
@@ -156,6 +158,7 @@ async def test_users_at_once_travel_each_with_their_own_token_over_http() -> Non
     assert [each["authorization"] for each in got] == [f"Bearer token-of-{user}" for user in users]
 
 
+@pytest.mark.programs
 @pytest.mark.req("NODE-11")
 async def test_each_user_has_a_process_of_their_own_that_finds_the_token_in_its_environment(tmp_path: Path) -> None:
     (tmp_path / "environ.py").write_text(ENVIRON)
@@ -168,6 +171,7 @@ async def test_each_user_has_a_process_of_their_own_that_finds_the_token_in_its_
     assert got == [{"result": "token-of-ann"}, {"result": "token-of-bob"}]
 
 
+@pytest.mark.programs
 @pytest.mark.req("OAUTH-29")
 async def test_a_renewed_token_travels_at_once(everybody: str) -> None:
     ledger = Ledger(ann="old", bob="token-of-bob")
@@ -178,6 +182,7 @@ async def test_a_renewed_token_travels_at_once(everybody: str) -> None:
     assert [each["authorization"] for each in got] == ["Bearer new", "Bearer token-of-bob"]
 
 
+@pytest.mark.programs
 async def test_a_server_that_lists_nothing_for_strangers_is_listed_at_the_first_call_of_a_user() -> None:
     ledger, registry = Ledger(), ToolRegistry()
     with mirror("token-of-ann", "token-of-bob") as url:
@@ -195,6 +200,7 @@ async def test_a_server_that_lists_nothing_for_strangers_is_listed_at_the_first_
     assert registry.list() == []
 
 
+@pytest.mark.programs
 async def test_a_user_who_has_signed_in_may_list_when_the_node_is_connected() -> None:
     with mirror("token-of-ann") as url:
         made = node(Ledger(ann="token-of-ann"), connection=url)
@@ -204,6 +210,7 @@ async def test_a_user_who_has_signed_in_may_list_when_the_node_is_connected() ->
     assert "github.headers" in names
 
 
+@pytest.mark.programs
 async def test_the_operators_token_lists_and_never_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LISTING", "canary-listing")
     config = {"discovery_auth": {"token": "${LISTING}"}}
@@ -222,6 +229,7 @@ async def test_a_token_for_listing_must_be_one(given: Any) -> None:
         await node(Ledger(), auth_config={"discovery_auth": given}).connect()
 
 
+@pytest.mark.programs
 async def test_a_token_for_listing_that_is_refused_is_told_at_once() -> None:
     with mirror("right") as url:
         made = node(Ledger(), connection=url, auth_config={"discovery_auth": {"token": "canary-wrong"}})
@@ -231,6 +239,7 @@ async def test_a_token_for_listing_that_is_refused_is_told_at_once() -> None:
     assert "canary" not in str(raised.value) + repr(made)
 
 
+@pytest.mark.programs
 async def test_a_refused_token_is_asked_for_anew_and_then_the_call_runs() -> None:
     ledger = Ledger(ann="revoked")
     signs_in = PatientContext("ann", lambda: ledger.tokens.update({("ann", "github"): "good"}))
@@ -244,6 +253,7 @@ async def test_a_refused_token_is_asked_for_anew_and_then_the_call_runs() -> Non
     assert got["authorization"] == "Bearer good"
 
 
+@pytest.mark.programs
 async def test_tools_in_the_shared_registry_act_for_whoever_a_toolbox_calls_them_for(everybody: str) -> None:
     ledger = Ledger(acme_bob="token-of-bob")
     async with Toolbox(settings=Settings(data_dir=None, policy="exploratory")) as box:
@@ -322,6 +332,7 @@ class Wallet:
         return Credential(user, {"Authorization": f"Bearer token-of-{user}"})
 
 
+@pytest.mark.programs
 async def test_a_provider_of_credentials_serves_in_place_of_a_manager(everybody: str) -> None:
     async with node(Wallet(), connection=everybody) as made:
         (headers,) = [each for each in made.get_tools() if each.spec.name == "github.headers"]

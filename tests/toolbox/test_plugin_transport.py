@@ -127,6 +127,7 @@ def test_the_transport_of_the_document_is_short() -> None:
     assert len(lines) <= LONGEST
 
 
+@pytest.mark.programs
 def test_an_installed_transport_does_all_that_ours_do(site: Path, tmp_path: Path) -> None:
     with phrase_book() as (url, tokens):
         header = ("--name", "book", "--header", "Authorization: Bearer s3cr3t-enough")
@@ -148,6 +149,7 @@ def test_an_installed_transport_does_all_that_ours_do(site: Path, tmp_path: Path
     assert "options.shuot" in found["odd"][0]
 
 
+@pytest.mark.programs
 def test_without_the_wheel_its_transport_is_no_transport(tmp_path: Path) -> None:
     program = (
         "from toolpost import ExternalToolConfig\n"

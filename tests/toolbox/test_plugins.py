@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 SRC = Path(__file__).parents[2] / "src"
 
 TOOLS = """

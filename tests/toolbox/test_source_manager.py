@@ -227,6 +227,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.programs
 def test_the_libraries_of_a_transport_are_not_imported_on_the_event_loop() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=100, check=True)
     on_the_loop, loaded = json.loads(done.stdout.splitlines()[-1])

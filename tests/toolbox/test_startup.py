@@ -74,6 +74,7 @@ def toolbox(sources: dict[str, dict[str, Any]]) -> Open:
     return make
 
 
+@pytest.mark.programs
 async def test_a_silent_server_delays_nobody_and_leaves_no_process_behind(toolbox: Open, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     async with asyncio.timeout(25), toolbox("silent", "good", startup_wait_s=0.2) as box:
@@ -86,6 +87,7 @@ async def test_a_silent_server_delays_nobody_and_leaves_no_process_behind(toolbo
         os.kill(int(pid.read_text()), 0)
 
 
+@pytest.mark.programs
 async def test_a_required_source_fails_at_once_whoever_else_is_slow(toolbox: Open, sources: Any) -> None:
     sources["broken"]["required"] = True
     with pytest.raises(ConfigError, match="required source 'broken' failed"):
@@ -180,6 +182,7 @@ async def test_a_source_that_was_down_is_tried_again_by_a_call(toolbox: Open, so
     assert (state.ok, state.state, state.tools) == (True, "up", 1)
 
 
+@pytest.mark.programs
 async def test_the_last_listing_serves_at_once_and_a_call_connects(toolbox: Open, sources: Any, tmp_path: Path) -> None:
     with mirror() as url:
         sources["web"] = {"name": "web", "transport": "mcp", "connection": url}
@@ -201,6 +204,7 @@ async def test_the_last_listing_serves_at_once_and_a_call_connects(toolbox: Open
     assert of_another == []
 
 
+@pytest.mark.programs
 async def test_a_call_is_judged_by_what_the_server_lists_now(toolbox: Open, sources: Any, tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, mcp_tool("pay", annotations={"readOnlyHint": True}))
     sources["srv"] = rogue.config()

@@ -109,6 +109,7 @@ def test_a_file_of_variables_is_read_as_such_files_are_written() -> None:
     }
 
 
+@pytest.mark.programs
 async def test_a_command_is_started_with_the_variables_of_its_own_file(config: Any, tmp_path: Path) -> None:
     (tmp_path / "keys.env").write_text("KEY=s3cret-of-the-file\nMINE=1\n")
     shown = "{name: sh, transport: cli, connection: env, env_file: keys.env, env: {MINE: own}, cli: {tools: {all: {}}}}"

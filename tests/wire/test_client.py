@@ -214,6 +214,7 @@ async def test_the_environment_names_no_proxy(transport: Http1Transport, monkeyp
         assert proxy.connections == 0
 
 
+@pytest.mark.programs
 def test_a_missing_extra_is_told_with_its_install_line() -> None:
     program = (
         "import sys; sys.modules['httptools'] = None\n"
@@ -226,6 +227,7 @@ def test_a_missing_extra_is_told_with_its_install_line() -> None:
     assert done.stderr.strip().endswith("ConfigError: HTTP needs httptools; run: pip install 'toolpost[http]'")
 
 
+@pytest.mark.programs
 def test_httptools_is_imported_only_for_a_client() -> None:
     program = "import sys, toolpost.wire.client; print({'httptools', 'httpx2'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -101,6 +101,7 @@ async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -
         assert await (await client.send(Request("GET", site.url))).read() == b"direct"
 
 
+@pytest.mark.programs
 async def test_an_mcp_server_is_reached_through_the_proxy_too() -> None:
     relay = Relay()
     with mirror() as url:

@@ -41,6 +41,8 @@ from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
 
+pytestmark = pytest.mark.programs
+
 REDIRECT = "http://127.0.0.1:7777/callback"
 SCOPES = ("openid", "offline_access", "tools.read")
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"

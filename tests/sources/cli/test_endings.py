@@ -15,7 +15,10 @@ from toolpost.contracts.events import EventCode
 from toolpost.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.events import RunEvent
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="that nothing stays is promised on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="that nothing stays is promised on Linux"),
+    pytest.mark.programs,
+]
 
 
 class Sink:

@@ -42,6 +42,7 @@ async def test_a_source_that_cannot_be_says_why(connection: str, options: dict[s
     assert names == []
 
 
+@pytest.mark.programs
 async def test_a_source_whose_program_is_missing_leaves_others_alone(tmp_path: Path) -> None:
     missing = source("no-such-command", {"run": {}}).model_copy(update={"name": "missing"})
     async with box_of(missing, source(say(tmp_path), {"run": {}})) as box:
@@ -97,6 +98,7 @@ async def test_an_argument_that_goes_nowhere_is_told() -> None:
     assert problems == ["source 'cmd': tool 'run' does nothing with 'lost'"]
 
 
+@pytest.mark.programs
 async def test_a_schema_may_be_composed_or_open() -> None:
     composed = {"allOf": [schema("x", x="string")], "anyOf": [schema(y="string")]}
     tool = {"args": ["{x}", "{y}"], "input_schema": composed}

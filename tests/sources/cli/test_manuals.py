@@ -37,6 +37,7 @@ async def loaded(given: Any) -> tuple[str, set[str], str]:
         return str(box.report[0].error), names, "\n".join(box.problems)
 
 
+@pytest.mark.programs
 async def test_every_command_of_a_manual_is_a_tool_with_its_schemas(tmp_path: Path) -> None:
     outputs = {"type": "object", "properties": {"words": {"type": "array"}}}
     told: dict[str, Any] = {"inputs": NAMED, "outputs": outputs, "tags": ["greeting"]}
@@ -53,6 +54,7 @@ async def test_every_command_of_a_manual_is_a_tool_with_its_schemas(tmp_path: Pa
     assert outcome.content["words"] == ["hello", "Ida; rm -rf $HOME `id`"]
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -126,6 +128,7 @@ async def test_several_steps_are_for_a_shell(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.programs
 async def test_an_argument_is_refused_that_would_be_an_option_and_one_that_is_absent_is_left_out(
     tmp_path: Path,
 ) -> None:
@@ -143,6 +146,7 @@ async def test_an_argument_is_refused_that_would_be_an_option_and_one_that_is_ab
     assert 'missing required "x"' in str(missing.error)
 
 
+@pytest.mark.programs
 async def test_a_command_of_the_operator_has_its_schema_from_the_manual(tmp_path: Path) -> None:
     path = written(tmp_path, request("find", inputs=NAMED), command("other", "ls"))
     given = source(path, {"find": {"args": ["find", "--", "{x}"], "side_effects": "read"}}, connection=say(tmp_path))
@@ -158,6 +162,7 @@ async def test_a_command_of_the_operator_has_its_schema_from_the_manual(tmp_path
     assert outcome.content["words"] == ["find", "--", "-y"]
 
 
+@pytest.mark.programs
 async def test_what_an_operator_says_of_a_tool_comes_before_what_its_manual_says(tmp_path: Path) -> None:
     tools = {"t": {"description": "Mine.", "output": "lines", "stdin": "{x}"}}
     async with box_of(source(written(tmp_path, command("t", "cat", inputs=NAMED)), tools)) as box:
@@ -204,6 +209,7 @@ async def test_words_of_the_operator_need_a_program(tmp_path: Path) -> None:
     assert "tool 'list' is left out: its args need a program before them; write it as the connection" in error
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("document", "told"),
     [
@@ -252,6 +258,7 @@ async def test_a_remote_manual_never_brings_commands_by_itself() -> None:
     assert "{allowed_communication_protocols: [http, cli]} to let it" in error
 
 
+@pytest.mark.programs
 async def test_a_remote_manual_brings_commands_when_the_operator_lets_it() -> None:
     allowed = {"allowed_communication_protocols": ["cli"]}
     async with published(command("t", "echo hi")) as site, box_of(source(site.url, utcp=allowed)) as box:
@@ -260,6 +267,7 @@ async def test_a_remote_manual_brings_commands_when_the_operator_lets_it() -> No
     assert outcome.content == "hi"
 
 
+@pytest.mark.programs
 async def test_a_remote_manual_may_describe_what_the_operator_wrote() -> None:
     tools = {"t": {"args": ["mine", "{x}"]}}
     async with (
@@ -273,6 +281,7 @@ async def test_a_remote_manual_may_describe_what_the_operator_wrote() -> None:
     assert refused.status == "failed"
 
 
+@pytest.mark.programs
 async def test_variables_are_filled_in_where_they_stand(tmp_path: Path) -> None:
     template = {"env_vars": {"WORD": "${GREETING}, you"}}
     options = {"utcp": {"variables": {"GREETING": "hello", "NAME": "Ida * x"}}, "env": {"OTHER": "o"}}
@@ -292,6 +301,7 @@ async def test_variables_that_nobody_set_are_named(tmp_path: Path) -> None:
     assert "or set the environment variable cmd_NOPE" in error
 
 
+@pytest.mark.programs
 async def test_a_variable_is_not_told_when_its_command_fails(tmp_path: Path) -> None:
     path = written(tmp_path, command("t", "ls /no/such/$KEY"))
     async with box_of(source(path, utcp={"variables": {"KEY": "s3cret-value"}})) as box:
@@ -301,6 +311,7 @@ async def test_a_variable_is_not_told_when_its_command_fails(tmp_path: Path) -> 
     assert "s3cret-value" not in str(outcome.error)
 
 
+@pytest.mark.programs
 async def test_a_secret_that_a_manual_hands_on_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", "t0ken-inherited")
     template = {"inherit_env_vars": ["OUR_TOKEN"], "env_vars": {"API_KEY": "k3y-written"}}
@@ -311,6 +322,7 @@ async def test_a_secret_that_a_manual_hands_on_is_not_told(tmp_path: Path, monke
     assert str(outcome.error).endswith("exit code 1: [redacted] [redacted]")
 
 
+@pytest.mark.programs
 async def test_a_secret_that_a_command_prints_is_neither_handed_on_nor_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +339,7 @@ async def test_a_secret_that_a_command_prints_is_neither_handed_on_nor_told(
     assert [told.count(secret) for secret in ("t0ken-inherited", "k3y", "l1ne")] == [0, 0, 0]
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("place", ["manual", "template", "source"])
 async def test_a_command_runs_beside_its_manual_unless_a_folder_is_written(tmp_path: Path, place: str) -> None:
     folders = {name: tmp_path / name for name in ("manual", "template", "source")}
@@ -341,6 +354,7 @@ async def test_a_command_runs_beside_its_manual_unless_a_folder_is_written(tmp_p
     assert outcome.content["cwd"] == str(folders[place])
 
 
+@pytest.mark.programs
 async def test_a_manual_is_found_beside_the_configuration_that_names_it(tmp_path: Path) -> None:
     written(tmp_path, command("t", "echo hi"))
     file = tmp_path / "toolpost.yaml"

@@ -10,7 +10,10 @@ from tests.sources.cli.programs import box_of, schema, script, source
 from toolpost.contracts.errors import ToolClientError, ToolServerError
 from toolpost.errors import ToolOutputError
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX"),
+    pytest.mark.programs,
+]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from toolpost.contracts.errors import ToolValidationError
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")
 
 
+@pytest.mark.programs
 @pytest.mark.req("FUT-16")
 async def test_only_what_is_written_down_runs(tmp_path: Path) -> None:
     tools = {"hello": {"args": ["hello", "{name}"]}, "hidden": {"args": ["hidden"]}}
@@ -25,6 +26,7 @@ async def test_only_what_is_written_down_runs(tmp_path: Path) -> None:
     assert other.error.error_code == "validation_failed"
 
 
+@pytest.mark.programs
 @pytest.mark.req("UTCP-03", "MISC-04")
 async def test_a_connection_alone_is_one_tool_that_takes_the_words_behind_it(tmp_path: Path) -> None:
     async with box_of(source(f"{say(tmp_path)} --fixed", {})) as box:
@@ -47,6 +49,7 @@ async def test_a_connection_alone_runs_nothing_before_a_person_agreed(tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.programs
 @pytest.mark.req("MISC-04")
 async def test_the_connection_is_a_program_with_fixed_words(tmp_path: Path) -> None:
     connection = f"{say(tmp_path)} --name 'two words' ${{HOME}}"
@@ -56,6 +59,7 @@ async def test_the_connection_is_a_program_with_fixed_words(tmp_path: Path) -> N
     assert outcome.content["words"][-1] == "end"
 
 
+@pytest.mark.programs
 async def test_a_tool_without_a_schema_has_one_from_its_placeholders(tmp_path: Path) -> None:
     tool = {"args": ["{a}", "--b={b}", "{loud?--loud}"], "stdin": "{text}"}
     async with box_of(source(say(tmp_path), {"run": tool})) as box:
@@ -86,6 +90,7 @@ async def test_an_argument_that_would_go_nowhere_is_refused(tmp_path: Path) -> N
     assert "nmae" in str(outcome.error)
 
 
+@pytest.mark.programs
 async def test_stdin_is_a_template_and_closed_without_one(tmp_path: Path) -> None:
     given = schema("who", who="string", data="object", more="string")
     tools = {"write": {"stdin": "{{}} {who}: {data}{more}", "input_schema": given}, "none": {}}
@@ -96,6 +101,7 @@ async def test_stdin_is_a_template_and_closed_without_one(tmp_path: Path) -> Non
     assert none.content["stdin"] == ""
 
 
+@pytest.mark.programs
 async def test_a_command_sees_few_variables_and_those_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +119,7 @@ async def test_a_command_sees_few_variables_and_those_it_is_given(
     assert said["cwd"] == str(tmp_path.resolve())
 
 
+@pytest.mark.programs
 async def test_a_command_is_external_unless_somebody_says_otherwise(tmp_path: Path) -> None:
     tools = {"act": {}, "look": {"side_effects": "read"}}
     async with box_of(source(say(tmp_path), tools), policy="standard") as box:

@@ -16,6 +16,8 @@ from toolpost.schema.validator import compile_validator
 from toolpost.sources.graphql.source import GraphqlSource, GraphqlTool
 from toolpost.transports.base import Services
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:

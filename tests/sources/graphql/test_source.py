@@ -8,6 +8,8 @@ from tests.sources.graphql.serving import Canned, library, rough, source, toolbo
 from toolpost import Paused
 from toolpost.errors import ToolAuthError, ToolValidationError
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:

@@ -24,6 +24,8 @@ from toolpost.sources.openapi.documents import parse_openapi
 from toolpost.sources.openapi.loader import parse_api
 from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
 
+pytestmark = pytest.mark.slow
+
 GARBAGE: list[Any] = [
     None,
     True,

@@ -15,6 +15,8 @@ from tests.specs import build_request
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolRateLimitError
 
+pytestmark = pytest.mark.programs
+
 OPEN = {"header": "k"}
 POINT = {"x": 1, "y": -2}
 TREE = {"name": "a", "note": None, "below": [{"name": "b", "size": "large"}, {"name": "c", "size": 3}]}

@@ -24,6 +24,8 @@ from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import BUDGET, estimate_tokens, fit_to_budget, tool_spec
 from toolpost.stores.sealing import CacheFolder
 
+pytestmark = pytest.mark.slow
+
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 BASE_URL = "https://api.example"
 DOCUMENTS = [*real_documents(), pytest.param("octokit", id="octokit_api_github_com")]

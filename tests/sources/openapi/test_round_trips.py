@@ -31,6 +31,8 @@ from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.requests import Request
 
+pytestmark = pytest.mark.programs
+
 CLIENT = {"client_id": "me", "client_secret": "s3cr3t/ü"}
 BOX = {"label": "outer", "inside": [{"label": "inner", "payment": {"by": "cash", "coins": [1, 2]}}]}
 

@@ -10,6 +10,8 @@ from tests.sources.openapi.apps.serving import Caller, calling, served
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation, FieldEncoding, Parameter, RequestBody
 
+pytestmark = pytest.mark.programs
+
 CONTROLS = ["line\nbreak", "carriage\rreturn", "\r\nSet-Cookie: a=b", "nul\0inside", "\x1b[31mred", "\x7f", "bell\x07"]
 EDGES = [" before", "after ", "\ttab", "tab\t"]
 STEPS = [".", "..", "../../etc/passwd", "..\\..\\boot.ini", "a/./b"]

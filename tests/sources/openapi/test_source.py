@@ -16,6 +16,8 @@ import pytest
 from toolpost import ExternalToolConfig, Paused, Settings, Toolbox
 from toolpost.errors import ToolAuthError, ToolPermissionError
 
+pytestmark = pytest.mark.programs
+
 PROGRAM = Path(__file__).with_name("little_shop.py")
 
 

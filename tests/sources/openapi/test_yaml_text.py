@@ -109,6 +109,7 @@ ODD_TEXTS = [
 ]
 
 
+@pytest.mark.programs
 def test_odd_characters_are_the_text_that_another_parser_reads() -> None:
     program = "const t=JSON.parse(require('fs').readFileSync(0));const y=require(process.argv[1]);"
     arguments = [str(parts.node24()), "-e", f"{program}console.log(JSON.stringify(t.map(s=>y.parse(s))))"]

@@ -13,6 +13,8 @@ import pytest
 from tests.parts import ROOT, python_of_utcp
 from tests.sources.utcp.serving import in_file, manual, source, tool, toolbox
 
+pytestmark = pytest.mark.programs
+
 PROGRAM = Path(__file__).with_name("bridged.py")
 ECHO = {"call_template_type": "echo", "prefix": "${WORD}"}
 

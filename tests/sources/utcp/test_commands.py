@@ -12,6 +12,8 @@ from toolpost import Completed
 from toolpost.contracts.events import EventCode
 from toolpost.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 
+pytestmark = pytest.mark.programs
+
 NAUGHTY = ["$(touch x)", "`id`", '"; exit 3; "', "'; exit 3; '", "a  b\nc", "$HOME", "-rf *", "\\", "ü", ""]
 
 

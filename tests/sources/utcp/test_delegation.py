@@ -35,6 +35,7 @@ server.run(show_banner=False)
 """
 
 
+@pytest.mark.programs
 @pytest.mark.req("UTCP-05")
 async def test_an_api_document_at_the_address_becomes_its_operations(app: App) -> None:
     given = {"auth_type": "bearer", "auth_config": {"token": "tok-1"}}
@@ -47,6 +48,7 @@ async def test_an_api_document_at_the_address_becomes_its_operations(app: App) -
     assert outcome.content["headers"]["authorization"] == "Bearer tok-1"
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("kind", ["http", "text", "file"])
 async def test_so_does_one_that_a_clients_configuration_names(app: App, tmp_path: Path, kind: str) -> None:
     with urlopen(f"{app.address}/openapi.json") as answer:
@@ -81,6 +83,7 @@ async def test_a_document_behind_the_auth_of_its_template_is_told(tmp_path: Path
     assert "write them as headers of the source" in str(state.error)
 
 
+@pytest.mark.programs
 async def test_auth_that_is_more_than_headers_is_told(app: App, tmp_path: Path) -> None:
     template = {
         "name": "api",
@@ -98,6 +101,7 @@ def mcp(folder: Path) -> dict[str, Any]:
     return {"call_template_type": "mcp", "config": {"mcpServers": servers}}
 
 
+@pytest.mark.programs
 @pytest.mark.req("GEN-07")
 async def test_an_mcp_server_is_spoken_to_by_our_own_client(tmp_path: Path) -> None:
     config = {"manual_call_templates": [{"name": "small", **mcp(tmp_path)}]}
@@ -110,6 +114,7 @@ async def test_an_mcp_server_is_spoken_to_by_our_own_client(tmp_path: Path) -> N
     assert "utcp_mcp" not in sys.modules
 
 
+@pytest.mark.programs
 async def test_of_a_server_only_the_tools_that_a_manual_names_are_taken(tmp_path: Path) -> None:
     async with toolbox(source(in_file(tmp_path, manual(tool("small.add", mcp(tmp_path)))))) as box:
         assert names(box) == {"m.add"}
@@ -125,6 +130,7 @@ async def test_a_server_that_cannot_be_reached_is_told(tmp_path: Path, config: A
     assert "call template" in str(state.error)
 
 
+@pytest.mark.programs
 async def test_a_text_with_an_api_document_needs_no_file_of_yours(app: App) -> None:
     with urlopen(f"{app.address}/openapi.json") as answer:
         document = json.load(answer)
@@ -207,6 +213,7 @@ def api(app: App) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.programs
 async def test_two_parts_with_tools_of_one_name_keep_their_own_credentials(app: App, tmp_path: Path) -> None:
     templates = [
         {
@@ -224,6 +231,7 @@ async def test_two_parts_with_tools_of_one_name_keep_their_own_credentials(app: 
     assert outcome.content["headers"]["x-api-key"] == "key-of-a"
 
 
+@pytest.mark.programs
 async def test_an_api_document_that_came_by_a_socket_is_not_taken(app: App, tmp_path: Path) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)

@@ -24,6 +24,7 @@ async def error_of(one: ExternalToolConfig) -> str:
     return str(state.error)
 
 
+@pytest.mark.programs
 @pytest.mark.req("UTCP-01", "UTCP-02")
 @pytest.mark.parametrize("mode", ["auto", "manual_url"])
 async def test_a_manual_is_read_from_its_address(app: App, mode: str) -> None:
@@ -35,12 +36,14 @@ async def test_a_manual_is_read_from_its_address(app: App, mode: str) -> None:
         assert outcome.content["query"] == {"a": ["1"]}
 
 
+@pytest.mark.programs
 @pytest.mark.req("UTCP-01")
 @pytest.mark.parametrize("path", ["/published/gone.json", "/gone/utcp", "/.well-known/utcp"])
 async def test_an_address_that_says_it_is_a_manual_must_be_one(app: App, path: str) -> None:
     assert "404" in await error_of(source(f"{app.address}{path}"))
 
 
+@pytest.mark.programs
 @pytest.mark.req("UTCP-03", "UTCP-06")
 @pytest.mark.parametrize("mode", ["auto", "base_url"])
 async def test_an_address_without_a_manual_is_itself_a_tool(app: App, mode: str) -> None:
@@ -55,6 +58,7 @@ async def test_an_address_without_a_manual_is_itself_a_tool(app: App, mode: str)
     assert bool(told) == (mode == "auto")
 
 
+@pytest.mark.programs
 @pytest.mark.req("UTCP-06")
 async def test_a_manual_is_looked_for_before_an_address_is_taken_for_a_tool(app: App) -> None:
     url = app.publish("anything", manual(tool("get", app.http("/echo"))))
@@ -62,10 +66,12 @@ async def test_a_manual_is_looked_for_before_an_address_is_taken_for_a_tool(app:
         assert names(box) == {"m.get"}
 
 
+@pytest.mark.programs
 async def test_who_is_not_let_in_does_not_guess(app: App) -> None:
     assert "401" in await error_of(source(f"{app.address}/status/401"))
 
 
+@pytest.mark.programs
 async def test_the_operators_headers_and_credential_reach_the_manual(app: App) -> None:
     given = {"auth_type": "bearer", "auth_config": {"token": "let-me-in"}}
 
@@ -74,6 +80,7 @@ async def test_the_operators_headers_and_credential_reach_the_manual(app: App) -
     assert "you sent [redacted]" in told
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump], ids=["json", "yaml"])
 async def test_a_manual_is_read_from_a_file_or_a_text(app: App, tmp_path: Path, write: Any) -> None:
     text = write(manual(tool("get", app.http("/echo"))))
@@ -84,6 +91,7 @@ async def test_a_manual_is_read_from_a_file_or_a_text(app: App, tmp_path: Path, 
         assert outcome.content["query"] == {"a": ["1"]}
 
 
+@pytest.mark.programs
 @pytest.mark.req("CONV-05")
 async def test_a_tool_goes_by_the_last_part_of_its_name_and_keeps_the_whole(app: App) -> None:
     tools = [
@@ -97,6 +105,7 @@ async def test_a_tool_goes_by_the_last_part_of_its_name_and_keeps_the_whole(app:
     assert specs == {"m.get": "m.shop.items.get", "m.put": "m.put"}
 
 
+@pytest.mark.programs
 @pytest.mark.req("CONV-10")
 async def test_what_a_manual_says_of_a_tool_is_kept(app: App) -> None:
     inputs = {"properties": {"a": {"type": "integer", "title": None, "enum": [1, None]}}, "required": None, "$id": None}
@@ -111,6 +120,7 @@ async def test_what_a_manual_says_of_a_tool_is_kept(app: App) -> None:
     assert refused.error.error_code == "validation_failed"
 
 
+@pytest.mark.programs
 @pytest.mark.req("GEN-09", "NODE-06")
 async def test_a_node_calls_the_tools_of_a_manual(app: App) -> None:
     config = source(manual(tool("shop.get", app.http("/echo"))))
@@ -120,6 +130,7 @@ async def test_a_node_calls_the_tools_of_a_manual(app: App) -> None:
     assert result["query"] == {"a": ["1"]}
 
 
+@pytest.mark.programs
 async def test_a_clients_configuration_names_manuals_and_variables(app: App, tmp_path: Path) -> None:
     url = app.publish("remote", manual(tool("remote", app.http("/echo", headers={"x-key": "${KEY}"}))))
     (tmp_path / "local.yaml").write_text(yaml.safe_dump(manual(tool("local", cli("echo $NAME")))))
@@ -140,6 +151,7 @@ async def test_a_clients_configuration_names_manuals_and_variables(app: App, tmp
     assert local.content == "Ann"
 
 
+@pytest.mark.programs
 async def test_one_manual_that_fails_does_not_take_the_others_along(app: App, tmp_path: Path) -> None:
     broken = {"name": "broken", "call_template_type": "http", "url": f"{app.address}/gone"}
     works = {
@@ -187,6 +199,7 @@ def with_template(kind: str, **fields: Any) -> dict[str, Any]:
     return {"name": "x", "tool_call_template": {"call_template_type": kind, **fields}}
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("item", "told"),
     [
@@ -228,6 +241,7 @@ async def test_a_required_manual_stops_the_start() -> None:
             pass
 
 
+@pytest.mark.programs
 async def test_an_empty_manual_is_an_error_and_an_emptied_one_is_not(app: App) -> None:
     told = await error_of(source(manual()))
     async with toolbox(source(manual(tool("t", app.http("/echo"))), tool_exclude=["t"])) as box:
@@ -274,6 +288,7 @@ async def test_tools_of_one_name_in_two_manuals_go_by_their_manuals_names(tmp_pa
     assert outcome.content == "get of bank"
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     "template",
     [
@@ -292,6 +307,7 @@ async def test_an_error_of_finding_tells_no_secret(app: App, tmp_path: Path, tem
     assert "s3cret" not in await error_of(source(in_file(tmp_path, config), connect_timeout_s=5))
 
 
+@pytest.mark.programs
 async def test_what_a_variable_holds_is_not_filled_again(tmp_path: Path) -> None:
     inner = json.dumps(manual(tool("t", {"call_template_type": "text", "content": "hi"})))
     template = {"name": "far", **cli('printf %s "$MANUAL"', env_vars={"MANUAL": "${MANUAL}", "NOTE": "${NOTE}"})}

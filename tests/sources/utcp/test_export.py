@@ -54,6 +54,7 @@ async def exported(config: Path) -> dict[str, Any]:
         return export_manual(box.registry.specs(), route)
 
 
+@pytest.mark.programs
 @pytest.mark.req("GEN-06")
 async def test_others_load_our_manual_and_call_by_it(config: Path) -> None:
     manual = await exported(config)
@@ -69,6 +70,7 @@ async def test_others_load_our_manual_and_call_by_it(config: Path) -> None:
     assert answer["answers"][1]["error"]["error_code"] == "validation_failed"
 
 
+@pytest.mark.programs
 async def test_we_load_it_too(config: Path, tmp_path: Path) -> None:
     manual = await exported(config)
     async with toolbox(source(in_file(tmp_path, manual), timeout_s=60)) as box:
@@ -82,6 +84,7 @@ async def test_we_load_it_too(config: Path, tmp_path: Path) -> None:
     assert spec.input_schema["properties"]["arguments"]["contentSchema"]["required"] == ["a"]
 
 
+@pytest.mark.programs
 async def test_tools_behind_an_address_are_called_by_post(app: App) -> None:
     spec = ToolSpec(name="mine.add", input_schema={"type": "object", "properties": {"a": True}})
     manual = export_manual([spec], http_route(f"{app.address}/echo", headers={"X-Via": "utcp"}))
@@ -119,6 +122,7 @@ def test_no_dollar_sign_stands_in_the_text_and_all_are_in_the_manual() -> None:
     assert json.loads(serialize_manual(manual)) == manual
 
 
+@pytest.mark.programs
 def test_the_command_prints_a_manual(config: Path) -> None:
     done = subprocess.run(
         [TOOLPOST, "tools", "export", "--utcp", "--config", str(config)], capture_output=True, text=True, check=True
@@ -130,6 +134,7 @@ def test_the_command_prints_a_manual(config: Path) -> None:
     assert tool["description"].startswith("Add two numbers")
 
 
+@pytest.mark.programs
 def test_the_command_wants_to_know_the_format(config: Path) -> None:
     done = subprocess.run([TOOLPOST, "tools", "export"], capture_output=True, text=True, check=False, cwd=config.parent)
 
@@ -137,6 +142,7 @@ def test_the_command_wants_to_know_the_format(config: Path) -> None:
     assert "--utcp" in done.stderr
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("address", ["example.org", "ftp://example.org", "https://example.org/?key=1"])
 def test_the_command_takes_only_an_address_that_others_can_be_below(config: Path, address: str) -> None:
     command = [TOOLPOST, "tools", "export", "--utcp", "--config", str(config), "--address", address]
@@ -146,6 +152,7 @@ def test_the_command_takes_only_an_address_that_others_can_be_below(config: Path
     assert "--address" in done.stderr
 
 
+@pytest.mark.programs
 async def test_a_catalog_of_everything_is_a_manual_that_loads(config: Path) -> None:
     async with Toolbox(settings=Settings(data_dir=None, builtins="all")) as box:
         manual = export_manual(box.registry.specs(), command_route((TOOLPOST,)))
@@ -180,6 +187,7 @@ async def test_what_a_schema_refers_to_is_found_in_the_manual(route: Route) -> N
     assert whole["properties"]["self"]["$ref"].startswith("#/properties/")
 
 
+@pytest.mark.programs
 def test_the_command_hands_on_its_user_and_what_its_configuration_needs(config: Path) -> None:
     config.write_text(config.read_text().replace("./tools.py}", "./tools.py, env: {K: '${EXPORT_TOKEN}'}}"))
     words = ["tools", "export", "--utcp", "--config", str(config), "--user", "acme:ida"]

@@ -21,6 +21,8 @@ from toolpost.errors import (
 from toolpost.sources.utcp.source import UtcpSource
 from toolpost.transports.base import Services
 
+pytestmark = pytest.mark.programs
+
 
 async def called(template: dict[str, Any], arguments: dict[str, Any], **options: Any) -> Any:
     async with toolbox(source(manual(tool("t", template)), **options)) as box:

@@ -12,6 +12,8 @@ from tests.sources.utcp.serving import App, in_file, manual, source, tool, toolb
 from tests.wire.site import Site, reply
 from toolpost.errors import ToolConnectionError, ToolOutputError, ToolTimeoutError, ToolValidationError
 
+pytestmark = pytest.mark.programs
+
 TEXT = {"type": "string"}
 
 

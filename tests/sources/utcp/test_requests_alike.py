@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pytest
+
 from tests.sources.utcp.serving import App, manual, tool
 from tests.sources.utcp.test_utcp_itself import both, by_text
+
+pytestmark = pytest.mark.programs
 
 WORDS = ["x", "a b/c?d&e=f#g%h", "a+b%20c", "grüße €", "{a}x", "7", 7, -3, 2.5]
 PATHS = ["", "/{id}", "/{id}/{part}", "/a%20b/pre{id}post", "/a+b", "/ü/{a b}"]

@@ -10,6 +10,8 @@ from tests.wire.site import Site, reply
 from toolpost import EventCode
 from toolpost.errors import ToolOutputError
 
+pytestmark = pytest.mark.programs
+
 
 def events(app: App, **fields: Any) -> dict[str, Any]:
     return {**app.http("/events", **fields), "call_template_type": "sse"}

@@ -9,6 +9,8 @@ import pytest
 from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
 from toolpost.errors import ToolAuthError, ToolPermissionError
 
+pytestmark = pytest.mark.programs
+
 
 def mixed(app: App) -> dict[str, Any]:
     return manual(tool("get", app.http("/echo")), tool("run", cli("echo hi")), tool("ws", app.websocket()))

@@ -8,6 +8,8 @@ import pytest
 
 from tests.sources.utcp.serving import App, asked_of_utcp, cli, in_file, manual, source, tool, toolbox
 
+pytestmark = pytest.mark.programs
+
 # What a client says of itself, and how the answer may come.
 _CLIENTS_OWN = {"user-agent", "accept", "accept-encoding", "content-length", "connection"}
 

@@ -9,6 +9,8 @@ import pytest
 from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
 from toolpost.policy.redaction import MASK
 
+pytestmark = pytest.mark.programs
+
 
 def keyed(app: App, key: str = "${API_KEY}") -> dict[str, Any]:
     return app.http("/echo", auth={"auth_type": "api_key", "api_key": key, "var_name": "x-key"})

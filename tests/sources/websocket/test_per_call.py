@@ -278,6 +278,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.programs
 @pytest.mark.req("FUT-16")
 def test_nothing_of_it_is_loaded_or_needed_until_a_source_asks_for_it(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=tmp_path)

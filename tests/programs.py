@@ -1,0 +1,25 @@
+"""Which tests start other programs: those that are marked so, and no others."""
+
+import sys
+from typing import Any
+
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+WARM = "\0toolpost-warm"  # tests.warm listens there, and starts a program for each who connects
+UNMARKED = "This test starts a program. Mark it, so that `make quick` leaves it out: @pytest.mark.programs"
+
+
+class Watch:
+    """Notes every program that this process starts, whoever starts it, a fixture or the code under test."""
+
+    def __init__(self) -> None:
+        self._started = False
+        sys.addaudithook(self._note)
+
+    def take(self) -> bool:
+        """Whether a program was started since the last time."""
+        started, self._started = self._started, False
+        return started
+
+    def _note(self, event: str, args: tuple[Any, ...]) -> None:
+        if event in STARTS or (event == "socket.connect" and isinstance(args[1], str) and args[1].startswith(WARM)):
+            self._started = True
