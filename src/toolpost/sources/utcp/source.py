@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
 import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import Effects, effects_of_method
@@ -90,6 +91,15 @@ class UtcpTool(SourceTool):
         return self._call(self._prepared, invocation, self._context)
 
 
+class _CompiledManual(NamedTuple):
+    """The tools of a manual by who calls them: this package, an MCP server or the packages of UTCP."""
+
+    own: list[tuple[ManualTool, PreparedTool]]
+    mcp: list[ManualTool]
+    bridged: list[ManualTool]
+    problems: list[str]
+
+
 class UtcpSource(BaseSource):
     """Tools of the manuals at a URL, in a file or in the configuration itself.
 
@@ -150,25 +160,36 @@ class UtcpSource(BaseSource):
         remote = None
         if manual.remote is not None:
             remote = contexts.for_remote(manual.remote, manual.operator_url, values)
-        compiled: list[tuple[ManualTool, PreparedTool]] = []
-        bridged: list[ManualTool] = []
+        # In a thread: the author of the manual decides how many tools there are.
+        compiled = await asyncio.to_thread(self._compile_tools, manual, variables, remote)
+        own = await asyncio.to_thread(self._own_tools, compiled.own, manual, remote, contexts)
         delegated: list[Tool] = []
+        for tool in compiled.mcp:
+            try:
+                delegated += await self._mcp_tools(tool, variables, remote)
+            except ConfigError as error:
+                compiled.problems.append(str(error))
+        self._skip_reasons += compiled.problems
+        self.secrets |= variables.secrets
+        return [*own, *delegated, *await self._bridge_tools(compiled.bridged, manual)]
+
+    def _compile_tools(self, manual: Manual, variables: Variables, remote: RemoteContexts | None) -> _CompiledManual:
+        """Compile the tools of a manual that are called here, and sort out those that others call."""
+        found = _CompiledManual([], [], [], [])
         for tool in manual.tools:
             if not self.config.includes(tool.name):
                 continue
             try:
                 check_kind_allowed(tool, manual)
                 if tool.kind == "mcp":
-                    delegated += await self._mcp_tools(tool, variables, remote)
+                    found.mcp.append(tool)
                 elif tool.kind in TEMPLATE_TYPES or not self.config.utcp.bridge:
-                    compiled.append((tool, compile_tool(tool, variables, timeout_s=self.config.timeout_s)))
+                    found.own.append((tool, compile_tool(tool, variables, timeout_s=self.config.timeout_s)))
                 else:
-                    bridged.append(_check_bridgeable(tool, variables, remote))
+                    found.bridged.append(_check_bridgeable(tool, variables, remote))
             except ConfigError as error:
-                self._skip_reasons.append(str(error))
-        self.secrets |= variables.secrets
-        own = self._own_tools(compiled, manual, remote, contexts)
-        return [*own, *delegated, *await self._bridge_tools(bridged, manual)]
+                found.problems.append(str(error))
+        return found
 
     def _own_tools(
         self,
