@@ -225,7 +225,8 @@ class _Loader:
         self._seen = {loaded.registry.root, address}
         self._fetch = fetch
         self._limit = self._left = limit
-        self._folder = None if is_remote(address) else _folder_of(address)
+        path = None if is_remote(address) else file_path(address)
+        self._folder = None if path is None else path.parent.resolve()
         self._files = _Quota(MAX_FILES)
         self._fetched = _Quota(MAX_FETCHED)
         self._oversized = 0
@@ -342,11 +343,6 @@ def file_path(address: str) -> Path | None:
     return Path(unquote(parts.path))
 
 
-def _folder_of(address: str) -> Path | None:
-    path = file_path(address)
-    return None if path is None else path.parent.resolve()
-
-
 _HERE = Path(__file__).parent
 _KEY = re.compile(r"[0-9a-f]{40}")
 
@@ -377,25 +373,21 @@ class ApiCache:
         """Store an API and remove the previous one of the same origin."""
         key, before = _key(raw, origin), self._last_key(origin)
         packed = _encode(api, {url: digest(other) for url, other in others.items()})
-        self._folder.write(_file_name(key), packed.encode())
+        self._folder.write(f"{key}.json", packed.encode())
         self._folder.write(_pointer(origin), key.encode())
         if before is not None and before != key:
-            self._folder.remove(_file_name(before))
+            self._folder.remove(f"{before}.json")
 
     def _last_key(self, origin: str) -> str | None:
         key = (self._folder.read(_pointer(origin)) or b"").decode("ascii", "replace")
         return key if _KEY.fullmatch(key) else None
 
     def _read(self, key: str) -> CachedApi | None:
-        data = self._folder.read(_file_name(key))
+        data = self._folder.read(f"{key}.json")
         try:
             return None if data is None else _decode(json.loads(data))
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
-
-
-def _file_name(key: str) -> str:
-    return f"{key}.json"
 
 
 def _pointer(origin: str) -> str:
@@ -488,7 +480,10 @@ def _operation(data: dict[str, Any], sent: Definitions, answered: Definitions) -
         parameters=tuple(Parameter(**one) for one in data.pop("parameters", ())),
         body=None if body is None else _body(body),
         responses=tuple(ApiResponse(**one) for one in data.pop("responses", ())),
-        security=tuple(tuple(map(_need, needs)) for needs in data.pop("security", ())),
+        security=tuple(
+            tuple(SecurityRequirement(scheme=need["scheme"], scopes=tuple(need.get("scopes", ()))) for need in needs)
+            for needs in data.pop("security", ())
+        ),
         definitions=sent,
         response_definitions=answered,
         **data,
@@ -498,7 +493,3 @@ def _operation(data: dict[str, Any], sent: Definitions, answered: Definitions) -
 def _body(data: dict[str, Any]) -> RequestBody:
     parts = {name: FieldEncoding(**part) for name, part in data.pop("parts", {}).items()}
     return RequestBody(parts=parts, **data)
-
-
-def _need(data: dict[str, Any]) -> SecurityRequirement:
-    return SecurityRequirement(scheme=data["scheme"], scopes=tuple(data.get("scopes", ())))

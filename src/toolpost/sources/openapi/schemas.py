@@ -382,10 +382,8 @@ def _clean_prose(value: Any) -> Any:
 
 def _clean_flag(value: Any) -> Any:
     """Keep booleans, also in quotes."""
-    return {"true": True, "false": False}.get(value, _DROPPED) if isinstance(value, str) else _boolean(value)
-
-
-def _boolean(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value, _DROPPED)
     return value if isinstance(value, bool) else _DROPPED
 
 

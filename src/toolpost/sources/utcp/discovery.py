@@ -206,7 +206,8 @@ class ManualDiscovery:
         output = await CALL_FUNCTIONS[origin.kind](prepared, invocation, context)
         remote = next(iter(urls), None)
         origin = origin._replace(label=prepared.label, remote=remote, operator_url=remote or "")
-        return await self._document(_document_text(output.content), origin)
+        content = output.content
+        return await self._document(content if isinstance(content, (str, bytes)) else json.dumps(content), origin)
 
     async def _document(self, text: str | bytes, origin: _Origin) -> DiscoveryResult:
         """Parse a document and discover what it leads to."""
@@ -342,10 +343,6 @@ def _answered_without_manual(error: ToolError) -> bool:
     """Return whether a server answered with something other than a manual."""
     # A refused credential is no such answer: what is there remains unknown.
     return isinstance(error, ConfigError) or (isinstance(error, ToolClientError) and error.status_code is not None)
-
-
-def _document_text(content: Any) -> str | bytes:
-    return content if isinstance(content, (str, bytes)) else json.dumps(content)
 
 
 def _base_manual(config: ExternalToolConfig) -> Manual:

@@ -30,7 +30,8 @@ _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SAFE_CHARS = "/:@!$&'()*+,;=%~"
 _DOT_SEGMENTS = frozenset({".", ".."})
 _KIND = "webhook"
-_ANY_OBJECT = WebhookTool(description="Call the webhook; the arguments are the JSON that it is sent.")
+CONNECTION_TOOL = {"call": WebhookTool(description="Call the webhook; the arguments are the JSON that it is sent.")}
+"""The connection itself as a tool that accepts any object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +116,6 @@ def declared_hooks(
         yield HookDefinition(name=name, spec=spec, hook=hook)
 
 
-def connection_hook(source: str, connection: str) -> Iterator[HookDefinition]:
-    """Yield the connection itself as a tool that accepts any object."""
-    return declared_hooks(source, connection, {"call": _ANY_OBJECT})
-
-
 def with_keyed_replay(tool: WebhookTool) -> WebhookTool:
     """Set `replay` to "keyed" for a webhook with an idempotency header, so that failed calls may be retried."""
     if tool.idempotency_header is None or tool.replay is not None:
@@ -166,12 +162,9 @@ def _fill_path(hook: Hook, arguments: Mapping[str, Any]) -> str:
     """Fill the path parameters; refuse values that would change the path."""
     if not hook.slots:
         return hook.address
+    slots = {f":{slot}" for slot in hook.slots}
     segments = hook.address.split("/")
-    return "/".join(_path_segment(one[1:], arguments) if _is_slot(one, hook) else one for one in segments)
-
-
-def _is_slot(segment: str, hook: Hook) -> bool:
-    return segment.startswith(":") and segment[1:] in hook.slots
+    return "/".join(_path_segment(one[1:], arguments) if one in slots else one for one in segments)
 
 
 def _path_segment(name: str, arguments: Mapping[str, Any]) -> str:

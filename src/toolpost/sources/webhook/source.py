@@ -10,8 +10,8 @@ from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolTi
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.webhook.hooks import (
     BODILESS_METHODS,
+    CONNECTION_TOOL,
     build_request,
-    connection_hook,
     declared_hooks,
     is_absolute_url,
     origin_of,
@@ -99,8 +99,8 @@ class WebhookSource(BaseSource):
             raise
 
     def _declared_hooks(self) -> list[HookDefinition]:
-        tools, connection = self.config.webhook.tools, self.config.connection
-        return [*(declared_hooks(self.name, connection, tools) if tools else connection_hook(self.name, connection))]
+        tools = self.config.webhook.tools or CONNECTION_TOOL
+        return [*declared_hooks(self.name, self.config.connection, tools)]
 
     async def _n8n_hooks(self) -> list[HookDefinition]:
         """Return the declared webhooks with a URL, and those of the active workflows."""
