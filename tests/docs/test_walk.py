@@ -6,6 +6,8 @@ import pytest
 
 from tools.walk import PICTURE, Walk, draw, trace_calls
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.fixture(scope="module")
 def walks() -> list[Walk]:
