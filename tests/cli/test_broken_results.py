@@ -19,7 +19,10 @@ from tests.sources.websocket.servers import serving
 from tests.wire.site import Site
 from toolpost import Settings, Toolbox, model_text
 
-KINDS = ["graphql", "webhook", "n8n", "websocket", "mcp", "cli"]
+KINDS = [
+    *("graphql", "webhook", "n8n", "websocket"),
+    *(pytest.param(kind, marks=pytest.mark.programs) for kind in ("mcp", "cli")),
+]
 BROKEN = {"n": "one"}
 PROMISED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 LOOK = {"look": {"side_effects": "read", "output_schema": PROMISED}}
@@ -84,6 +87,7 @@ async def test_a_result_that_breaks_its_schema_is_what_the_operator_says(
     assert ("[This result breaks the tool's own output schema: $.n: expected integer" in model_text(outcome)) is noted
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("kind", KINDS)
 async def test_tools_show_says_what_holds_and_how_many_results_broke_the_schema(
     kind: str, child: Run, home: Path

@@ -39,6 +39,7 @@ def _nothing_asked() -> None:
     asked.clear()
 
 
+@pytest.mark.programs
 async def test_the_listing_of_a_server_is_read_in_a_thread(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, listed("one"), listed("two"))
     config = Noting(name="srv", transport="mcp", connection=rogue.connection, required=True)
