@@ -98,6 +98,7 @@ def taken_s(page: str) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

@@ -38,6 +38,7 @@ def test_a_secret_is_found_in_every_disguise(disguise: str, secret: str) -> None
     assert len(text) < len(told) / 2 + 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disguise", DISGUISES)
 def test_it_is_found_among_a_thousand_others_and_nothing_else_is(disguise: str) -> None:
     others = [secrets.token_urlsafe(24) for _ in range(1000)]
@@ -105,6 +106,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("others", [0, 200])
 def test_twice_the_text_is_twice_the_work_whatever_it_holds(kind: str, others: int) -> None:

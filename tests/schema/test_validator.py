@@ -306,6 +306,7 @@ class TestHostileValues:
     def test_integers_beyond_64_bits_are_integers(self, number: int) -> None:
         assert compile_validator({"type": "integer"}).is_valid(number)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "schema",
         [
@@ -326,6 +327,7 @@ class TestHostileValues:
 
         assert found == [] or "nested" in found[0]
 
+    @pytest.mark.slow
     def test_a_value_that_contains_itself_is_an_issue(self) -> None:
         ring: list[Any] = []
         ring.append(ring)
@@ -408,6 +410,7 @@ class TestBoundedWork:
         assert found == ['$[50000].n: expected integer, got string "x"']
         assert time.process_time() - started < 20
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("part", "value"),
         [

@@ -76,6 +76,7 @@ async def test_what_tells_of_more_and_of_failure_is_not_crowded_out(tmp_path: Pa
     assert asked == "{ pageInfo { endCursor } userErrors { message } }"
 
 
+@pytest.mark.slow
 async def test_many_members_share_the_room(tmp_path: Path) -> None:
     leaves = " ".join(f"l{number}: Int" for number in range(100))
     members = " ".join(f"type M{number} {{ {leaves} }}" for number in range(50))
